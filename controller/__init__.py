@@ -1,0 +1,1 @@
+"""Chooses the next model while a request runs."""

@@ -1,0 +1,1 @@
+"""Spends money, sparsely: sampling, budget, workers, checkpoints."""

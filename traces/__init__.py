@@ -1,0 +1,1 @@
+"""Keeps what was bought: the observation store, import and export."""

@@ -1,0 +1,36 @@
+"""VineLM chooses the model of every stage invocation of a LangGraph application while a request runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "AnnotatedTrie": "vinelm.annotated",
+    "Catalog": "vinelm.catalog",
+    "Loop": "vinelm.template",
+    "Model": "vinelm.catalog",
+    "Objective": "vinelm.objective",
+    "Observation": "vinelm.observation",
+    "Price": "vinelm.catalog",
+    "Request": "vinelm.workflow",
+    "Stage": "vinelm.template",
+    "Template": "vinelm.template",
+    "Trie": "vinelm.trie",
+    "VineLM": "vinelm.controller.vinelm",
+    "VineLMError": "vinelm.errors",
+    "Workflow": "vinelm.workflow",
+    "read_jsonl": "vinelm.workflow",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the names are in _HOME, once
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that ``import vinelm`` costs nothing and the CLI answers at once."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'vinelm' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1 @@
+"""Wrappers that let an application ask a policy for its models."""

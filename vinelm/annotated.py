@@ -1,0 +1,128 @@
+"""A trie with what is known of every node, and the path metrics that follow from it (§3.3, DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.catalog import Catalog
+from vinelm.errors import VineLMError
+from vinelm.template import Template
+from vinelm.trie import FloatArray, Trie
+
+NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
+"""Annotations of a node, all conditional on the request reaching it."""
+OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count")
+"""What an estimator may add: standard errors of the path metrics, and the number of observations of each node."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatedTrie:
+    """The estimator's product and the planner's input. Every array has shape (n + 1,), node 0 being the root.
+
+    Per node, conditional on the request reaching it:
+
+    - ``success`` (a): P(the answer is right after this invocation).
+    - ``stop`` (s): P(the request goes no further): the stop rule fires, or the invocation fails.
+    - ``stop_success`` (b): P(it goes no further and the answer is right).
+    - ``cost_usd`` (c), ``cost_var``; ``latency_s`` (t), ``latency_var``: mean and variance of one invocation, the tools after it
+      included, at zero load. At the root: whatever runs before the first invocation.
+
+    ``accuracy_se``, ``cost_se``, ``latency_se`` are standard errors of the path metrics, ``count`` the observations of each node;
+    None where the estimator gives none. ``meta`` is provenance, plain JSON.
+    """
+
+    trie: Trie
+    template: Template
+    catalog: Catalog
+    success: FloatArray
+    stop: FloatArray
+    stop_success: FloatArray
+    cost_usd: FloatArray
+    cost_var: FloatArray
+    latency_s: FloatArray
+    latency_var: FloatArray
+    accuracy_se: FloatArray | None = None
+    cost_se: FloatArray | None = None
+    latency_se: FloatArray | None = None
+    count: npt.NDArray[np.int64] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (*NODE_ARRAYS, *OPTIONAL_ARRAYS):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if values.shape != (len(self.trie),):
+                raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({len(self.trie)},)")
+            if name in NODE_ARRAYS and not np.all(np.isfinite(values)):
+                raise VineLMError(f"annotation {name} is not finite at node {int(np.argmin(np.isfinite(values)))}")
+
+    @cached_property
+    def reach(self) -> FloatArray:
+        """reach_u: P(a request that follows this path gets to invoke u) = product of (1 - s_j) over proper ancestors."""
+        reach = np.ones(len(self.trie))
+        for level in self.trie.levels[1:]:
+            up = self.trie.parent[level]
+            reach[level] = reach[up] * (1.0 - self.stop[up])
+        return _read_only(reach)
+
+    @cached_property
+    def accuracy(self) -> FloatArray:
+        """A(u) = sum over proper ancestors of reach_j b_j + reach_u a_u: accuracy if the controller ends at u."""
+        ended = self._down(self.reach * self.stop_success) - self.reach * self.stop_success
+        return _read_only(ended + self.reach * self.success)
+
+    @cached_property
+    def path_cost_usd(self) -> FloatArray:
+        """C(u) = sum of reach_j c_j up to u: expected dollars, early stops discounted."""
+        return _read_only(self._down(self.reach * self.cost_usd))
+
+    @cached_property
+    def path_latency_s(self) -> FloatArray:
+        """T(u) = sum of t_j up to u: expected seconds of a request that goes all the way, not discounted (§3.3)."""
+        return _read_only(self._down(self.latency_s))
+
+    @cached_property
+    def full_cost_usd(self) -> FloatArray:
+        """K(u) = sum of c_j up to u: dollars of a request that goes all the way, for per-request budgets."""
+        return _read_only(self._down(self.cost_usd))
+
+    @cached_property
+    def path_latency_var(self) -> FloatArray:
+        """Variance of T(u), invocations taken as independent given the path."""
+        return _read_only(self._down(self.latency_var))
+
+    @cached_property
+    def full_cost_var(self) -> FloatArray:
+        """Variance of K(u), invocations taken as independent given the path."""
+        return _read_only(self._down(self.cost_var))
+
+    @cached_property
+    def engine(self) -> npt.NDArray[np.int16]:
+        """Index into :attr:`engines` of the engine that serves each node's invocation; -1 at the root."""
+        of_model = np.array([self.engines.index(self.catalog[name].engine) for name in self.trie.models], np.int16)
+        engine = np.where(self.trie.model >= 0, of_model[self.trie.model], np.int16(-1))
+        return _read_only(engine.astype(np.int16))
+
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """The endpoints that serve the trie's models, each once, sorted."""
+        return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
+
+    def _down(self, values: FloatArray) -> FloatArray:
+        """Cumulative sum from the root (included) down to each node (included)."""
+        total = values.copy()
+        for level in self.trie.levels[1:]:
+            total[level] += total[self.trie.parent[level]]
+        return total
+
+
+def _read_only(values: Any) -> Any:
+    values.flags.writeable = False
+    return values

@@ -1,0 +1,160 @@
+"""The models that stages may run on: provider, id, price, engine. Read from TOML; keys stay in the environment."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from vinelm.errors import ConfigError
+
+
+class Price(BaseModel):
+    """Dollars per million tokens, with where the figure comes from and the day it was read.
+
+    ``cached`` is the price of input tokens read from a prompt cache; None means they cost as much as others. ``call`` is dollars
+    per call on top, for services priced that way.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    call: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    source: str
+    as_of: date
+
+    def cost_usd(self, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float:
+        """Dollars of one call; ``tokens_cached`` is a part of ``tokens_in``."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = max(tokens_in - tokens_cached, 0)
+        return self.call + (fresh * self.input + tokens_cached * cached + tokens_out * self.output) / 1e6
+
+
+class Model(BaseModel):
+    """One entry of the catalog. The same model on two endpoints is two entries (§4.5).
+
+    ``name`` is how templates, tries and plans call it; ``model_id`` is what its provider calls it. ``engine`` names the endpoint
+    whose load it shares. ``api_key_env`` names the environment variable that holds the key; the key itself is never kept.
+    ``options`` goes to the provider's client as it is.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    name: str = Field(min_length=1)
+    provider: str = Field(min_length=1)
+    model_id: str = Field(min_length=1)
+    price: Price
+    price_id: str | None = None
+    engine: str = Field(min_length=1)
+    api_base: str | None = None
+    api_key_env: str | None = None
+    max_tokens: int = Field(default=1024, ge=1)
+    timeout_s: float = Field(default=120.0, gt=0)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Catalog(Mapping[str, Model]):
+    """Models by name, in the order of the file; ``backends`` holds settings by provider (``[backend.NAME]``)."""
+
+    models: tuple[Model, ...]
+    backends: Mapping[str, Mapping[str, Any]]
+
+    def __init__(self, models: Any, backends: Mapping[str, Mapping[str, Any]] | None = None):
+        entries = tuple(models)
+        if not entries:
+            raise ConfigError("a catalog needs at least one model: add a [[model]] table")
+        names = [model.name for model in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"the catalog names {name!r} twice: give each entry a name of its own")
+        object.__setattr__(self, "models", entries)
+        object.__setattr__(self, "backends", dict(backends or {}))
+        object.__setattr__(self, "_by_name", dict(zip(names, entries, strict=True)))
+
+    def __getitem__(self, name: str) -> Model:
+        by_name: dict[str, Model] = self._by_name  # type: ignore[attr-defined]
+        return by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (model.name for model in self.models)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def subset(self, names: tuple[str, ...]) -> Catalog:
+        """Only these models, in this order; :class:`ConfigError` names one that is missing."""
+        for name in names:
+            if name not in self:
+                raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
+        return Catalog([self[name] for name in names], self.backends)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, read back by :meth:`from_dict`. Holds names of key variables, never keys."""
+        return {"model": [m.model_dump(mode="json") for m in self.models], "backend": {k: dict(v) for k, v in self.backends.items()}}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], *, where: str = "catalog") -> Catalog:
+        """A catalog from the tables of a TOML file. :class:`ConfigError` names the entry and the key at fault.
+
+        An entry needs ``name``, ``provider`` and ``model``; its price is an inline table, or ``price_id`` names an entry of the
+        bundled price file. A price that is not known is an error.
+        """
+        for key in plain:
+            if key not in ("model", "backend"):
+                raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
+        return cls([_entry(item, where) for item in plain.get("model", [])], plain.get("backend", {}))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Catalog:
+        """Read a catalog file. :class:`ConfigError` if it is missing or malformed."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot read the catalog: {error}") from error
+        try:
+            plain = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        return cls.from_dict(plain, where=str(path))
+
+
+def _entry(item: Mapping[str, Any], where: str) -> Model:
+    label = f"{where}: model {item.get('name', '?')!r}"
+    fields = dict(item)
+    if "model" in fields:
+        fields["model_id"] = fields.pop("model")
+    if "price" not in fields and "price_id" in fields:
+        price_id = fields["price_id"]
+        try:
+            fields["price"] = bundled_prices()[price_id]
+        except KeyError:
+            raise ConfigError(f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }}") from None
+    if "price" not in fields:
+        raise ConfigError(f"{label}: no price: add price = {{ input, output, source, as_of }} or a price_id of the price file")
+    fields.setdefault("engine", fields.get("api_base") or fields.get("provider", ""))
+    try:
+        return Model.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(("model" if n == "model_id" else n) for n in Model.model_fields)
+        hint = f": known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
+        wrong = "unknown key" if first["type"] == "extra_forbidden" else "bad value for"
+        raise ConfigError(f"{label}: {wrong} {'model' if key == 'model_id' else key!r}{hint}") from error
+
+
+@cache
+def bundled_prices() -> Mapping[str, Price]:
+    """The dated price file of the package (``vinelm/prices.toml``): id to price."""
+    plain = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(encoding="utf-8"))
+    return {price_id: Price.model_validate(fields) for price_id, fields in plain["price"].items()}

@@ -1,0 +1,110 @@
+"""Every error that VineLM raises on purpose, in one tree.
+
+::
+
+    VineLMError
+    ├── InputError            the caller's input is at fault; the CLI exits 2
+    │   ├── ConfigError       a config file, an option, an unknown key or model
+    │   ├── DatasetError      a dataset, a database or a gold answer
+    │   ├── TemplateError     stages, loops and allowed models do not fit together
+    │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
+    │   ├── StoreError        a store that is missing, foreign, newer or damaged
+    │   ├── TrieFileError     a ``.vine`` file that is missing, newer or damaged
+    │   └── InfeasibleError   no path meets the bounds; names the binding one
+    ├── EvidenceError         too few observations to say anything; the CLI exits 1
+    ├── NotFittedError        an estimator was asked before ``fit``
+    ├── BudgetExhausted       the cap is reached; the CLI exits 3, the run resumes
+    └── CallError             one model call failed; ``kind`` says how
+
+An :class:`InputError` is one line that says what is wrong, where, and how to mend it. Low-level errors are
+translated where they enter, with the cause kept.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+FailureKind = Literal[
+    "auth",
+    "rate_limit",
+    "timeout",
+    "context_length",
+    "content_filter",
+    "server",
+    "malformed",
+    "truncated",
+    "empty",
+    "tool",
+    "crash",
+    "state",
+    "unknown",
+]
+"""Why an invocation failed. ``tool`` is the application's own code, ``crash`` the death of a worker,
+``state`` a workflow state that cannot be checkpointed."""
+
+
+class VineLMError(Exception):
+    """Root of every error that VineLM raises on purpose."""
+
+
+class InputError(VineLMError):
+    """The caller's input is at fault. One line: what, where, how to mend."""
+
+
+class ConfigError(InputError):
+    """A config file, an option, an unknown key, model or stage."""
+
+
+class DatasetError(InputError):
+    """A dataset line, a database or a gold answer."""
+
+
+class TemplateError(InputError):
+    """Stages, loops and allowed models do not fit together."""
+
+
+class WorkflowError(InputError):
+    """A graph that VineLM cannot profile or serve as it stands."""
+
+
+class StoreError(InputError):
+    """A store that is missing, locked, newer, damaged, or belongs to another workflow."""
+
+
+class TrieFileError(InputError):
+    """A ``.vine`` file that is missing, newer or damaged."""
+
+
+class InfeasibleError(InputError):
+    """No path meets the bounds.
+
+    ``bound`` is the objective's field that binds, ``limit`` what was asked and ``best`` the best that any path
+    offers, both in the unit of the field.
+    """
+
+    def __init__(self, message: str, *, bound: str = "", limit: float = float("nan"), best: float = float("nan")):
+        super().__init__(message)
+        self.bound = bound
+        self.limit = limit
+        self.best = best
+
+
+class EvidenceError(VineLMError):
+    """Too few observations to say anything."""
+
+
+class NotFittedError(VineLMError):
+    """An estimator was asked before ``fit``."""
+
+
+class BudgetExhausted(VineLMError):
+    """A cap is reached. Everything bought so far is in the store; the same command line resumes."""
+
+
+class CallError(VineLMError):
+    """One model call failed, retries included. ``kind`` says how; ``cost_usd`` is what it cost all the same."""
+
+    def __init__(self, message: str, *, kind: FailureKind = "unknown", cost_usd: float = 0.0):
+        super().__init__(message)
+        self.kind: FailureKind = kind
+        self.cost_usd = cost_usd

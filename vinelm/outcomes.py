@@ -1,0 +1,127 @@
+"""A complete request x path table of outcomes: exact annotations, and ground truth to judge estimates by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.observation import Observation
+from vinelm.template import StopRule, Template
+from vinelm.trie import BoolArray, FloatArray, Trie
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeTable:
+    """What every request showed at every node, as if each path had been run through without stopping.
+
+    Arrays have shape (requests, n + 1), column 0 being the root: ``success`` and ``stopped`` as in an
+    :class:`~vinelm.observation.Observation`, ``cost_usd`` and ``latency_s`` of the node's own invocation with the tools after it.
+    ``template`` is bound to ``catalog`` and carries the stop rule.
+    """
+
+    template: Template
+    catalog: Catalog
+    trie: Trie
+    request_ids: tuple[str, ...]
+    success: BoolArray
+    stopped: BoolArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+
+    def __post_init__(self) -> None:
+        shape = (len(self.request_ids), len(self.trie))
+        for name in ("success", "stopped", "cost_usd", "latency_s"):
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ValueError(f"{name} has shape {found}, the table needs {shape}")
+
+    def with_stop(self, stop: StopRule) -> OutcomeTable:
+        """The same outcomes under another stop rule."""
+        return replace(self, template=self.template.with_stop(stop))
+
+    def rows(self, requests: Sequence[int]) -> OutcomeTable:
+        """Only these rows."""
+        keep = np.asarray(requests, dtype=np.intp)
+        arrays = {name: getattr(self, name)[keep] for name in ("success", "stopped", "cost_usd", "latency_s")}
+        return replace(self, request_ids=tuple(self.request_ids[i] for i in keep), **arrays)
+
+    @cached_property
+    def ended(self) -> BoolArray:
+        """The request goes no further from this node, under the template's stop rule. Shape (requests, n + 1)."""
+        ended = (self.success if self.template.stop == "oracle" else self.stopped).copy()
+        ended[:, 0] = False
+        return ended
+
+    @cached_property
+    def reached(self) -> BoolArray:
+        """The request gets to invoke this node if it follows the path: no proper ancestor ended it."""
+        reached = np.ones_like(self.ended)
+        for level in self.trie.levels[1:]:
+            up = self.trie.parent[level]
+            reached[:, level] = reached[:, up] & ~self.ended[:, up]
+        return reached
+
+    @cached_property
+    def answer_success(self) -> BoolArray:
+        """The answer is right when the path is followed to this node, stops respected."""
+        right = self.success.copy()
+        for level in self.trie.levels[1:]:
+            up = self.trie.parent[level]
+            right[:, level] = np.where(self.reached[:, level], self.success[:, level], right[:, up])
+        return right
+
+    @cached_property
+    def exhaustive_cost_usd(self) -> float:
+        """Dollars of running every request on every reached node once: the denominator of coverage."""
+        return float((self.cost_usd * self.reached)[:, 1:].sum())
+
+    @cached_property
+    def naive_cost_usd(self) -> float:
+        """Dollars of running every request on every leaf path from the root, nothing shared, stops respected."""
+        spent = self.cost_usd * self.reached
+        for level in self.trie.levels[1:]:
+            spent[:, level] += spent[:, self.trie.parent[level]]
+        return float(spent[:, self.trie.is_leaf].sum())
+
+    def observation(self, request: int, node: int) -> Observation:
+        """The row that a profiler would have stored for this cell."""
+        return Observation(
+            request_id=self.request_ids[request],
+            prefix=self.trie.prefix(node),
+            stage=self.trie.stages[self.trie.stage[node]],
+            success=bool(self.success[request, node]),
+            stopped=bool(self.stopped[request, node]),
+            cost_usd=float(self.cost_usd[request, node]),
+            latency_s=float(self.latency_s[request, node]),
+        )
+
+    def annotate(self) -> AnnotatedTrie:
+        """Exact annotations: means over the requests that reach each node. A node that none reaches gets the means over all
+        requests (its weight in every path metric is zero)."""
+        weight = self.reached.astype(float)
+        weight[:, weight.sum(axis=0) == 0] = 1.0
+        total = weight.sum(axis=0)
+
+        def mean(values: FloatArray | BoolArray) -> FloatArray:
+            return np.asarray((values * weight).sum(axis=0) / total, dtype=np.float64)
+
+        cost, latency = mean(self.cost_usd), mean(self.latency_s)
+        return AnnotatedTrie(
+            trie=self.trie,
+            template=self.template,
+            catalog=self.catalog,
+            success=mean(self.success),
+            stop=mean(self.ended),
+            stop_success=mean(self.ended & self.success),
+            cost_usd=cost,
+            cost_var=mean((self.cost_usd - cost) ** 2),
+            latency_s=latency,
+            latency_var=mean((self.latency_s - latency) ** 2),
+            count=self.reached.sum(axis=0),
+            meta={"estimator": "exact", "requests": len(self.request_ids)},
+        )

@@ -1,0 +1,150 @@
+"""What the parts promise one another. Light on purpose: two parts agree here without importing each other."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from vinelm.errors import FailureKind
+from vinelm.observation import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from vinelm.catalog import Model
+    from vinelm.workflow import Request
+
+
+class Clock(Protocol):
+    """Seconds of one request. Real time for real models, virtual time for simulated ones."""
+
+    def now(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+
+
+class WallClock:
+    """Real time."""
+
+    def now(self) -> float:
+        """Seconds of the machine's monotonic clock."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the thread."""
+        time.sleep(seconds)
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """Time that passes only when somebody sleeps: a simulated hour costs nothing and comes out the same everywhere."""
+
+    seconds: float = 0.0
+
+    def now(self) -> float:
+        """Virtual seconds so far."""
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Advance at once."""
+        self.seconds += seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """What a backend may know about the invocation that a chat model is made for.
+
+    ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
+    (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
+    """
+
+    stage: str
+    prefix: tuple[str, ...]
+    clock: Clock
+    on_usage: Callable[[Usage], None]
+    request: Request | None = None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One provider. Its chat models are ordinary LangChain chat models that report a :class:`Usage` per call."""
+
+    is_simulated: bool
+    """The answers are not those of real models: every report that used it must say so."""
+    is_virtual_time: bool
+    """Its latencies pass on the request's clock and not on the wall."""
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model for one stage invocation. Calls raise :class:`~vinelm.errors.CallError`."""
+
+
+class AnswerWriter(Protocol):
+    """Writes right and wrong answers for a simulated model. Whether one is right is for the workflow's scorer to say."""
+
+    kinds: Sequence[str]
+    """Kinds of error that :meth:`wrong` can make."""
+
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """How much of each skill the request demands, each in [0, 1]."""
+
+    def right(self, request: Request, rng: random.Random) -> str:
+        """A right answer, in the form that a stage expects."""
+
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """A wrong answer of that kind; another kind where this one does not apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """What a stage wrapper tells its policy after an invocation. ``prefix`` ends with this invocation's model.
+
+    ``latency_s`` is the whole stage by the policy's clock, ``usages`` one record per model call inside it.
+    """
+
+    stage: str
+    prefix: tuple[str, ...]
+    latency_s: float
+    usages: tuple[Usage, ...] = field(default=())
+    failure: FailureKind | None = None
+    detail: str | None = None
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars of all calls of the invocation."""
+        return sum(usage.cost_usd for usage in self.usages)
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Whom a stage wrapper asks. The controller's session is one, the profiler's forced path another.
+
+    The prefix always comes from the wrapper, which reads it from the workflow's own state: LangGraph may retry, replay or resume a
+    stage, so a policy must not count calls. All methods may be called from several threads.
+    """
+
+    clock: Clock
+    request: Request | None
+
+    def next(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """The model for the invocation of ``stage`` that follows ``prefix``."""
+
+    def record(self, invocation: Invocation) -> None:
+        """The invocation ended, well or badly."""
+
+    def again(self, prefix: tuple[str, ...], finished: bool) -> bool:
+        """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check."""
+
+
+class Vine(Protocol):
+    """What a workflow's ``build(vine)`` may use (DESIGN §7)."""
+
+    def stage(self, name: str, fn: Callable[..., Any], *, state: type | None = None) -> Callable[..., Any]:
+        """A graph node that runs ``fn(state, model[, config, runtime, ...])`` with the policy's choice of model."""
+
+    def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
+        """A conditional edge that ends where ``fn`` says so, or where the policy does."""

@@ -1,0 +1,184 @@
+"""The shape of a workflow: its configurable stages in order, its bounded loops, the models each stage may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from vinelm.errors import TemplateError
+
+StopRule = Literal["oracle", "workflow"]
+"""When a request leaves the workflow (DESIGN §4): ``oracle`` exactly when its answer is right (labelled replay only),
+``workflow`` when the application's own check says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A configurable LLM node.
+
+    ``models`` are the catalog names allowed here; None means every model of the catalog. ``answerable`` claims that the
+    workflow holds an answer once this stage (and the tools after it) ran. ``default`` is the model that runs
+    when no plan says otherwise; None means the first allowed one.
+    """
+
+    name: str
+    models: tuple[str, ...] | None = None
+    answerable: bool = True
+    default: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise TemplateError("a stage has no name: give it the name of its node in the graph")
+        if self.models is not None:
+            if not self.models:
+                raise TemplateError(f"stage {self.name!r} allows no model: name at least one, or leave `models` out for all")
+            if len(set(self.models)) != len(self.models):
+                raise TemplateError(f"stage {self.name!r} names a model twice: {', '.join(self.models)}")
+            if self.default is not None and self.default not in self.models:
+                raise TemplateError(f"stage {self.name!r}: default {self.default!r} is not among its models")
+
+    @property
+    def default_model(self) -> str:
+        """The declared default, or the first allowed model."""
+        if self.default is not None:
+            return self.default
+        if self.models is None:
+            raise TemplateError(f"stage {self.name!r} is not bound to a catalog yet: call Template.bind first")
+        return self.models[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Stages that may be visited again, at most ``times`` times in all."""
+
+    stages: tuple[Stage, ...]
+    times: int
+
+    def __post_init__(self) -> None:
+        if self.times < 1 or not self.stages:
+            raise TemplateError("a loop needs at least one stage and times >= 1")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A chain of stages and bounded loops: it determines the next LLM stage after each prefix (DESIGN §4).
+
+    >>> t = Template((Stage("generate", ("a", "b")), Loop((Stage("repair", ("a", "b")),), times=2)))
+    >>> [stage.name for stage in t.invocations]
+    ['generate', 'repair', 'repair']
+    """
+
+    steps: tuple[Stage | Loop, ...]
+    stop: StopRule = "workflow"
+
+    def __post_init__(self) -> None:
+        if self.stop not in get_args(StopRule):
+            raise TemplateError(f"stop is {self.stop!r}: use 'oracle' or 'workflow'")
+        if not self.steps:
+            raise TemplateError("a template needs at least one stage")
+        seen: dict[str, Stage] = {}
+        for stage in (s for step in self.steps for s in (step.stages if isinstance(step, Loop) else (step,))):
+            if stage.name in seen:
+                raise TemplateError(f"stage {stage.name!r} is declared twice: put repeated visits into one Loop")
+            seen[stage.name] = stage
+        if not any(stage.answerable for stage in seen.values()):
+            raise TemplateError("no stage is answerable: the workflow could never end with an answer")
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Each stage once, in the order of its first visit."""
+        return tuple({stage.name: stage for stage in self.invocations}.values())
+
+    @cached_property
+    def invocations(self) -> tuple[Stage, ...]:
+        """The unrolled sequence: item k is the stage of invocation k (counted from 0)."""
+        unrolled: list[Stage] = []
+        for step in self.steps:
+            unrolled.extend(step.stages * step.times if isinstance(step, Loop) else (step,))
+        return tuple(unrolled)
+
+    @property
+    def depth(self) -> int:
+        """The largest number of invocations of one request."""
+        return len(self.invocations)
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that name; :class:`TemplateError` if there is none."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise TemplateError(f"the workflow has no stage {name!r}: it has {', '.join(s.name for s in self.stages)}")
+
+    def stage_after(self, length: int) -> Stage | None:
+        """The stage that follows a prefix of that length; None past the last invocation."""
+        return self.invocations[length] if length < self.depth else None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that some stage allows, in order of first mention. Needs a bound template."""
+        names: dict[str, None] = {}
+        for stage in self.stages:
+            if stage.models is None:
+                raise TemplateError(f"stage {stage.name!r} is not bound to a catalog yet: call Template.bind first")
+            names.update(dict.fromkeys(stage.models))
+        return tuple(names)
+
+    def bind(self, catalog: Sequence[str]) -> Template:
+        """This template with open stages filled with every model of ``catalog``; unknown models are an error."""
+
+        def bound(stage: Stage) -> Stage:
+            models = tuple(catalog) if stage.models is None else stage.models
+            for name in (*models, *([stage.default] if stage.default else [])):
+                if name not in catalog:
+                    raise TemplateError(
+                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks: it has {', '.join(catalog)}"
+                    )
+            return replace(stage, models=models)
+
+        return replace(
+            self,
+            steps=tuple(
+                replace(step, stages=tuple(map(bound, step.stages))) if isinstance(step, Loop) else bound(step)
+                for step in self.steps
+            ),
+        )
+
+    def with_stop(self, stop: StopRule) -> Template:
+        """This template under another stop rule."""
+        return replace(self, stop=stop)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, read back by :meth:`from_dict`."""
+
+        def plain(stage: Stage) -> dict[str, Any]:
+            return {
+                "name": stage.name,
+                "models": None if stage.models is None else list(stage.models),
+                "answerable": stage.answerable,
+                "default": stage.default,
+            }
+
+        return {
+            "stop": self.stop,
+            "steps": [
+                {"times": step.times, "stages": [plain(s) for s in step.stages]} if isinstance(step, Loop) else plain(step)
+                for step in self.steps
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Template:
+        """The template that :meth:`to_dict` wrote."""
+
+        def stages(items: Iterable[Mapping[str, Any]]) -> tuple[Stage, ...]:
+            return tuple(
+                Stage(s["name"], None if s["models"] is None else tuple(s["models"]), s["answerable"], s["default"])
+                for s in items
+            )
+
+        steps: list[Stage | Loop] = []
+        for step in plain["steps"]:
+            steps.append(Loop(stages(step["stages"]), step["times"]) if "times" in step else stages([step])[0])
+        return cls(tuple(steps), plain["stop"])

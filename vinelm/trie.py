@@ -1,0 +1,226 @@
+"""The execution trie (§3.2) as flat pre-order arrays: every subtree is a slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.errors import TemplateError
+from vinelm.template import Template
+
+IntArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Trie:
+    """All prefixes of model choices, in pre-order. Node 0 is the root (the empty prefix); nodes 1..n are prefixes.
+
+    Every array has shape (n + 1,) and is read-only:
+
+    - ``parent``: the node's parent; -1 at the root.
+    - ``end``: one past the node's last descendant, so that its subtree is ``[node, end[node])``.
+    - ``depth``: number of invocations in the prefix; 0 at the root.
+    - ``stage``, ``model``: the label of the edge into the node, as indices into ``stages`` and ``models``; -1 at the root.
+    - ``answerable``: the workflow holds an answer at this node, so it may end there.
+    """
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[str],
+        models: Sequence[str],
+        parent: npt.ArrayLike,
+        end: npt.ArrayLike,
+        depth: npt.ArrayLike,
+        stage: npt.ArrayLike,
+        model: npt.ArrayLike,
+        answerable: npt.ArrayLike,
+    ):
+        self.stages = tuple(stages)
+        self.models = tuple(models)
+        self.parent: IntArray = _frozen(parent, np.int32)
+        self.end: IntArray = _frozen(end, np.int32)
+        self.depth: npt.NDArray[np.int16] = _frozen(depth, np.int16)
+        self.stage: npt.NDArray[np.int16] = _frozen(stage, np.int16)
+        self.model: npt.NDArray[np.int16] = _frozen(model, np.int16)
+        self.answerable: BoolArray = _frozen(answerable, np.bool_)
+
+    # -- construction ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_template(cls, template: Template) -> Trie:
+        """Every prefix that a bound template allows. 8 models at 3 invocations give 584 nodes, the root not counted."""
+        models = template.models
+        index = {name: i for i, name in enumerate(models)}
+        stages = tuple(stage.name for stage in template.stages)
+        allowed = [
+            np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations
+        ]
+        size = [1] * (len(allowed) + 1)  # size[d]: nodes of a subtree whose root has depth d
+        for d in range(len(allowed) - 1, -1, -1):
+            size[d] = 1 + len(allowed[d]) * size[d + 1]
+        if size[0] > 2**31 - 1:
+            raise TemplateError(f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns")
+        parent = np.full(size[0], -1, np.int32)
+        end = np.empty(size[0], np.int32)
+        depth = np.zeros(size[0], np.int16)
+        stage_of = np.full(size[0], -1, np.int16)
+        model_of = np.full(size[0], -1, np.int16)
+        answerable = np.zeros(size[0], np.bool_)
+        level = np.zeros(1, np.int64)
+        end[0] = size[0]
+        for d, choices in enumerate(allowed, start=1):
+            children = level[:, None] + 1 + np.arange(len(choices)) * size[d]
+            parent[children] = level[:, None]
+            level = children.ravel()
+            end[level] = level + size[d]
+            depth[level] = d
+            stage_of[level] = stages.index(template.invocations[d - 1].name)
+            model_of[level] = np.tile(choices, len(children))
+            answerable[level] = template.invocations[d - 1].answerable
+        return cls(
+            stages=stages, models=models, parent=parent, end=end, depth=depth, stage=stage_of, model=model_of,
+            answerable=answerable,
+        )  # fmt: skip
+
+    @classmethod
+    def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
+        """The given prefixes and all their ancestors: a template with irregular allowed-model sets."""
+        models = template.models
+        index = {name: i for i, name in enumerate(models)}
+        stages = tuple(stage.name for stage in template.stages)
+        wanted: set[tuple[int, ...]] = {()}
+        for prefix in prefixes:
+            if len(prefix) > template.depth:
+                raise TemplateError(f"prefix {'/'.join(prefix)} is longer than the template's {template.depth} invocations")
+            for k, name in enumerate(prefix):
+                if name not in (template.invocations[k].models or ()):
+                    raise TemplateError(f"stage {template.invocations[k].name!r} does not allow the model {name!r}")
+            path = tuple(index[name] for name in prefix)
+            wanted.update(path[:k] for k in range(1, len(path) + 1))
+        rows = sorted(wanted)  # lexicographic order of tuples is pre-order
+        node = {row: i for i, row in enumerate(rows)}
+        end = np.arange(1, len(rows) + 1)
+        for i in range(len(rows) - 1, 0, -1):
+            up = node[rows[i][:-1]]
+            end[up] = max(end[up], end[i])
+        return cls(
+            stages=stages,
+            models=models,
+            parent=[node[row[:-1]] if row else -1 for row in rows],
+            end=end,
+            depth=[len(row) for row in rows],
+            stage=[stages.index(template.invocations[len(row) - 1].name) if row else -1 for row in rows],
+            model=[row[-1] if row else -1 for row in rows],
+            answerable=[bool(row) and template.invocations[len(row) - 1].answerable for row in rows],
+        )
+
+    # -- shape -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of array entries, the root included."""
+        return len(self.parent)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of prefixes, the root not counted."""
+        return len(self.parent) - 1
+
+    @cached_property
+    def max_depth(self) -> int:
+        """Length of the longest prefix."""
+        return int(self.depth.max())
+
+    @cached_property
+    def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
+        """Nodes of each depth, in order: item 0 is the root alone. For top-down vectorised passes."""
+        order = np.argsort(self.depth, kind="stable")
+        cuts = np.cumsum(np.bincount(self.depth))[:-1]
+        return tuple(np.split(order, cuts))
+
+    @cached_property
+    def is_leaf(self) -> BoolArray:
+        """Nodes without children."""
+        return _frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
+
+    # -- lookup ------------------------------------------------------------------------------------------------
+
+    def subtree(self, node: int) -> slice:
+        """The node and all its descendants."""
+        return slice(node, int(self.end[node]))
+
+    def children(self, node: int) -> list[int]:
+        """The node's children, in trie order."""
+        found, at, stop = [], node + 1, int(self.end[node])
+        while at < stop:
+            found.append(at)
+            at = int(self.end[at])
+        return found
+
+    def child(self, node: int, model: str) -> int:
+        """The child reached by that model; ``KeyError`` if the node does not allow it."""
+        wanted = self._model_index[model]
+        for at in self.children(node):
+            if self.model[at] == wanted:
+                return at
+        raise KeyError(model)
+
+    @cached_property
+    def _model_index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.models)}
+
+    def node(self, prefix: Sequence[str]) -> int:
+        """The node of a prefix of model names; ``KeyError`` with the prefix if the trie has none."""
+        at = 0
+        for model in prefix:
+            try:
+                at = self.child(at, model)
+            except KeyError:
+                raise KeyError("/".join(prefix)) from None
+        return at
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from the first invocation down to ``node``; empty for the root."""
+        nodes: list[int] = []
+        while node > 0:
+            nodes.append(node)
+            node = int(self.parent[node])
+        return nodes[::-1]
+
+    def prefix(self, node: int) -> tuple[str, ...]:
+        """The model names from the root down to ``node``."""
+        return tuple(self.models[self.model[at]] for at in self.path(node))
+
+    def edges(self, node: int) -> Iterator[tuple[str, str]]:
+        """(stage, model) labels from the root down to ``node``."""
+        return ((self.stages[self.stage[at]], self.models[self.model[at]]) for at in self.path(node))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trie):
+            return NotImplemented
+        return (
+            self.stages == other.stages
+            and self.models == other.models
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ARRAYS)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Trie({self.n_nodes:,} nodes, depth {self.max_depth}, {len(self.models)} models)"
+
+
+ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
+"""The arrays that make a trie, as they are named in a ``.vine`` file."""
+
+
+def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    array = np.asarray(values, dtype=dtype)
+    if array.flags.writeable:
+        array = array.copy() if array is values else array
+        array.flags.writeable = False
+    return array

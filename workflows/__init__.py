@@ -1,0 +1,1 @@
+"""Reference workflows and their registry."""

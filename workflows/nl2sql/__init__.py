@@ -1,0 +1,1 @@
+"""Natural language to SQL: generate, execute, repair."""
