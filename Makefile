@@ -1,6 +1,7 @@
 # Everything a newcomer needs. `make help` explains itself.
 PYTHON ?= python3
 VENV := .venv
+TYPING ?= build/typing
 BIN := $(VENV)/bin
 PIP_QUIET := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt
 
@@ -14,12 +15,12 @@ $(VENV)/.runtime: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "VineLM needs Python >= 3.11: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing VineLM into $(VENV) ..."
-	@$(PIP_QUIET) $(BIN)/python -m pip install --quiet -e .
+	@$(PIP_QUIET) $(BIN)/python -m pip install -qq -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "installing the development tools into $(VENV) ..."
-	@$(PIP_QUIET) $(BIN)/python -m pip install --quiet -e '.[dev]'
+	@$(PIP_QUIET) $(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
@@ -35,9 +36,9 @@ lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev ## mypy --strict over a link farm that shows the parts as vinelm.*
-	@rm -rf build/typing && mkdir -p build/typing/vinelm
-	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "build/typing/vinelm/$$(basename $$item)"; done
-	@cd build/typing && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
+	@rm -rf $(TYPING) && mkdir -p $(TYPING)/vinelm
+	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
+	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
+
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it."""
@@ -30,11 +32,11 @@ class AnnotatedTrie:
     - ``success`` (a): P(the answer is right after this invocation).
     - ``stop`` (s): P(the request goes no further): the stop rule fires, or the invocation fails.
     - ``stop_success`` (b): P(it goes no further and the answer is right).
-    - ``cost_usd`` (c), ``cost_var``; ``latency_s`` (t), ``latency_var``: mean and variance of one invocation, the tools after it
-      included, at zero load. At the root: whatever runs before the first invocation.
+    - ``cost_usd`` (c), ``cost_var``; ``latency_s`` (t), ``latency_var``: mean and variance of one invocation, the tools after
+      it included, at zero load. At the root: whatever runs before the first invocation.
 
-    ``accuracy_se``, ``cost_se``, ``latency_se`` are standard errors of the path metrics, ``count`` the observations of each node;
-    None where the estimator gives none. ``meta`` is provenance, plain JSON.
+    ``accuracy_se``, ``cost_se``, ``latency_se`` are standard errors of the path metrics, ``count`` the observations of each
+    node; None where the estimator gives none. ``meta`` is provenance, plain JSON.
     """
 
     trie: Trie
@@ -123,6 +125,6 @@ class AnnotatedTrie:
         return total
 
 
-def _read_only(values: Any) -> Any:
+def _read_only(values: Array) -> Array:
     values.flags.writeable = False
     return values

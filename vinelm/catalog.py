@@ -19,8 +19,8 @@ from vinelm.errors import ConfigError
 class Price(BaseModel):
     """Dollars per million tokens, with where the figure comes from and the day it was read.
 
-    ``cached`` is the price of input tokens read from a prompt cache; None means they cost as much as others. ``call`` is dollars
-    per call on top, for services priced that way.
+    ``cached`` is the price of input tokens read from a prompt cache; None means they cost as much as others. ``call`` is
+    dollars per call on top, for services priced that way.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,9 +42,9 @@ class Price(BaseModel):
 class Model(BaseModel):
     """One entry of the catalog. The same model on two endpoints is two entries (§4.5).
 
-    ``name`` is how templates, tries and plans call it; ``model_id`` is what its provider calls it. ``engine`` names the endpoint
-    whose load it shares. ``api_key_env`` names the environment variable that holds the key; the key itself is never kept.
-    ``options`` goes to the provider's client as it is.
+    ``name`` is how templates, tries and plans call it; ``model_id`` is what its provider calls it. ``engine`` names the
+    endpoint whose load it shares. ``api_key_env`` names the environment variable that holds the key; the key itself is
+    never kept. ``options`` goes to the provider's client as it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -69,7 +69,7 @@ class Catalog(Mapping[str, Model]):
     models: tuple[Model, ...]
     backends: Mapping[str, Mapping[str, Any]]
 
-    def __init__(self, models: Any, backends: Mapping[str, Mapping[str, Any]] | None = None):
+    def __init__(self, models: Any, backends: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         entries = tuple(models)
         if not entries:
             raise ConfigError("a catalog needs at least one model: add a [[model]] table")
@@ -100,7 +100,10 @@ class Catalog(Mapping[str, Model]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, read back by :meth:`from_dict`. Holds names of key variables, never keys."""
-        return {"model": [m.model_dump(mode="json") for m in self.models], "backend": {k: dict(v) for k, v in self.backends.items()}}
+        return {
+            "model": [m.model_dump(mode="json") for m in self.models],
+            "backend": {k: dict(v) for k, v in self.backends.items()},
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, where: str = "catalog") -> Catalog:
@@ -138,7 +141,9 @@ def _entry(item: Mapping[str, Any], where: str) -> Model:
         try:
             fields["price"] = bundled_prices()[price_id]
         except KeyError:
-            raise ConfigError(f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }}") from None
+            raise ConfigError(
+                f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }}"
+            ) from None
     if "price" not in fields:
         raise ConfigError(f"{label}: no price: add price = {{ input, output, source, as_of }} or a price_id of the price file")
     fields.setdefault("engine", fields.get("api_base") or fields.get("provider", ""))

@@ -82,7 +82,7 @@ class InfeasibleError(InputError):
     offers, both in the unit of the field.
     """
 
-    def __init__(self, message: str, *, bound: str = "", limit: float = float("nan"), best: float = float("nan")):
+    def __init__(self, message: str, *, bound: str = "", limit: float = float("nan"), best: float = float("nan")) -> None:
         super().__init__(message)
         self.bound = bound
         self.limit = limit
@@ -104,7 +104,7 @@ class BudgetExhausted(VineLMError):
 class CallError(VineLMError):
     """One model call failed, retries included. ``kind`` says how; ``cost_usd`` is what it cost all the same."""
 
-    def __init__(self, message: str, *, kind: FailureKind = "unknown", cost_usd: float = 0.0):
+    def __init__(self, message: str, *, kind: FailureKind = "unknown", cost_usd: float = 0.0) -> None:
         super().__init__(message)
         self.kind: FailureKind = kind
         self.cost_usd = cost_usd

@@ -46,7 +46,9 @@ class Objective:
         _one_of("maximize", self.maximize, (None, "accuracy"))
         _one_of("minimize", self.minimize, (None, "cost", "latency"))
         if (self.maximize is None) == (self.minimize is None):
-            raise ConfigError('an objective needs exactly one target: maximize="accuracy", minimize="cost" or minimize="latency"')
+            raise ConfigError(
+                'an objective needs exactly one target: maximize="accuracy", minimize="cost" or minimize="latency"'
+            )
         if self.min_accuracy is not None and not 0.0 <= self.min_accuracy <= 1.0:
             raise ConfigError(f"min_accuracy is {self.min_accuracy}: it must be a fraction in [0, 1]")
         for name in ("max_cost_usd", "max_latency_s"):

@@ -20,8 +20,8 @@ class OutcomeTable:
     """What every request showed at every node, as if each path had been run through without stopping.
 
     Arrays have shape (requests, n + 1), column 0 being the root: ``success`` and ``stopped`` as in an
-    :class:`~vinelm.observation.Observation`, ``cost_usd`` and ``latency_s`` of the node's own invocation with the tools after it.
-    ``template`` is bound to ``catalog`` and carries the stop rule.
+    :class:`~vinelm.observation.Observation`, ``cost_usd`` and ``latency_s`` of the node's own invocation with the tools after
+    it. ``template`` is bound to ``catalog`` and carries the stop rule.
     """
 
     template: Template
@@ -102,7 +102,8 @@ class OutcomeTable:
 
     def annotate(self) -> AnnotatedTrie:
         """Exact annotations: means over the requests that reach each node. A node that none reaches gets the means over all
-        requests (its weight in every path metric is zero)."""
+        requests (its weight in every path metric is zero).
+        """
         weight = self.reached.astype(float)
         weight[:, weight.sum(axis=0) == 0] = 1.0
         total = weight.sum(axis=0)

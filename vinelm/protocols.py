@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from vinelm.catalog import Model
+    from vinelm.template import Template
     from vinelm.workflow import Request
 
 
@@ -123,12 +124,13 @@ class Invocation:
 class Policy(Protocol):
     """Whom a stage wrapper asks. The controller's session is one, the profiler's forced path another.
 
-    The prefix always comes from the wrapper, which reads it from the workflow's own state: LangGraph may retry, replay or resume a
-    stage, so a policy must not count calls. All methods may be called from several threads.
+    The prefix always comes from the wrapper, which reads it from the workflow's own state: LangGraph may retry, replay or
+    resume a stage, so a policy must not count calls. All methods may be called from several threads.
     """
 
     clock: Clock
     request: Request | None
+    template: Template | None
 
     def next(self, stage: str, prefix: tuple[str, ...]) -> str:
         """The model for the invocation of ``stage`` that follows ``prefix``."""
@@ -136,14 +138,16 @@ class Policy(Protocol):
     def record(self, invocation: Invocation) -> None:
         """The invocation ended, well or badly."""
 
-    def again(self, prefix: tuple[str, ...], finished: bool) -> bool:
-        """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check."""
+    def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check on ``state``."""
 
 
 class Vine(Protocol):
     """What a workflow's ``build(vine)`` may use (DESIGN §7)."""
 
-    def stage(self, name: str, fn: Callable[..., Any], *, state: type | None = None) -> Callable[..., Any]:
+    def stage(
+        self, name: str, fn: Callable[..., Any], *, state: type | None = None, default: str | None = None
+    ) -> Callable[..., Any]:
         """A graph node that runs ``fn(state, model[, config, runtime, ...])`` with the policy's choice of model."""
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:

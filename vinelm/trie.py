@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Trie:
         stage: npt.ArrayLike,
         model: npt.ArrayLike,
         answerable: npt.ArrayLike,
-    ):
+    ) -> None:
         self.stages = tuple(stages)
         self.models = tuple(models)
         self.parent: IntArray = _frozen(parent, np.int32)
@@ -57,9 +58,7 @@ class Trie:
         models = template.models
         index = {name: i for i, name in enumerate(models)}
         stages = tuple(stage.name for stage in template.stages)
-        allowed = [
-            np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations
-        ]
+        allowed = [np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations]
         size = [1] * (len(allowed) + 1)  # size[d]: nodes of a subtree whose root has depth d
         for d in range(len(allowed) - 1, -1, -1):
             size[d] = 1 + len(allowed[d]) * size[d + 1]
@@ -218,7 +217,7 @@ ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 """The arrays that make a trie, as they are named in a ``.vine`` file."""
 
 
-def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
         array = array.copy() if array is values else array

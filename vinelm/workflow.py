@@ -118,7 +118,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def split_requests(requests: Sequence[Request], held_out: float, seed: int) -> tuple[list[Request], list[Request]]:
     """(training, held-out) requests, both in dataset order. Which side a request is on depends on its id and the seed alone,
-    so that a growing dataset never moves a request across."""
+    so that a growing dataset never moves a request across.
+    """
 
     def share(request: Request) -> float:
         digest = hashlib.sha256(f"{seed}:{request.id}".encode()).digest()
