@@ -1,0 +1,87 @@
+import itertools
+
+import numpy as np
+import pytest
+from conftest import random_table
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.errors import VineLMError
+
+
+@pytest.mark.parametrize("stop", ["oracle", "workflow"])
+@pytest.mark.parametrize("seed", range(4))
+def test_path_metrics_of_exact_annotations_are_the_means_of_the_table(stop, seed):
+    """The sums of DESIGN §4, fed with exact conditionals, give back what following each path really shows."""
+    table = random_table(seed, n_requests=40, n_models=3, depth=3, stop=stop)
+    annotated = table.annotate()
+    nodes = np.arange(1, len(table.trie))
+    np.testing.assert_allclose(annotated.accuracy[nodes], table.answer_success[:, nodes].mean(axis=0), atol=1e-12)
+    spent = table.cost_usd * table.reached
+    for node in nodes:
+        path = table.trie.path(int(node))
+        assert annotated.path_cost_usd[node] == pytest.approx(spent[:, path].sum(axis=1).mean() + table.cost_usd[:, 0].mean())
+        assert annotated.reach[node] == pytest.approx(table.reached[:, node].mean())
+
+
+def test_latency_is_not_discounted_and_full_cost_neither():
+    annotated = random_table(1, n_requests=20, n_models=2, depth=3).annotate()
+    for node in range(len(annotated.trie)):
+        path = [0, *annotated.trie.path(node)]
+        assert annotated.path_latency_s[node] == pytest.approx(annotated.latency_s[path].sum())
+        assert annotated.full_cost_usd[node] == pytest.approx(annotated.cost_usd[path].sum())
+        assert annotated.path_latency_var[node] == pytest.approx(annotated.latency_var[path].sum())
+
+
+def test_oracle_stop_is_the_papers_recursion_and_monotone():
+    annotated = random_table(2, n_requests=50, n_models=3, depth=3, stop="oracle").annotate()
+    trie = annotated.trie
+    for node in range(1, len(trie)):
+        up = int(trie.parent[node])
+        base = annotated.accuracy[up] if up else 0.0
+        reach = annotated.reach[node]
+        assert reach == pytest.approx(1.0 - base)
+        assert annotated.accuracy[node] == pytest.approx(base + (1.0 - base) * annotated.success[node] if reach else base)
+        assert annotated.accuracy[node] >= base - 1e-12
+
+
+def test_shapes_and_nan_are_refused():
+    good = random_table(0, n_requests=5, n_models=2, depth=2).annotate()
+    arrays = {
+        name: getattr(good, name)
+        for name in ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
+    }
+    with pytest.raises(VineLMError, match="shape"):
+        AnnotatedTrie(good.trie, good.template, good.catalog, **arrays | {"stop": np.zeros(3)})
+    with pytest.raises(VineLMError, match="not finite"):
+        AnnotatedTrie(good.trie, good.template, good.catalog, **arrays | {"cost_usd": np.full(len(good.trie), np.nan)})
+
+
+def test_engines_are_shared_by_models_that_name_the_same():
+    annotated = random_table(0, n_requests=5, n_models=3, depth=2).annotate()
+    assert annotated.engines == ("east", "west")
+    assert annotated.engine[0] == -1
+    for node in range(1, len(annotated.trie)):
+        model = annotated.trie.prefix(node)[-1]
+        assert annotated.engines[annotated.engine[node]] == annotated.catalog[model].engine
+
+
+def test_costs_of_exhaustive_and_naive_profiling():
+    table = random_table(3, n_requests=10, n_models=2, depth=3, stop="oracle")
+    naive = 0.0
+    for r, path in itertools.product(range(10), np.flatnonzero(table.trie.is_leaf)):
+        for node in table.trie.path(int(path)):
+            naive += table.cost_usd[r, node]
+            if table.ended[r, node]:
+                break
+    assert table.naive_cost_usd == pytest.approx(naive)
+    assert table.exhaustive_cost_usd < naive
+
+
+def test_rows_and_observations_are_cells_of_the_table():
+    table = random_table(4, n_requests=6, n_models=2, depth=2)
+    part = table.rows([4, 1])
+    assert part.request_ids == (table.request_ids[4], table.request_ids[1])
+    row = part.observation(0, 3)
+    assert row.request_id == table.request_ids[4]
+    assert row.prefix == table.trie.prefix(3)
+    assert row.success == bool(table.success[4, 3])

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "exactly one target"),
+        ({"maximize": "accuracy", "minimize": "cost"}, "exactly one target"),
+        ({"maximize": "cost"}, "maximize"),
+        ({"minimize": "accuracy"}, "minimize"),
+        ({"maximize": "accuracy", "min_accuracy": 1.5}, "fraction"),
+        ({"maximize": "accuracy", "min_accuracy": math.nan}, "fraction"),
+        ({"maximize": "accuracy", "max_cost_usd": -1.0}, "max_cost_usd"),
+        ({"maximize": "accuracy", "max_latency_s": math.nan}, "max_latency_s"),
+        ({"maximize": "accuracy", "max_latency_s": math.inf}, "max_latency_s"),
+        ({"maximize": "accuracy", "confidence": 1.0}, "confidence"),
+        ({"maximize": "accuracy", "cost_budget": "per_request"}, "no effect"),
+        ({"maximize": "accuracy", "risk": "dp"}, "no effect"),
+        ({"maximize": "accuracy", "z": 1.0}, "no effect"),
+        ({"maximize": "accuracy", "risk": "median", "max_latency_s": 1.0}, "risk"),
+        ({"maximize": "accuracy", "on_infeasible": "ignore"}, "on_infeasible"),
+    ],
+)
+def test_refuses_in_one_line(fields, says):
+    with pytest.raises(ConfigError, match=says) as caught:
+        Objective(**fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_plain_json_names_unknown_fields():
+    objective = Objective(maximize="accuracy", max_latency_s=15.0)
+    assert objective.to_dict() == {"maximize": "accuracy", "max_latency_s": 15.0}
+    assert Objective.from_dict(objective.to_dict()) == objective
+    with pytest.raises(ConfigError, match="'max_latency'"):
+        Objective.from_dict({"maximize": "accuracy", "max_latency": 15})
+
+
+def test_reads_like_a_sentence():
+    text = str(Objective(minimize="cost", min_accuracy=0.8, max_latency_s=15))
+    assert text == "minimize cost, accuracy >= 0.8, latency <= 15 s"
+    assert Objective(minimize="latency").target == "latency"

@@ -1,0 +1,42 @@
+import math
+
+import pytest
+
+from vinelm.errors import VineLMError
+from vinelm.observation import Observation, Usage
+
+ROW = {
+    "request_id": "q1",
+    "prefix": ("a", "b"),
+    "stage": "repair",
+    "success": True,
+    "stopped": False,
+    "cost_usd": 0.1,
+    "latency_s": 2.0,
+}
+
+
+def test_knows_its_place_and_who_ends_it():
+    row = Observation(**ROW)
+    assert (row.model, row.depth) == ("b", 2)
+    assert row.ended("oracle")
+    assert not row.ended("workflow")
+    failed = Observation(**ROW | {"success": None, "stopped": None, "failure": "timeout"})
+    assert failed.ended("oracle")
+    assert failed.ended("workflow")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1])
+@pytest.mark.parametrize("field", ["cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"])
+def test_no_amount_is_nan_or_negative(field, bad):
+    with pytest.raises(VineLMError, match=f"'q1'.*{field}"):
+        Observation(**ROW | {field: bad})
+
+
+def test_needs_a_request_and_a_prefix():
+    with pytest.raises(VineLMError, match="request id"):
+        Observation(**ROW | {"request_id": ""})
+    with pytest.raises(VineLMError, match="prefix"):
+        Observation(**ROW | {"prefix": ()})
+    with pytest.raises(VineLMError, match="cost_usd"):
+        Usage(model="a", cost_usd=math.nan, latency_s=0.0)

@@ -1,0 +1,53 @@
+import pytest
+
+from vinelm.errors import TemplateError
+from vinelm.template import Loop, Stage, Template
+
+NL2SQL = Template((Stage("generate"), Loop((Stage("repair"),), times=2)))
+
+
+def test_unrolls_loops_in_order():
+    template = Template((Stage("plan"), Loop((Stage("write"), Stage("test")), times=2), Stage("sum")))
+    assert [s.name for s in template.invocations] == ["plan", "write", "test", "write", "test", "sum"]
+    assert [s.name for s in template.stages] == ["plan", "write", "test", "sum"]
+    assert template.depth == 6
+    assert template.stage_after(5).name == "sum"
+    assert template.stage_after(6) is None
+
+
+def test_bind_fills_open_stages_and_refuses_unknown_models():
+    bound = NL2SQL.bind(["a", "b"])
+    assert bound.models == ("a", "b")
+    assert bound.stage("repair").default_model == "a"
+    with pytest.raises(TemplateError, match="catalog lacks"):
+        Template((Stage("generate", ("c",)),)).bind(["a", "b"])
+    with pytest.raises(TemplateError, match="bind"):
+        _ = NL2SQL.models
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Stage(""), "no name"),
+        (lambda: Stage("g", ()), "allows no model"),
+        (lambda: Stage("g", ("a", "a")), "twice"),
+        (lambda: Stage("g", ("a",), default="b"), "default"),
+        (lambda: Loop((), 1), "at least one stage"),
+        (lambda: Loop((Stage("g"),), 0), "times"),
+        (lambda: Template(()), "at least one stage"),
+        (lambda: Template((Stage("g"), Stage("g"))), "declared twice"),
+        (lambda: Template((Stage("g", answerable=False),)), "answerable"),
+        (lambda: Template((Stage("g"),), stop="never"), "stop"),
+        (lambda: NL2SQL.stage("x"), "it has generate, repair"),
+    ],
+)
+def test_says_what_does_not_fit(build, says):
+    with pytest.raises(TemplateError, match=says) as caught:
+        build()
+    assert "\n" not in str(caught.value)
+
+
+def test_survives_plain_json():
+    template = Template((Stage("plan", ("a",), answerable=False), Loop((Stage("solve", default="a"),), 3)), stop="oracle")
+    assert Template.from_dict(template.to_dict()) == template
+    assert template.with_stop("workflow").stop == "workflow"
