@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
@@ -39,6 +41,40 @@ class OutcomeTable:
             found = getattr(self, name).shape
             if found != shape:
                 raise ValueError(f"{name} has shape {found}, the table needs {shape}")
+
+    @classmethod
+    def from_answers(
+        cls,
+        template: Template,
+        catalog: Catalog,
+        request_ids: Sequence[str],
+        *,
+        success: BoolArray,
+        stopped: BoolArray,
+        cost_usd: FloatArray,
+        latency_s: FloatArray,
+    ) -> OutcomeTable:
+        """The exact table of a cascade over independent answers: each model answers a request the same way at any depth.
+
+        Arrays have shape (requests, models), columns in the order of ``template.models``.
+        """
+        trie = Trie.from_template(template)
+
+        def spread(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            table = values[:, trie.model]
+            table[:, 0] = 0
+            return table
+
+        return cls(
+            template=template,
+            catalog=catalog,
+            trie=trie,
+            request_ids=tuple(request_ids),
+            success=spread(success),
+            stopped=spread(stopped),
+            cost_usd=spread(cost_usd),
+            latency_s=spread(latency_s),
+        )
 
     def with_stop(self, stop: StopRule) -> OutcomeTable:
         """The same outcomes under another stop rule."""

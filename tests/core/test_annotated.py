@@ -6,6 +6,7 @@ from conftest import random_table
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.errors import VineLMError
+from vinelm.outcomes import OutcomeTable
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
@@ -85,3 +86,19 @@ def test_rows_and_observations_are_cells_of_the_table():
     assert row.request_id == table.request_ids[4]
     assert row.prefix == table.trie.prefix(3)
     assert row.success == bool(table.success[4, 3])
+
+
+def test_independent_answers_repeat_at_every_depth():
+    base = random_table(5, n_requests=6, n_models=3, depth=3)
+    rng = np.random.default_rng(0)
+    success, stopped = rng.random((2, 6, 3)) < 0.5
+    cost, latency = rng.random((2, 6, 3))
+    table = OutcomeTable.from_answers(
+        base.template, base.catalog, base.request_ids, success=success, stopped=stopped, cost_usd=cost, latency_s=latency
+    )
+    for node in range(1, len(table.trie)):
+        model = table.trie.models.index(table.trie.prefix(node)[-1])
+        assert (table.success[:, node] == success[:, model]).all()
+        assert (table.cost_usd[:, node] == cost[:, model]).all()
+    assert not table.success[:, 0].any()
+    assert table.cost_usd[:, 0].sum() == 0
