@@ -1,0 +1,189 @@
+"""The chat model of backends that answer without any network: simulated and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import Field
+
+from vinelm.catalog import Model
+from vinelm.errors import CallError, ConfigError
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, WallClock
+from vinelm.workflow import Request
+
+CHARS_PER_TOKEN = 4
+"""The fixed rule by which offline backends count tokens. Their usage says that it is an estimate."""
+
+
+def estimate_tokens(chars: int) -> int:
+    """Tokens of a text of that many characters, by the fixed rule: at least 1."""
+    return max(1, -(-chars // CHARS_PER_TOKEN))
+
+
+class AnswerSource(Protocol):
+    """Where an offline chat model gets its answer from."""
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+
+
+def request_of(call: CallContext, provider: str) -> Request:
+    """The call's request; one-line :class:`ConfigError` without one."""
+    if call.request is None:
+        raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
+    return call.request
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """What one chat model answers for. Kept in one field, out of every repr: a trace must not show a request's labels."""
+
+    source: AnswerSource
+    model: Model
+    call: CallContext
+
+
+class OfflineChatModel(BaseChatModel):
+    """A LangChain chat model that answers from an :class:`AnswerSource`; its latency passes on the request's clock.
+
+    Of the prompt only the length counts. Reports exactly one :class:`Usage` per call, also when it fails
+    (:class:`CallError`) or when a stream is abandoned.
+    """
+
+    binding: Any = Field(default=None, exclude=True, repr=False)
+
+    @classmethod
+    def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
+        """The chat model of one invocation, without the cost of validating what is already typed."""
+        return cls.model_construct(binding=_Binding(source, model, call))
+
+    @property
+    def _llm_type(self) -> str:
+        return "vinelm-offline"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text, usage = self._answer(messages)
+        self.binding.call.clock.sleep(usage.latency_s)
+        self._report(usage)
+        return _result(text, usage)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text, usage = self._answer(messages)
+        await self._pass_time(usage.latency_s)
+        self._report(usage)
+        return _result(text, usage)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        text, usage = self._answer(messages)
+        is_complete = False
+        try:
+            if usage.failure is not None:
+                self.binding.call.clock.sleep(usage.latency_s)
+                return
+            for delay_s, chunk in _chunks(text, usage):
+                self.binding.call.clock.sleep(delay_s)
+                yield chunk
+            is_complete = True
+        finally:
+            self._report(usage, is_complete=is_complete)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        text, usage = self._answer(messages)
+        is_complete = False
+        try:
+            if usage.failure is not None:
+                await self._pass_time(usage.latency_s)
+                return
+            for delay_s, chunk in _chunks(text, usage):
+                await self._pass_time(delay_s)
+                yield chunk
+            is_complete = True
+        finally:
+            self._report(usage, is_complete=is_complete)
+
+    def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
+        bound: _Binding = self.binding
+        return bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
+
+    async def _pass_time(self, seconds: float) -> None:
+        clock = self.binding.call.clock
+        if isinstance(clock, WallClock):
+            await asyncio.sleep(seconds)  # the thread belongs to other requests
+        else:
+            clock.sleep(seconds)
+
+    def _report(self, usage: Usage, *, is_complete: bool = True) -> None:
+        self.binding.call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
+        if usage.failure is not None:
+            raise CallError(f"{usage.model}: call failed: {usage.failure}", kind=usage.failure, cost_usd=usage.cost_usd)
+
+
+def _chars(message: BaseMessage) -> int:
+    content = message.content
+    return len(content) if isinstance(content, str) else len(message.text)
+
+
+def _usage_metadata(usage: Usage) -> UsageMetadata:
+    tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
+    return {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+
+
+def _result(text: str, usage: Usage) -> ChatResult:
+    message = AIMessage(
+        content=text,
+        usage_metadata=_usage_metadata(usage),
+        response_metadata={"model_name": usage.model, "finish_reason": usage.finish_reason},
+    )
+    return ChatResult.model_construct(generations=[ChatGeneration(message=message)], llm_output=None)
+
+
+def _chunks(text: str, usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
+    """(seconds to wait, chunk) word by word: the first token after ``ttft_s``, the rest evenly until ``latency_s``."""
+    words = [word + " " for word in text.split(" ")]
+    words[-1] = words[-1][:-1]
+    first_s = usage.latency_s if usage.ttft_s is None else min(usage.ttft_s, usage.latency_s)
+    step_s = (usage.latency_s - first_s) / max(len(words) - 1, 1)
+    for index, word in enumerate(words):
+        message = AIMessageChunk(content=word)
+        if index == len(words) - 1:
+            message.usage_metadata = _usage_metadata(usage)
+            message.response_metadata = {"model_name": usage.model, "finish_reason": usage.finish_reason}
+            message.chunk_position = "last"
+        yield first_s if index == 0 else step_s, ChatGenerationChunk(message=message)

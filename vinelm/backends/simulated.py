@@ -1,0 +1,190 @@
+"""Simulated models: they write right or wrong answers as models of known behaviour would. No key, no network, no money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.draws import digest, exp, generator, normal, uniform
+from vinelm.backends.offline import OfflineChatModel, estimate_tokens, request_of
+from vinelm.backends.provider import Setup, model_options
+from vinelm.backends.simulated_models import (
+    FEEDBACK_GAIN,
+    HARDNESS_SD,
+    REPEAT_KIND_SHARE,
+    VISIBLE_KINDS,
+    Behaviour,
+    behaviour_of,
+    simulated_catalog,
+    simulated_tables,
+    simulated_toml,
+)
+from vinelm.backends.text_writer import writer_for
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import ConfigError, FailureKind
+from vinelm.observation import Usage
+from vinelm.protocols import AnswerWriter, CallContext
+from vinelm.workflow import Request
+
+__all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
+
+PREFILL_TOKENS_PER_S = 6000.0
+"""How fast prompt tokens are read, on top of a model's own time to first token."""
+FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
+"""How calls fail where a failure rate is asked for. None of them is billed."""
+
+
+class SimulatedBackend:
+    """Answers as a function of (seed, request, prefix), the same on every machine and in any order.
+
+    Of the prompt only the length matters: for token counts and time. Whether an answer is right nobody says here: the workflow runs
+    and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before it
+    made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in ``catalog``
+    (default: the paper preset); one that is not simulated gives no feedback.
+
+    ``failure_rate`` is the share of calls that fail instead (:class:`~vinelm.errors.CallError`); a model's own option
+    ``failure_rate`` overrides it. With ``real_time`` the caller must give calls a wall clock, and latencies really pass.
+    """
+
+    is_simulated = True
+
+    def __init__(
+        self,
+        writer: AnswerWriter,
+        *,
+        seed: int = 0,
+        real_time: bool = False,
+        catalog: Catalog | None = None,
+        failure_rate: float = 0.0,
+    ) -> None:
+        self.is_virtual_time = not real_time
+        self._writer = writer
+        self._seed = seed
+        self._failure_rate = _checked_rate(failure_rate, "failure_rate")
+        self._catalog = simulated_catalog() if catalog is None else catalog
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model for one invocation. :class:`ConfigError` if it has no behaviour of that id, or the call no request."""
+        behaviour_of(model)
+        request_of(call, "simulated")
+        return OfflineChatModel.bound(self, model, call)
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+        behaviour = behaviour_of(model)
+        request = request_of(call, "simulated")
+        names = (self._seed, request.id, *call.prefix)
+        failure = self._failure(model, names)
+        text = "" if failure else self._text(behaviour, model.model_id, request, call.prefix)
+        return text, self._usage(behaviour, model, names, prompt_chars, text, failure)
+
+    def _text(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
+        kind = self._error(behaviour, model_id, request, prefix)
+        rng = generator(self._seed, request.id, *prefix, "text")
+        return self._writer.right(request, rng) if kind is None else self._writer.wrong(request, kind, rng)
+
+    def _error(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str | None:
+        """The kind of error that the invocation makes, None where it is right."""
+        margin = self._margin(behaviour, model_id, request) + behaviour.fresh_sd * normal(
+            self._seed, request.id, *prefix, "fresh"
+        )
+        if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(request, prefix[:-1])):
+            return None
+        return self._kind(behaviour, model_id, request, prefix)
+
+    def _margin(self, behaviour: Behaviour, model_id: str, request: Request) -> float:
+        """What the model always brings to that question; the fresh effect of an invocation comes on top."""
+        seed, asked = self._seed, request.id
+        mean = sum(behaviour.weakness.values()) / len(behaviour.weakness)
+        demanded = sum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
+        return (
+            behaviour.ability
+            - demanded
+            + HARDNESS_SD * normal(seed, asked, "question")
+            + behaviour.family_sd * normal(seed, asked, behaviour.family, "family")
+            + behaviour.persistent_sd * normal(seed, asked, model_id, "persistent")
+        )
+
+    def _saw_error(self, request: Request, before: Sequence[str]) -> bool:
+        """Whether the invocation before made an error that shows when its answer is run."""
+        model = self._catalog.get(before[-1]) if before else None
+        if model is None or model.provider != "simulated":
+            return False
+        return self._error(behaviour_of(model), model.model_id, request, before) in VISIBLE_KINDS
+
+    def _kind(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
+        is_usual = uniform(self._seed, request.id, *prefix, "habit") < REPEAT_KIND_SHARE
+        names = (model_id,) if is_usual else tuple(prefix)
+        point = uniform(self._seed, request.id, *names, "kind")
+        weights = [behaviour.kinds.get(kind, 1.0) for kind in self._writer.kinds]
+        point *= sum(weights)
+        for kind, weight in zip(self._writer.kinds, weights, strict=True):
+            point -= weight
+            if point < 0.0:
+                return kind
+        return self._writer.kinds[-1]
+
+    def _failure(self, model: Model, names: tuple[object, ...]) -> FailureKind | None:
+        options = model_options(model, "failure_rate")
+        rate = self._failure_rate
+        if options:
+            rate = _checked_rate(options["failure_rate"], f"model {model.name!r}: failure_rate")
+        if rate == 0.0 or uniform(*names, "failure") >= rate:
+            return None
+        return FAILURES[digest(*names, "failure kind")[0] % len(FAILURES)]
+
+    def _usage(
+        self,
+        behaviour: Behaviour,
+        model: Model,
+        names: tuple[object, ...],
+        prompt_chars: int,
+        text: str,
+        failure: FailureKind | None,
+    ) -> Usage:
+        tokens_in = estimate_tokens(prompt_chars)
+        pace = exp(behaviour.latency_sigma * normal(*names, "pace"))
+        ttft_s = (behaviour.ttft_s + tokens_in / PREFILL_TOKENS_PER_S) * exp(behaviour.latency_sigma * normal(*names, "ttft"))
+        if failure is not None:
+            latency_s = model.timeout_s if failure == "timeout" else ttft_s
+            return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), failure=failure)
+        reasoning = int(behaviour.reasoning_tokens * exp(0.4 * normal(*names, "reasoning")))
+        tokens_out = reasoning + estimate_tokens(len(text))
+        return Usage(
+            model=model.name,
+            cost_usd=model.price.cost_usd(tokens_in, tokens_out),
+            latency_s=round(ttft_s + pace * tokens_out / behaviour.tokens_per_s, 6),
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            tokens_reasoning=reasoning,
+            tokens_estimated=True,
+            ttft_s=round(ttft_s, 6),
+            finish_reason="stop",
+            price_id=model.price_id,
+        )
+
+
+def _checked_rate(rate: object, what: str) -> float:
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0.0 <= rate <= 1.0:
+        raise ConfigError(f"{what} is {rate!r}: it must be a number from 0 to 1")
+    return float(rate)
+
+
+def create(setup: Setup) -> SimulatedBackend:
+    """The backend for a catalog's simulated models.
+
+    Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (which column of the row holds the right answer,
+    for workflows without a writer of their own). :class:`ConfigError` names what does not fit.
+    """
+    setup.refuse_unknown("seed", "real_time", "failure_rate", "answer_key")
+    for model in setup.models:
+        behaviour_of(model)
+        _checked_rate(model_options(model, "failure_rate").get("failure_rate", 0.0), f"model {model.name!r}: failure_rate")
+    return SimulatedBackend(
+        writer_for(setup),
+        seed=setup.setting("seed", int, setup.seed),
+        real_time=setup.setting("real_time", bool, setup.real_time),
+        catalog=setup.catalog,
+        failure_rate=setup.setting("failure_rate", float, 0.0),
+    )
