@@ -1,0 +1,98 @@
+"""What every estimator shares: scikit-learn's contract over observations, and the way to an AnnotatedTrie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol, Self
+
+from vinelm.estimator.amounts import estimate_amount
+from vinelm.estimator.cells import Cells
+from vinelm.estimator.heads import Rates
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.errors import NotFittedError
+from vinelm.observation import Observation
+from vinelm.template import Template
+from vinelm.trie import Trie
+
+
+class Estimator(Protocol):
+    """Observations in, annotated trie out. Pure: no I/O, no clock, the same input gives the same output."""
+
+    @property
+    def annotated_(self) -> AnnotatedTrie:
+        """What the last ``fit`` learned; :class:`NotFittedError` before it."""
+
+    def fit(
+        self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
+    ) -> Self:
+        """Learn from the rows. ``trie`` restricts the template's prefixes; by default all of them."""
+
+
+class RateEstimator(ABC):
+    """An estimator that says the three rates per node (DESIGN §4). Settings stay as ``__init__`` got them."""
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._annotated: AnnotatedTrie | None = None
+
+    @property
+    def annotated_(self) -> AnnotatedTrie:
+        """What the last ``fit`` learned; :class:`NotFittedError` before it."""
+        if self._annotated is None:
+            raise NotFittedError(f"estimator {self.name!r} is not fitted: call fit(observations, template, catalog) first")
+        return self._annotated
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings given to ``__init__``, as plain JSON."""
+        return {}
+
+    def fit(
+        self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
+    ) -> Self:
+        """Learn from the rows; see :class:`~vinelm.estimator.cells.Cells` for what is refused."""
+        template = template.bind(tuple(catalog))
+        cells = Cells.from_observations(observations, template, trie or Trie.from_template(template))
+        return self.fit_cells(cells, template, catalog)
+
+    def fit_cells(self, cells: Cells, template: Template, catalog: Catalog) -> Self:
+        """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
+        self._annotated = self._annotate(cells, template, catalog)
+        return self
+
+    def _annotate(self, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
+        rates = self._rates(cells)
+        cost, latency = estimate_amount(cells, cells.cost_usd), estimate_amount(cells, cells.latency_s)
+        return AnnotatedTrie(
+            trie=cells.trie,
+            template=template,
+            catalog=catalog,
+            success=rates.success,
+            stop=rates.stop,
+            stop_success=rates.stop_success,
+            cost_usd=cost.mean,
+            cost_var=cost.var,
+            latency_s=latency.mean,
+            latency_var=latency.var,
+            count=cells.count,
+            meta=self._meta(cells),
+        )
+
+    def _meta(self, cells: Cells) -> dict[str, Any]:
+        return {
+            "estimator": self.name,
+            "settings": self.settings,
+            "requests": cells.n_requests,
+            "observations": len(cells),
+            "observations_by_depth": cells.count_by_depth,
+            "observations_beyond_stop": cells.n_beyond_stop,
+            "failed_calls": int(cells.failed.sum()),
+        }
+
+    @abstractmethod
+    def _rates(self, cells: Cells) -> Rates:
+        """The three rates of every node."""

@@ -1,0 +1,175 @@
+"""Observations as arrays: one entry per (request, node) cell, checked against the template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.errors import EvidenceError, InputError
+from vinelm.observation import Observation
+from vinelm.template import StopRule, Template
+from vinelm.trie import BoolArray, FloatArray, Trie
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What was observed, one entry per cell, sorted by node and then request id: the order of the rows does not matter.
+
+    ``request`` indexes ``request_ids`` (sorted), ``node`` the trie. ``stop``: the request goes no further from here under the
+    template's rule, failed calls included. ``right``: the answer is right (never after a failed call). ``labelled``: that
+    is known. ``cost_usd`` and ``latency_s`` include the tools after the stage. Only cells that the request *reaches* are kept:
+    ``n_beyond_stop`` rows lay below the request's own stop and say nothing about a conditional rate.
+    """
+
+    trie: Trie
+    rule: StopRule
+    request_ids: tuple[str, ...]
+    request: Ints
+    node: Ints
+    stop: BoolArray
+    right: BoolArray
+    labelled: BoolArray
+    failed: BoolArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+    n_beyond_stop: int = 0
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    @property
+    def n_requests(self) -> int:
+        """Distinct requests with at least one row."""
+        return len(self.request_ids)
+
+    @cached_property
+    def count(self) -> Ints:
+        """Cells of each node, shape (n + 1,)."""
+        return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
+
+    @cached_property
+    def count_by_depth(self) -> list[int]:
+        """Cells of each depth; item 0 is depth 1."""
+        per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
+        return [int(n) for n in per_depth[1:]]
+
+    @classmethod
+    def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> Cells:
+        """Checks and encodes the rows. A row that repeats another exactly counts once.
+
+        :class:`InputError` for a prefix or stage that the template lacks, for two different rows of one cell, and for a row
+        that does not say what the stop rule needs. :class:`EvidenceError` if there is no row at all.
+        """
+        nodes = _NodeFinder(trie)
+        rows: dict[tuple[str, int], Observation] = {}
+        for row in observations:
+            key = (row.request_id, nodes.find(row))
+            _check_labels(row, template.stop)
+            if rows.setdefault(key, row) != row:
+                raise InputError(
+                    f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: two different rows for one cell:"
+                    " keep one of them (one cell is run once)"
+                )
+        if not rows:
+            raise EvidenceError("no observation to estimate from: profile some requests first")
+        request_ids = tuple(sorted({request for request, _ in rows}))
+        index = {name: i for i, name in enumerate(request_ids)}
+        order = sorted(rows, key=lambda key: (key[1], key[0]))
+        kept = [rows[key] for key in order]
+        return cls.from_arrays(
+            trie=trie,
+            rule=template.stop,
+            request_ids=request_ids,
+            request=np.array([index[request] for request, _ in order], np.int64),
+            node=np.array([node for _, node in order], np.int64),
+            stop=np.array([row.ended(template.stop) for row in kept], np.bool_),
+            right=np.array([bool(row.success) and row.failure is None for row in kept], np.bool_),
+            labelled=np.array([row.success is not None or row.failure is not None for row in kept], np.bool_),
+            failed=np.array([row.failure is not None for row in kept], np.bool_),
+            cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
+            latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        trie: Trie,
+        rule: StopRule,
+        request_ids: tuple[str, ...],
+        request: Ints,
+        node: Ints,
+        stop: BoolArray,
+        right: BoolArray,
+        labelled: BoolArray,
+        failed: BoolArray,
+        cost_usd: FloatArray,
+        latency_s: FloatArray,
+    ) -> Cells:
+        """Cells from arrays that are already checked and sorted by (node, request); drops the cells that are not reached."""
+        keep = ~_beyond_stop(trie, request, node, stop)
+        return cls(
+            trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
+            cost_usd[keep], latency_s[keep], n_beyond_stop=int((~keep).sum()),
+        )  # fmt: skip
+
+
+class _NodeFinder:
+    """Finds the node of a row; remembers prefixes, since thousands of rows share one."""
+
+    def __init__(self, trie: Trie) -> None:
+        self._trie = trie
+        self._known: dict[tuple[tuple[str, ...], str], int] = {}
+
+    def find(self, row: Observation) -> int:
+        key = (row.prefix, row.stage)
+        if key not in self._known:
+            self._known[key] = self._look_up(row)
+        return self._known[key]
+
+    def _look_up(self, row: Observation) -> int:
+        where = f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}"
+        try:
+            node = self._trie.node(row.prefix)
+        except KeyError:
+            raise InputError(
+                f"{where}: the template has no such prefix: estimate with the template and models of the profiling run"
+            ) from None
+        stage = self._trie.stages[self._trie.stage[node]]
+        if stage != row.stage:
+            raise InputError(
+                f"{where}: stage {row.stage!r}, where the template has {stage!r}: estimate with the profiling run's template"
+            )
+        return node
+
+
+def _check_labels(row: Observation, rule: StopRule) -> None:
+    needed = row.success if rule == "oracle" else row.stopped
+    if needed is None and row.failure is None:
+        name = "success" if rule == "oracle" else "stopped"
+        raise InputError(
+            f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: {name} is not known, and the {rule} stop needs it:"
+            " score the rows, or use the other stop rule"
+        )
+
+
+def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:
+    """Whether some observed proper ancestor cell of the same request already ended it."""
+    beyond = np.zeros(len(node), np.bool_)
+    if not len(node):
+        return beyond
+    key = request * len(trie) + node
+    order = np.argsort(key, kind="stable")
+    ancestor = trie.parent[node].astype(np.int64)
+    while np.any(ancestor > 0):
+        wanted = request * len(trie) + ancestor
+        at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)]
+        beyond |= (ancestor > 0) & (key[at] == wanted) & stop[at]
+        ancestor = np.where(ancestor > 0, trie.parent[np.maximum(ancestor, 0)], ancestor)
+    return beyond

@@ -1,0 +1,223 @@
+"""The ``.vine`` file: an annotated trie as a ZIP of stored ``.npy`` arrays and one ``manifest.json``. No pickle.
+
+Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
+mapped into memory; any ZIP tool and ``numpy.load`` read it without us. The manifest holds the format version, stages and
+models of the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Every member's
+checksum is verified on loading.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap as memory_map
+import os
+import secrets
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.annotated import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.errors import TrieFileError
+from vinelm.template import Template
+from vinelm.trie import ARRAYS, Trie
+
+FORMAT = "vinelm-trie"
+VERSION = 1
+"""Raised when an older reader would misread the file; a newer reader keeps opening older files."""
+ALIGNMENT = 64
+_MANIFEST = "manifest.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
+_PADDING_ID = 0x4C56  # "VL": our tag of the ZIP extra field that carries the padding
+_LOCAL_HEADER = 30
+
+Array = npt.NDArray[Any]
+
+
+def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
+    """Write the file, whole or not at all. :class:`TrieFileError` if it cannot be written, or if ``meta`` is not plain JSON."""
+    path = Path(path)
+    text = _manifest(path, annotated)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:
+            _write(file, text, annotated)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise TrieFileError(
+            f"{path}: cannot write the trie: {error.strerror}: choose a folder with room that exists"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
+    """Read a file that :func:`save_trie` wrote, by this version or an older one; arrays are read-only.
+
+    With ``mmap`` they stay in the page cache, shared between processes; the file must then not be changed in place (replacing
+    it is safe). :class:`TrieFileError`, one line, if the file is missing, damaged, or written by a newer version.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data: Any = memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ) if mmap else file.read()
+    except FileNotFoundError as error:
+        raise TrieFileError(f"{path}: no such trie file: write one with `vinelm estimate`") from error
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        raise TrieFileError(f"{path}: cannot read the trie: {error}: write it again with `vinelm estimate`") from error
+    try:
+        members = _members(data)
+        manifest = json.loads(bytes(members[_MANIFEST]).decode("utf-8"))
+        _check_version(path, manifest)
+        return _annotated(manifest, members)
+    except TrieFileError:
+        raise
+    except Exception as error:  # whatever a damaged byte can lead zipfile, json and numpy to raise
+        raise TrieFileError(
+            f"{path}: not a trie file, or damaged ({_one_line(error)}): write it again with `vinelm estimate`"
+        ) from error
+
+
+# -- writing ---------------------------------------------------------------------------------------------------
+
+
+def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
+    plain = {
+        "format": FORMAT,
+        "version": VERSION,
+        "stages": list(annotated.trie.stages),
+        "models": list(annotated.trie.models),
+        "template": annotated.template.to_dict(),
+        "catalog": annotated.catalog.to_dict(),
+        "meta": dict(annotated.meta),
+    }
+    try:
+        return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TrieFileError(
+            f"{path}: the trie's meta is not plain JSON ({error}): keep strings, numbers, lists and dicts"
+        ) from error
+
+
+def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
+    arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in ARRAYS}
+    arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
+    optional = {name: getattr(annotated, name) for name in OPTIONAL_ARRAYS}
+    return arrays | {name: values for name, values in optional.items() if values is not None}
+
+
+def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(_MANIFEST, _EPOCH), manifest.encode())
+        for name, values in _arrays(annotated).items():
+            buffer = io.BytesIO()
+            np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
+            entry.extra = _padding(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
+            archive.writestr(entry, buffer.getvalue())
+
+
+def _padding(start: int) -> bytes:
+    """A ZIP extra field after which, ``start`` being its own offset, the data begin at a multiple of the alignment."""
+    fill = -(start + 4) % ALIGNMENT
+    return struct.pack("<HH", _PADDING_ID, fill) + bytes(fill)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+def _members(data: Any) -> dict[str, memoryview]:
+    """The raw bytes of each member, checksum verified, nothing copied."""
+    view = memoryview(data)
+    members: dict[str, memoryview] = {}
+    with zipfile.ZipFile(_Window(view)) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise zipfile.BadZipFile(f"{entry.filename} is compressed")
+            name_length, extra_length = struct.unpack_from("<HH", view, entry.header_offset + 26)
+            start = entry.header_offset + _LOCAL_HEADER + name_length + extra_length
+            content = view[start : start + entry.file_size]
+            if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:
+                raise zipfile.BadZipFile(f"checksum of {entry.filename} does not match")
+            members[entry.filename] = content
+    return members
+
+
+class _Window(io.RawIOBase):
+    """A seekable reader over bytes in memory: what ``zipfile`` wants, without copying the file."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._at = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._view)}[whence]
+        if start + offset < 0:
+            raise OSError("seek before the start of the file")
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = len(self._view) if size is None or size < 0 else self._at + size
+        chunk = bytes(self._view[self._at : end])
+        self._at += len(chunk)
+        return chunk
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"format {manifest['format']!r}")
+    if int(manifest["version"]) > VERSION:
+        raise TrieFileError(
+            f"{path}: trie format {manifest['version']}, written by a newer VineLM; this one reads up to {VERSION}: upgrade"
+        )
+
+
+def _array(content: memoryview) -> Array:
+    """An array over the member's own bytes."""
+    head = io.BytesIO(bytes(content[:4096]))
+    version = np.lib.format.read_magic(head)
+    if version != (1, 0):
+        raise ValueError(f"array version {version}")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(head)
+    if dtype.hasobject or fortran_order:
+        raise ValueError("not a plain array")
+    values = np.frombuffer(content, dtype, offset=head.tell()).reshape(shape)
+    values.flags.writeable = False
+    return values
+
+
+def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
+    arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
+    trie = Trie(stages=manifest["stages"], models=manifest["models"], **{name: arrays[f"trie.{name}"] for name in ARRAYS})
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
+    return AnnotatedTrie(
+        trie=trie,
+        template=Template.from_dict(manifest["template"]),
+        catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
+        meta=manifest["meta"],
+        **{name: arrays[name] for name in NODE_ARRAYS},
+        **optional,
+    )
