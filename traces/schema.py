@@ -1,0 +1,101 @@
+"""The tables of an observation store, a comment per column. Version 1.
+
+A store is one SQLite file. Prefixes are kept as JSON text, ``["small","large"]``; what is not known is NULL, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
+
+SCHEMA_VERSION = 1
+"""Raised by one whenever a table changes; a newer store is refused, never guessed at."""
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True, comment="what: schema_version, identity"),
+    Column("value", String, nullable=False, comment="its value, JSON text"),
+    comment="Whose observations these are: workflow, template, catalog, dataset, fingerprint.",
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("request_id", String, primary_key=True, comment="the request's own id in the dataset"),
+    Column("digest", String, nullable=False, comment="hash of its dataset row, labels included"),
+    comment="The requests that a profile was asked to sample from, executed or not.",
+)
+
+observations = Table(
+    "observations",
+    metadata,
+    Column("row_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were bought"),
+    Column("request_id", String, nullable=False, comment="the request"),
+    Column("prefix", String, nullable=False, comment="models of all invocations so far, JSON list; the last is this row's own"),
+    Column("model", String, nullable=False, comment="the last model of the prefix, for plain SQL"),
+    Column("depth", Integer, nullable=False, comment="which invocation of the request this is, from 1"),
+    Column("stage", String, nullable=False, comment="the stage that ran"),
+    Column("success", Boolean, comment="the answer is right by the ground truth; NULL: not known"),
+    Column("stopped", Boolean, comment="the workflow's own check ended here; NULL: not known"),
+    Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
+    Column("latency_s", Float, nullable=False, comment="seconds of the stage, by the request's clock"),
+    Column("tool_cost_usd", Float, nullable=False, comment="dollars of the tools between this stage and the next"),
+    Column("tool_latency_s", Float, nullable=False, comment="seconds of the tools between this stage and the next"),
+    Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: not known"),
+    Column("tokens_out", Integer, comment="generated tokens of all calls; NULL: not known"),
+    Column("tokens_cached", Integer, comment="the part of tokens_in that a prompt cache served; NULL: not known"),
+    Column("tokens_estimated", Boolean, nullable=False, comment="the counts come from text length, not from the provider"),
+    Column("ttft_s", Float, comment="seconds to the first token of the first call; NULL: not measured"),
+    Column("calls", Integer, nullable=False, comment="model calls inside the invocation"),
+    Column("retries", Integer, nullable=False, comment="attempts before the ones that counted"),
+    Column("in_flight", Integer, nullable=False, comment="calls on the same engine when this one started"),
+    Column("failure", String, comment="why the invocation failed; NULL: it did not"),
+    Column("detail", String, comment="one line about the failure, without prompt or key"),
+    UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
+    comment="One stage invocation of one request, the tools after it included.",
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", String, primary_key=True, comment="sha256 of the uncompressed content"),
+    Column("content", LargeBinary, nullable=False, comment="zlib-compressed serialized workflow state"),
+    comment="Contents of checkpoints, each kept once.",
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("request_id", String, primary_key=True, comment="the request"),
+    Column("prefix", String, primary_key=True, comment="the prefix that the state follows, JSON list"),
+    Column("digest", String, nullable=False, comment="key into blobs"),
+    Index("checkpoints_by_digest", "digest"),
+    comment="The workflow state after a prefix, from which any extension resumes. Kept only while one may be wanted.",
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("entry_id", Integer, primary_key=True, autoincrement=True, comment="order of reservation"),
+    Column("request_id", String, nullable=False, comment="the unit's request"),
+    Column("prefix", String, nullable=False, comment="the unit's prefix, JSON list"),
+    Column("reserved_usd", Float, nullable=False, comment="upper bound, set aside before the call"),
+    Column("settled_usd", Float, comment="what it really cost; NULL: in flight"),
+    Column("is_abandoned", Boolean, nullable=False, comment="the run died in the call: charged at the upper bound"),
+    comment="Money: no call without an entry here.",
+)
+
+
+def encode_prefix(prefix: Sequence[str]) -> str:
+    """A prefix as it is kept: compact JSON."""
+    return json.dumps(list(prefix), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_prefix(text: str) -> tuple[str, ...]:
+    """The prefix that :func:`encode_prefix` wrote."""
+    return tuple(json.loads(text))

@@ -1,0 +1,248 @@
+"""The observation store: every row that was bought, the checkpoints to go on from, and the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from sqlalchemy import RowMapping, Table, and_, case, func, literal_column, select
+from sqlalchemy.dialects.sqlite import insert
+from vinelm.traces import schema
+from vinelm.traces.identity import StoreIdentity
+from vinelm.traces.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
+from vinelm.traces.sqlite import Database, read_meta
+
+from vinelm.errors import StoreError
+from vinelm.observation import Observation
+from vinelm.workflow import Request
+
+Prefix = tuple[str, ...]
+_FIELDS = tuple(field.name for field in fields(Observation))
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """Totals of a group of rows: how many, their model calls, dollars (tools included), and how many failed."""
+
+    rows: int
+    calls: int
+    cost_usd: float
+    failures: int
+
+
+class ObservationStore:
+    """One workflow's observations in one SQLite file. Every method that writes is durable when it returns.
+
+    Make one with :meth:`create`, :meth:`open` or :meth:`open_or_create`. May be shared by the threads of one process.
+    """
+
+    def __init__(self, database: Database, identity: StoreIdentity) -> None:
+        self._database = database
+        self.identity = identity
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: str | Path, identity: StoreIdentity) -> Self:
+        """A new, empty store. :class:`StoreError` if the file is there already or its folder is not."""
+        path = Path(path)
+        if _is_made(path):
+            raise StoreError(f"{path}: exists already: open it, or give another path")
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: the folder {path.parent} does not exist: make it first")
+        database = Database(path)
+        with database.transaction() as connection:
+            database.create_tables(schema.metadata, connection)
+            rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
+            connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
+        return cls(database, identity)
+
+    @classmethod
+    def open(cls, path: str | Path, identity: StoreIdentity | None = None) -> Self:
+        """The store at ``path``; with an ``identity``, only if it is this workflow's.
+
+        :class:`StoreError`, and nothing written, if it is missing, not a store, of a newer version, or another workflow's.
+        """
+        path = Path(path)
+        if not path.exists():
+            raise StoreError(f"{path}: no such store: make one with `vinelm profile`")
+        meta = read_meta(path)
+        if meta is None:
+            raise StoreError(f"{path}: an empty store: make one with `vinelm profile`")
+        found = _identity(path, meta)
+        difference = found.difference(identity) if identity else None
+        if difference:
+            raise StoreError(f"{path}: {difference}: give another --store, or undo the change")
+        return cls(Database(path), found)
+
+    @classmethod
+    def open_or_create(cls, path: str | Path, identity: StoreIdentity) -> Self:
+        """The store at ``path``, made if it is not there: what a run that may be a second one wants."""
+        path = Path(path)
+        return cls.open(path, identity) if _is_made(path) else cls.create(path, identity)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self._database.path
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def register(self, requests: Iterable[Request]) -> None:
+        """Note the requests that a run samples from. :class:`StoreError` if one changed since an earlier run."""
+        wanted = {request.id: request.digest() for request in requests}
+        with self._database.transaction() as connection:
+            rows = connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))
+            known = {row.request_id: row.digest for row in rows}
+            for request_id, digest in wanted.items():
+                if known.get(request_id, digest) != digest:
+                    raise StoreError(
+                        f"{self.path}: the request {request_id!r} changed since it was profiled: give another --store"
+                    )
+            new = [{"request_id": key, "digest": digest} for key, digest in wanted.items() if key not in known]
+            if new:
+                connection.execute(insert(schema.requests), new)
+
+    def request_ids(self) -> list[str]:
+        """Every request that some run sampled from, in the order they were registered."""
+        with self._database.transaction() as connection:
+            return list(
+                connection.execute(select(schema.requests.c.request_id).order_by(literal_column("requests.rowid"))).scalars()
+            )
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def add(self, observation: Observation, checkpoint: bytes | None = None, *, reservation: int | None = None) -> None:
+        """Keep one row, the state to go on from, and the settlement of its reservation, all or nothing.
+
+        :class:`StoreError` if the cell has a row already.
+        """
+        values = {name: getattr(observation, name) for name in _FIELDS}
+        prefix = values["prefix"] = encode_prefix(observation.prefix)
+        values |= {"model": observation.model, "depth": observation.depth}
+        with self._database.transaction() as connection:
+            fresh = connection.execute(insert(schema.observations).values(values).on_conflict_do_nothing())
+            if not fresh.rowcount:
+                cell = f"request {observation.request_id!r}, prefix {'/'.join(observation.prefix)}"
+                raise StoreError(f"{self.path}: {cell}: this cell has a row already: is another run writing here?")
+            if checkpoint is not None:
+                digest = hashlib.sha256(checkpoint).hexdigest()
+                blob = {"digest": digest, "content": zlib.compress(checkpoint)}
+                connection.execute(insert(schema.blobs).values(blob).on_conflict_do_nothing())
+                key = {"request_id": observation.request_id, "prefix": prefix, "digest": digest}
+                connection.execute(insert(schema.checkpoints).values(key))
+            if reservation is not None:
+                paid = {"settled_usd": observation.cost_usd + observation.tool_cost_usd}
+                connection.execute(schema.ledger.update().where(schema.ledger.c.entry_id == reservation).values(paid))
+
+    def observations(self) -> list[Observation]:
+        """All rows, in the order they were bought."""
+        table = schema.observations
+        query = select(*(table.c[name] for name in _FIELDS)).order_by(table.c.row_id)
+        with self._database.transaction() as connection:
+            return [_observation(row) for row in connection.execute(query).mappings()]
+
+    def has(self, request_id: str, prefix: Sequence[str]) -> bool:
+        """The cell has a row."""
+        with self._database.transaction() as connection:
+            return connection.execute(select(1).where(_cell(schema.observations, request_id, prefix))).first() is not None
+
+    def __len__(self) -> int:
+        with self._database.transaction() as connection:
+            return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
+
+    def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
+        """The serialized state after that prefix; None if none is kept. :class:`StoreError` if it is damaged."""
+        joined = schema.checkpoints.join(schema.blobs, schema.checkpoints.c.digest == schema.blobs.c.digest)
+        query = select(schema.blobs.c.digest, schema.blobs.c.content).select_from(joined)
+        with self._database.transaction() as connection:
+            row = connection.execute(query.where(_cell(schema.checkpoints, request_id, prefix))).first()
+        if row is None:
+            return None
+        try:
+            content = zlib.decompress(row.content)
+        except zlib.error:
+            content = b""
+        if hashlib.sha256(content).hexdigest() != row.digest:
+            raise StoreError(f"{self.path}: request {request_id!r}, prefix {'/'.join(prefix)}: the checkpoint is damaged")
+        return content
+
+    # -- money -------------------------------------------------------------------------------------------------
+
+    def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float) -> int:
+        """Set dollars aside for a unit that is about to run; the entry's number, for :meth:`add` or :meth:`abandon`."""
+        entry = {
+            "request_id": request_id,
+            "prefix": encode_prefix(prefix),
+            "reserved_usd": upper_usd,
+            "settled_usd": None,
+            "is_abandoned": False,
+        }
+        with self._database.transaction() as connection:
+            return int(connection.execute(insert(schema.ledger).values(entry)).lastrowid)
+
+    def abandon_open(self) -> int:
+        """Close the entries of units that never came back, at their upper bound: the call may have been made and billed.
+
+        How many there were. Only for a run that knows itself alone on the store.
+        """
+        gone = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
+        with self._database.transaction() as connection:
+            return connection.execute(schema.ledger.update().where(schema.ledger.c.settled_usd.is_(None)).values(gone)).rowcount
+
+    def committed_usd(self) -> float:
+        """Dollars spent, plus those set aside for units in flight."""
+        paid = func.sum(func.coalesce(schema.ledger.c.settled_usd, schema.ledger.c.reserved_usd))
+        with self._database.transaction() as connection:
+            return float(connection.execute(select(paid)).scalar_one() or 0.0)
+
+    def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
+        """Totals of the rows by model, depth or stage."""
+        table = schema.observations
+        group = table.c[by]
+        cost = func.sum(table.c.cost_usd + table.c.tool_cost_usd)
+        failed = func.sum(case((table.c.failure.is_not(None), 1), else_=0))
+        query = select(group, func.count(), func.sum(table.c.calls), cost, failed).group_by(group).order_by(group)
+        with self._database.transaction() as connection:
+            return {row[0]: Spend(int(row[1]), int(row[2]), float(row[3]), int(row[4])) for row in connection.execute(query)}
+
+
+def _is_made(path: Path) -> bool:
+    return path.exists() and read_meta(path) is not None
+
+
+def _identity(path: Path, meta: dict[str, str]) -> StoreIdentity:
+    """What the file says it is; :class:`StoreError` if it is no store, or one that this version cannot read."""
+    try:
+        version = int(meta["schema_version"])
+        if version > SCHEMA_VERSION:
+            found = f"store version {version}, known is {SCHEMA_VERSION}"
+            raise StoreError(f"{path}: written by a newer VineLM ({found}): upgrade, or give another path")
+        return StoreIdentity.from_json(meta["identity"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreError(f"{path}: a SQLite file, but not an observation store: give another path") from error
+
+
+def _cell(table: Table, request_id: str, prefix: Sequence[str]) -> Any:
+    return and_(table.c.request_id == request_id, table.c.prefix == encode_prefix(prefix))
+
+
+def _observation(row: RowMapping) -> Observation:
+    values = dict(row)
+    values["prefix"] = decode_prefix(values["prefix"])
+    return Observation(**values)
