@@ -1,0 +1,121 @@
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from vinelm import __version__
+from vinelm.cli import main as edge
+from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
+
+HEAVY = ("langgraph", "langchain_core", "sqlalchemy", "plotly", "scipy", "numpy", "pydantic", "rich", "sqlglot", "jinja2")
+
+
+def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **env}, timeout=60
+    )
+
+
+def failing(monkeypatch, error: BaseException) -> None:
+    """Every subcommand raises ``error``."""
+
+    @click.command()
+    def command() -> None:
+        raise error
+
+    monkeypatch.setattr(edge.LazyGroup, "get_command", lambda *_: command)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["plan", "--help"], ["demo", "--help"]])
+def test_help_imports_nothing_heavy(args):
+    code = (
+        "import sys\nfrom vinelm.cli.main import main\n"
+        f"assert main({args!r}) == 0\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == "[]"
+
+
+def test_help_lists_every_command_and_the_exit_codes(capsys):
+    assert edge.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name in edge.COMMANDS:
+        assert f"  {name} " in text
+    assert "3 stopped at its budget" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", edge.COMMANDS)
+def test_every_help_has_an_example(name, capsys):
+    assert edge.main([name, "--help"]) == 0
+    assert f"vinelm {name}" in capsys.readouterr().out.split("Options:")[-2].split("Usage:", 1)[1].split("\n", 1)[1]
+
+
+def test_version(capsys):
+    assert edge.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"vinelm {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("models.toml: no price: add one"), 2, "error: models.toml: no price: add one"),
+        (EvidenceError("3 observations"), 1, "error: 3 observations"),
+        (BudgetExhausted("$5 spent: the same line resumes"), 3, "stopped: $5 spent: the same line resumes"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("a\nb"), 1, "error: unexpected ZeroDivisionError: a b (set VINELM_TRACEBACK=1 for the traceback)"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code, line):
+    failing(monkeypatch, error)
+    monkeypatch.delenv("VINELM_TRACEBACK", raising=False)
+    assert edge.main(["plan"]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == line + "\n"
+
+
+def test_the_traceback_comes_on_request(monkeypatch, capsys):
+    failing(monkeypatch, ZeroDivisionError("x"))
+    monkeypatch.setenv("VINELM_TRACEBACK", "1")
+    assert edge.main(["plan"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tracebacks", ["", "1"])
+def test_no_key_reaches_the_terminal(monkeypatch, capsys, tracebacks):
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("ACME_API_KEY", canary)
+    monkeypatch.setenv("VINELM_TRACEBACK", tracebacks)
+    failing(monkeypatch, RuntimeError(f"401 for key {canary}"))
+    assert edge.main(["plan"]) == 1
+    said = capsys.readouterr().err
+    assert canary not in said
+    assert "$ACME_API_KEY" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["frobnicate"], ("No such command 'frobnicate'", "vinelm --help")),
+        (["plan", "x.vine", "--frobnicate"], ("No such option", "--frobnicate", "vinelm plan --help")),
+        (["plan"], ("Missing argument", "vinelm plan --help")),
+    ],
+)
+def test_a_usage_error_is_one_line(capsys, args, words):
+    assert edge.main(args) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert all(word in said.err for word in words)
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    code = "import sys\nfrom vinelm.cli.main import main\nsys.exit(main(['--help']))"
+    shell = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -c "$0" | true', code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Traceback" not in shell.stderr

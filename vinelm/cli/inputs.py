@@ -1,0 +1,63 @@
+"""What a command works on: a workflow by name, its catalog, and whether the models are simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.workflow import Workflow
+
+if TYPE_CHECKING:
+    from vinelm.protocols import Backend
+
+DEFAULT_PRESET = "paper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """A workflow with its template bound to the catalog, and one backend per provider. ``note`` says what was taken by default."""
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: dict[str, Backend]
+    note: str | None
+
+    @property
+    def is_simulated(self) -> bool:
+        """Some answers are not those of real models."""
+        return any(backend.is_simulated for backend in self.backends.values())
+
+
+def load_inputs(
+    spec: str, *, models: Path | None, preset: str | None, dataset: str | None, limit: int | None, seed: int
+) -> Inputs:
+    """Read everything a run needs and check that it fits together. Writes nothing, calls no model.
+
+    :class:`InputError` for anything that is wrong with it. ``preset`` names a simulated catalog and excludes ``models``;
+    with neither, workflows that bring a writer for simulated answers get the default preset.
+    """
+    from vinelm.backends import create_backends
+    from vinelm.workflows.registry import load_workflow
+
+    if models is not None and preset is not None:
+        raise ConfigError("--models and --preset exclude each other: keep one")
+    workflow = load_workflow(spec, dataset=dataset)
+    if limit is not None:
+        workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
+    catalog, note = _catalog(workflow, models, preset)
+    bound = replace(workflow, template=workflow.template.bind(tuple(catalog)))
+    return Inputs(workflow=bound, catalog=catalog, backends=create_backends(catalog, workflow=bound, seed=seed), note=note)
+
+
+def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
+    if models is not None:
+        return Catalog.from_toml(models), None
+    from vinelm.backends.simulated_models import simulated_catalog
+
+    if preset is None and workflow.writer is None:
+        raise ConfigError(f"workflow {workflow.name!r} needs --models: name a catalog file (there is no simulated writer for it)")
+    catalog = simulated_catalog(preset or DEFAULT_PRESET)
+    return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): give --models for real ones"

@@ -1,0 +1,107 @@
+"""The ``vinelm`` command: one file per subcommand, loaded when it is asked for; errors become exit codes here and only here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from vinelm import __version__
+from vinelm.errors import BudgetExhausted, InputError, VineLMError
+
+COMMANDS = ("demo", "check", "profile", "estimate", "plan", "report")
+"""In the order of use. Each is ``vinelm.cli.NAME.command``; a name that Python reserves or the core uses gets ``_command``."""
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+TRACEBACK_ENV = "VINELM_TRACEBACK"
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module when the subcommand is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The subcommands in the order of use, not of the alphabet."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand, its module imported; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"vinelm.cli.{cmd_name}").command
+        return command
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `vinelm demo`: no keys, no network, under a minute. `vinelm COMMAND --help` has an example for each.",
+)
+@click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Choose the model of every stage invocation of a LangGraph application.
+
+    Profile a workflow on your own labelled requests, estimate what every sequence of model choices achieves, and plan against
+    an objective: the cheapest that reaches an accuracy, or the most accurate within dollars or seconds.
+
+    Data goes to stdout, progress and errors to stderr. Exit codes: 0 done, 1 failed, 2 bad input, 3 stopped at its
+    budget (run the same line again to go on), 130 interrupted.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line ``args`` (default: the process's own) and return the exit code. Writes errors to stderr, one line each."""
+    try:
+        result = cli.main(args=None if args is None else list(args), prog_name="vinelm", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_BAD_INPUT
+    except click.ClickException as error:
+        return _fail(_usage_line(error), error, error.exit_code)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except InputError as error:
+        return _fail(f"error: {error}", error, EXIT_BAD_INPUT)
+    except BudgetExhausted as error:
+        return _fail(f"stopped: {error}", error, EXIT_BUDGET)
+    except VineLMError as error:
+        return _fail(f"error: {error}", error, EXIT_FAILED)
+    except BrokenPipeError:  # `vinelm plan ... | head`: the reader has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:
+        line = f"error: unexpected {type(error).__name__}: {error} (set {TRACEBACK_ENV}=1 for the traceback)"
+        return _fail(line, error, EXIT_FAILED)
+
+
+def _fail(line: str, error: BaseException, code: int) -> int:
+    """Print the one line, and the traceback only where it was asked for."""
+    if os.environ.get(TRACEBACK_ENV):
+        click.echo(_redacted("".join(traceback.format_exception(error))), err=True)
+    click.echo(_redacted(" ".join(line.split())), err=True)
+    return code
+
+
+def _usage_line(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
+    return f"error: {message}: see `{path} --help`"
+
+
+def _redacted(text: str) -> str:
+    """``text`` without the values of environment variables that look like secrets: a provider's message may quote a key."""
+    for name, value in os.environ.items():
+        if len(value) >= 8 and name.upper().endswith(("KEY", "TOKEN", "SECRET", "PASSWORD")):
+            text = text.replace(value, f"${name}")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+models_option = click.option(
+    "--models",
+    type=click.Path(path_type=Path),
+    metavar="TOML",
+    help="Catalog of models with prices. Left out for a bundled workflow: simulated models, and the output says so.",
+)
+preset_option = click.option(
+    "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, one-wins."
+)
+dataset_option = click.option(
+    "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format. Left out: the bundled ones."
+)
+seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Decides samples, splits and simulated answers.")
+limit_option = click.option("--limit", type=click.IntRange(min=1), help="Use only the first N requests of the dataset.")
+stop_option = click.option(
+    "--stop",
+    type=click.Choice(["workflow", "oracle"]),
+    help="When a request leaves the loop: the workflow's own check, or exactly when right (labelled replay only). "
+    "Left out: as the workflow declares.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of tables.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+estimator_option = click.option(
+    "--estimator", default="cascade-svd", show_default=True, metavar="NAME", help="How sparse observations become a trie."
+)
+
+
+def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator that applies all, the first on top, as if written one below the other."""
+
+    def apply(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return apply
+
+
+workflow_inputs = stacked(models_option, preset_option, dataset_option, limit_option, seed_option)
+output_options = stacked(json_option, quiet_option)

@@ -1,0 +1,70 @@
+"""From a store to an annotated trie that knows where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from vinelm import __version__
+from vinelm.annotated import AnnotatedTrie
+from vinelm.errors import ConfigError
+from vinelm.observation import Observation
+from vinelm.template import StopRule
+
+
+def estimate_store(path: str | Path, *, estimator: str, stop: str | None = None) -> AnnotatedTrie:
+    """Fit the store's observations; ``stop`` overrides the workflow's own stop rule.
+
+    The same rows give the same trie, bit for bit. :class:`StoreError` for a store that cannot be read, :class:`ConfigError`
+    for an unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store.
+    """
+    from vinelm.estimator.registry import make_estimator
+    from vinelm.traces.store import ObservationStore
+
+    model = make_estimator(estimator)
+    with ObservationStore.open(path) as store:
+        identity, observations, registered = store.identity, store.observations(), store.request_ids()
+    template, catalog = identity.bound_template(), identity.models()
+    if stop is not None:
+        template = template.with_stop(cast(StopRule, stop))
+    annotated = model.fit(observations, template, catalog).annotated_
+    return with_provenance(
+        annotated,
+        observations,
+        workflow=identity.workflow,
+        dataset_digest=identity.dataset_digest,
+        is_simulated=identity.is_simulated,
+        requests_registered=len(registered),
+    )
+
+
+def with_provenance(
+    annotated: AnnotatedTrie, observations: Iterable[Observation], *, requests_registered: int, **facts: Any
+) -> AnnotatedTrie:
+    """The same trie with its origin in ``meta``: dollars spent, coverage, stop rule, version, and ``facts``.
+
+    ``coverage`` is the observed dollars over the estimated dollars of running every registered request on every path once.
+    """
+    spent = sum(row.cost_usd + row.tool_cost_usd for row in observations)
+    everything = float((annotated.reach * annotated.cost_usd)[1:].sum()) * max(requests_registered, 1)
+    meta = {
+        **annotated.meta,
+        **facts,
+        "requests_registered": requests_registered,
+        "spent_usd": spent,
+        "coverage": spent / everything if everything else None,
+        "stop": annotated.template.stop,
+        "vinelm": __version__,
+    }
+    return replace(annotated, meta=meta)
+
+
+def require_same_workflow(annotated: AnnotatedTrie, workflow: str, dataset_digest: str, where: str) -> None:
+    """:class:`ConfigError` if the trie was estimated for another workflow or another dataset than the store's."""
+    meta = annotated.meta
+    if meta.get("workflow", workflow) != workflow:
+        raise ConfigError(f"{where}: estimated for the workflow {meta['workflow']!r}, the store holds {workflow!r}: give a matching pair")
+    if meta.get("dataset_digest", dataset_digest) != dataset_digest:
+        raise ConfigError(f"{where}: estimated from another dataset than the store's: run `vinelm estimate` on this store")

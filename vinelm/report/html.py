@@ -1,0 +1,47 @@
+"""A report as one HTML file: script, style and figures inside, no request to anywhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from vinelm.errors import ConfigError
+from vinelm.report.content import Chart, Report
+from vinelm.report.figures import figure
+
+
+def render(report: Report) -> str:
+    """The page. Plotly's script is inlined once; every text is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=PackageLoader("vinelm.report", "."),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    figures = {
+        part.name: figure(part) for section in report.sections for part in section.parts if isinstance(part, Chart)
+    }
+    page = environment.get_template("report.html")
+    return page.render(report=report, figures=figures, plotly_js=get_plotlyjs() if figures else "")
+
+
+def write_page(report: Report, path: str | Path) -> Path:
+    """Write the page and return its path. The file appears whole or not at all; :class:`ConfigError` if it cannot be written."""
+    target = Path(path)
+    text = render(report)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=target.name, suffix=".part", delete=False
+        ) as part:
+            part.write(text)
+        os.chmod(part.name, 0o644)  # a temporary file is private; a report is for forwarding
+        os.replace(part.name, target)
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot write the report: {error.strerror}: choose another --output-dir") from error
+    return target

@@ -1,0 +1,98 @@
+"""Frontiers: what each policy reaches on the same held-out requests over a grid of budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.objective import Objective
+from vinelm.outcomes import OutcomeTable
+from vinelm.report.content import Role
+from vinelm.report.runs import Interval, PolicyRun, mean_interval, pareto, resample_weights
+from vinelm.trie import FloatArray
+
+Bound = Literal["max_cost_usd", "max_latency_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A policy in a sweep. ``run`` replays it on the held-out requests under an objective; None where it has no feasible plan."""
+
+    name: str
+    role: Role
+    run: Callable[[Objective], PolicyRun | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cap of a sweep: what the policy did under it, and the interval of what the objective counts."""
+
+    cap: float
+    run: PolicyRun
+    worth: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """A contestant's points, by rising cap; caps without a feasible plan are missing."""
+
+    name: str
+    role: Role
+    points: tuple[Point, ...]
+
+
+def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[Frontier]:
+    """Maximise accuracy under each cap in turn, for each contestant. All intervals use the same resamples (paired)."""
+    weights: dict[int, FloatArray] = {}
+
+    def point(contestant: Contestant, cap: float) -> Point | None:
+        objective = Objective(maximize="accuracy", max_cost_usd=cap) if bound == "max_cost_usd" else Objective(
+            maximize="accuracy", max_latency_s=cap
+        )  # fmt: skip
+        run = contestant.run(objective)
+        if run is None:
+            return None
+        drawn = weights.setdefault(len(run), resample_weights(len(run), seed))
+        return Point(cap, run, mean_interval(run.worth(objective), drawn))
+
+    return [
+        Frontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in contestants
+    ]
+
+
+def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
+    """Answerable nodes that no other beats on accuracy and expected dollars (or seconds), by rising amount."""
+    nodes = np.flatnonzero(annotated.trie.answerable)
+    amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
+    return [int(nodes[i]) for i in pareto([(float(amounts[n]), float(annotated.accuracy[n])) for n in nodes])]
+
+
+def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[float]:
+    """Caps from the cheapest (fastest) to the most accurate path of the estimated frontier; dollars spaced geometrically."""
+    is_cost = bound == "max_cost_usd"
+    amounts = annotated.path_cost_usd if is_cost else annotated.path_latency_s
+    nodes = frontier_nodes(annotated, "cost" if is_cost else "latency")
+    low, high = float(amounts[nodes[0]]), float(amounts[nodes[-1]])
+    if not 0 < low < high:
+        return [high]
+    caps = np.geomspace(low, high, n_caps) if is_cost else np.linspace(low, high, n_caps)
+    # A cap equal to a path's own figure admits it: rounding must not take that away.
+    return [float(cap) * (1 + 1e-9) for cap in caps]
+
+
+def follow(table: OutcomeTable, node: int, *, policy: str, plan: str) -> PolicyRun:
+    """Every request of the table down one path, its stops respected: what a plan fixed in advance achieves."""
+    cost, latency = table.cost_usd[:, 0].copy(), table.latency_s[:, 0].copy()
+    for step in table.trie.path(node):
+        cost += table.cost_usd[:, step] * table.reached[:, step]
+        latency += table.latency_s[:, step] * table.reached[:, step]
+    return PolicyRun(policy=policy, plan=plan, success=table.answer_success[:, node].copy(), cost_usd=cost, latency_s=latency)
+
+
+def path_text(annotated: AnnotatedTrie | OutcomeTable, node: int) -> str:
+    """A path in words: ``generate a, repair b, repair c``."""
+    return ", ".join(f"{stage} {model}" for stage, model in annotated.trie.edges(node)) or "no invocation"

@@ -1,0 +1,137 @@
+"""What may be claimed: VineLM against the plans a user could freeze, by paired bootstrap on held-out requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vinelm.objective import Objective
+from vinelm.report.runs import Interval, PolicyRun, mean_interval, resample_weights
+from vinelm.report.words import objective_words
+
+Outcome = Literal["gain", "no gain shown", "loss"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contest:
+    """The runs of one objective: VineLM's, and those of the best static plan and the best single model as chosen from the
+    same observations. ``model`` is that single model's name. ``others`` are shown but not judged.
+    """
+
+    objective: Objective
+    vinelm: PolicyRun
+    static: PolicyRun
+    single: PolicyRun
+    model: str
+    others: tuple[PolicyRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """VineLM minus a rival in what the objective counts (more is better), and what that allows to say.
+
+    A gain needs an interval above zero *and* bounds kept at least as well as the rival keeps them.
+    """
+
+    rival: PolicyRun
+    difference: Interval
+    outcome: Outcome
+    overshot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """One objective's two comparisons."""
+
+    contest: Contest
+    static: Comparison
+    single: Comparison
+
+    @property
+    def advice(self) -> str:
+        """What to use for this objective, in a few words."""
+        if self.static.outcome == "gain" and self.single.outcome == "gain":
+            return "use VineLM"
+        if self.single.outcome == "gain":
+            return f"use VineLM or the static plan {self.static.rival.plan}"
+        return f"use model {self.contest.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All rulings, at a level shared among the objectives (Bonferroni), and the headline."""
+
+    rulings: tuple[Ruling, ...]
+    level: float
+
+    @property
+    def gains(self) -> tuple[Ruling, ...]:
+        """Objectives under which VineLM beats both the static plan and the single model."""
+        return tuple(r for r in self.rulings if r.static.outcome == "gain" and r.single.outcome == "gain")
+
+    @property
+    def headline(self) -> str:
+        """One sentence: where a gain is shown, or that none is and what to use instead."""
+        total = len(self.rulings)
+        if self.gains:
+            return f"Gain shown under {len(self.gains)} of {total} objectives, over the best static plan and the best single model."
+        over_single = [r for r in self.rulings if r.single.outcome == "gain"]
+        if over_single:
+            plans = ", ".join(sorted({r.static.rival.plan for r in over_single}))
+            return (
+                f"No gain shown over a static plan; over the best single model in {len(over_single)} of {total} objectives: "
+                f"the static plan {plans} does as well."
+            )
+        models = list(dict.fromkeys(r.contest.model for r in self.rulings))
+        return f"No gain: use model {' or '.join(models)}" + (" (by objective, see below)." if len(models) > 1 else ".")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """One sentence per objective and rival."""
+        return tuple(f"{objective_words(ruling.contest.objective)}: {sentence(ruling, self.level)}" for ruling in self.rulings)
+
+
+def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
+    """Rule on every objective. The level is 95 % over all objectives together: 1 - 0.05 / their number for each."""
+    level = 1.0 - 0.05 / len(contests)
+    weights = resample_weights(len(contests[0].vinelm), seed)
+
+    def compare(contest: Contest, rival: PolicyRun) -> Comparison:
+        objective = contest.objective
+        difference = mean_interval(contest.vinelm.worth(objective) - rival.worth(objective), weights, level)
+        overshot = contest.vinelm.shortfall(objective) > rival.shortfall(objective)
+        outcome: Outcome = "no gain shown"
+        if difference.low > 0 and not overshot:
+            outcome = "gain"
+        elif difference.high < 0:
+            outcome = "loss"
+        return Comparison(rival=rival, difference=difference, outcome=outcome, overshot=overshot)
+
+    return Verdict(
+        rulings=tuple(Ruling(contest=c, static=compare(c, c.static), single=compare(c, c.single)) for c in contests),
+        level=level,
+    )
+
+
+def sentence(ruling: Ruling, level: float) -> str:
+    """How VineLM did against both rivals under one objective, with intervals."""
+    return f"{_against(ruling, ruling.static, level)}; {_against(ruling, ruling.single, level)}; {ruling.advice}."
+
+
+def difference_text(comparison: Comparison, objective: Objective) -> str:
+    """The difference in the unit of the objective, with its interval, e.g. ``+3.1 points (0.4 to 5.9)``."""
+    value, low, high = comparison.difference.value, comparison.difference.low, comparison.difference.high
+    if objective.target == "accuracy":
+        return f"{100 * value:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+    if objective.target == "latency":
+        return f"{-value:+.2f} s ({-high:+.2f} to {-low:+.2f})"
+    base = comparison.rival.mean_cost_usd or 1.0
+    return f"{-100 * value / base:+.0f} % cost ({-100 * high / base:+.0f} to {-100 * low / base:+.0f})"
+
+
+def _against(ruling: Ruling, comparison: Comparison, level: float) -> str:
+    said = f"{difference_text(comparison, ruling.contest.objective)} against the {comparison.rival.policy}"
+    if comparison.outcome == "no gain shown" and comparison.overshot and comparison.difference.low > 0:
+        return f"{said}, but its bounds were missed by more"
+    return f"{said}: {comparison.outcome}"
