@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 
 from langchain_core.language_models import BaseChatModel
 
@@ -96,8 +97,8 @@ class SimulatedBackend:
     def _margin(self, behaviour: Behaviour, model_id: str, request: Request) -> float:
         """What the model always brings to that question; the fresh effect of an invocation comes on top."""
         seed, asked = self._seed, request.id
-        mean = sum(behaviour.weakness.values()) / len(behaviour.weakness)
-        demanded = sum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
+        mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
+        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
         return (
             behaviour.ability
             - demanded
@@ -118,7 +119,7 @@ class SimulatedBackend:
         names = (model_id,) if is_usual else tuple(prefix)
         point = uniform(self._seed, request.id, *names, "kind")
         weights = [behaviour.kinds.get(kind, 1.0) for kind in self._writer.kinds]
-        point *= sum(weights)
+        point *= fsum(weights)  # sum() of floats rounds differently before Python 3.12
         for kind, weight in zip(self._writer.kinds, weights, strict=True):
             point -= weight
             if point < 0.0:

@@ -22,9 +22,9 @@ from vinelm.errors import ConfigError
 AS_OF = date(2026, 11, 21)
 """The day on which the parameters were fixed."""
 
-HARDNESS_SD = 0.45
+HARDNESS_SD = 0.9
 """How much questions differ for all models beyond the skills that they demand (standard deviations of the margin)."""
-FEEDBACK_GAIN = 0.35
+FEEDBACK_GAIN = 0.25
 """What seeing a visible error adds to the margin of the repair that follows."""
 VISIBLE_KINDS = frozenset({"syntax_error", "unknown_column", "wrong_value"})
 """Kinds of error that show when the answer is run: an error message, or an empty result."""
@@ -46,9 +46,9 @@ class Behaviour:
     family: str
     ability: float
     weakness: Mapping[str, float]
-    family_sd: float = 0.55
-    persistent_sd: float = 0.85
-    fresh_sd: float = 0.45
+    family_sd: float = 0.5
+    persistent_sd: float = 0.8
+    fresh_sd: float = 0.3
     kinds: Mapping[str, float]
     ttft_s: float
     tokens_per_s: float
@@ -80,8 +80,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "gemma-27b": Behaviour(
             shaped_like="Gemma-3-27B",
             family="dense",
-            ability=1.05,
-            weakness=_weakness(1.3, 0.9, 1.6, 1.2, 0.5),
+            ability=0.45,
+            weakness=_weakness(0.78, 0.54, 0.96, 0.72, 0.3),
             kinds=_kinds(syntax=0.30, column=0.22, filter=0.16, aggregate=0.12, join=0.12, value=0.08),
             ttft_s=0.45,
             tokens_per_s=55.0,
@@ -93,8 +93,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "sonnet": Behaviour(
             shaped_like="Sonnet-4.6",
             family="frontier",
-            ability=1.95,
-            weakness=_weakness(0.8, 0.9, 1.0, 0.6, 0.5),
+            ability=1.25,
+            weakness=_weakness(0.48, 0.54, 0.6, 0.36, 0.3),
             kinds=_kinds(syntax=0.06, column=0.24, filter=0.20, aggregate=0.18, join=0.22, value=0.10),
             ttft_s=1.10,
             tokens_per_s=62.0,
@@ -106,8 +106,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "kimi-k2": Behaviour(
             shaped_like="Kimi-K2.5",
             family="mixture",
-            ability=1.75,
-            weakness=_weakness(0.9, 0.7, 1.2, 1.0, 0.6),
+            ability=1.0,
+            weakness=_weakness(0.54, 0.42, 0.72, 0.6, 0.36),
             kinds=_kinds(syntax=0.10, column=0.20, filter=0.20, aggregate=0.15, join=0.20, value=0.15),
             ttft_s=0.95,
             tokens_per_s=48.0,
@@ -119,8 +119,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "qwen-32b": Behaviour(
             shaped_like="Qwen3-32B",
             family="reasoner",
-            ability=1.20,
-            weakness=_weakness(0.9, 1.4, 0.9, 1.0, 0.6),
+            ability=0.6,
+            weakness=_weakness(0.54, 0.84, 0.54, 0.6, 0.36),
             kinds=_kinds(syntax=0.18, column=0.30, filter=0.12, aggregate=0.20, join=0.12, value=0.08),
             ttft_s=0.40,
             tokens_per_s=85.0,
@@ -132,8 +132,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "glm": Behaviour(
             shaped_like="GLM-4.7",
             family="mixture",
-            ability=1.65,
-            weakness=_weakness(1.1, 0.8, 0.9, 0.9, 0.5),
+            ability=0.87,
+            weakness=_weakness(0.66, 0.48, 0.54, 0.54, 0.3),
             kinds=_kinds(syntax=0.12, column=0.18, filter=0.26, aggregate=0.14, join=0.18, value=0.12),
             ttft_s=0.80,
             tokens_per_s=70.0,
@@ -145,8 +145,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "llama-70b": Behaviour(
             shaped_like="Llama-3.3-70B",
             family="dense",
-            ability=1.25,
-            weakness=_weakness(0.8, 1.1, 1.7, 1.1, 0.5),
+            ability=0.62,
+            weakness=_weakness(0.48, 0.66, 1.02, 0.66, 0.3),
             kinds=_kinds(syntax=0.24, column=0.18, filter=0.14, aggregate=0.16, join=0.18, value=0.10),
             ttft_s=0.50,
             tokens_per_s=95.0,
@@ -158,8 +158,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "deepseek-v3": Behaviour(
             shaped_like="DeepSeek-V3.2",
             family="mixture",
-            ability=1.70,
-            weakness=_weakness(0.8, 1.0, 1.1, 0.7, 0.6),
+            ability=0.95,
+            weakness=_weakness(0.48, 0.6, 0.66, 0.42, 0.36),
             kinds=_kinds(syntax=0.10, column=0.26, filter=0.16, aggregate=0.20, join=0.16, value=0.12),
             ttft_s=1.20,
             tokens_per_s=40.0,
@@ -171,8 +171,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "gpt-oss-120b": Behaviour(
             shaped_like="gpt-oss-120b",
             family="reasoner",
-            ability=1.45,
-            weakness=_weakness(1.2, 0.8, 0.8, 0.6, 0.7),
+            ability=0.77,
+            weakness=_weakness(0.72, 0.48, 0.48, 0.36, 0.42),
             kinds=_kinds(syntax=0.14, column=0.22, filter=0.22, aggregate=0.12, join=0.22, value=0.08),
             ttft_s=0.35,
             tokens_per_s=160.0,
@@ -186,8 +186,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
         "all-rounder": Behaviour(
             shaped_like="no real model",
             family="all-rounder",
-            ability=2.60,
-            weakness=_weakness(0.5, 0.5, 0.5, 0.5, 0.3),
+            ability=2.3,
+            weakness=_weakness(0.3, 0.3, 0.3, 0.3, 0.18),
             family_sd=0.1,
             persistent_sd=0.3,
             fresh_sd=1.2,
