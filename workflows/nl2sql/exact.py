@@ -1,0 +1,161 @@
+"""The complete request x path table of an offline backend, without the graph around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from langchain_core.messages import BaseMessage
+
+from vinelm.catalog import Catalog
+from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.observation import Usage
+from vinelm.outcomes import OutcomeTable
+from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.template import StopRule
+from vinelm.trie import Trie
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.nl2sql.databases import Databases
+from vinelm.workflows.nl2sql.stages import Stages, State, finished, shown
+from vinelm.workflows.nl2sql.workflow import Scorer
+
+Progress = Callable[[int, int], None]
+"""Told (requests done, requests in all)."""
+
+
+def exact_table(
+    workflow: Workflow,
+    catalog: Catalog,
+    backends: Mapping[str, Backend],
+    requests: Sequence[Request] | None = None,
+    *,
+    only_reached: StopRule | None = None,
+    progress: Progress | None = None,
+) -> OutcomeTable:
+    """What every request shows at every prefix: the same stage functions as in the graph, each prefix run once.
+
+    A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
+    below a node that ends the request under that rule are not run: ``success`` False, ``stopped`` True, no cost, no time;
+    read them through the table's ``reached``, under that rule alone. The same holds below a failed call, whose own cell is a
+    failure that stopped, with what it cost.
+
+    ``requests``: default all of the workflow's. Spends no money: backends that would are refused (:class:`ConfigError`).
+    """
+    chosen = tuple(workflow.requests if requests is None else requests)
+    run = _Run.of(workflow, catalog, backends, only_reached)
+    shape = (len(chosen), len(run.trie))
+    arrays = _Arrays(np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape), np.zeros(shape))
+    arrays.stopped[:, 0] = False
+    for row, request in enumerate(chosen):
+        run.fill(request, row, arrays)
+        if progress is not None:
+            progress(row + 1, len(chosen))
+    return OutcomeTable(
+        template=workflow.template.bind(tuple(catalog)),
+        catalog=catalog,
+        trie=run.trie,
+        request_ids=tuple(request.id for request in chosen),
+        success=arrays.success,
+        stopped=arrays.stopped,
+        cost_usd=arrays.cost_usd,
+        latency_s=arrays.latency_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    success: Any
+    stopped: Any
+    cost_usd: Any
+    latency_s: Any
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One invocation: where the state stands after it, and what it took."""
+
+    state: State
+    cost_usd: float = 0.0
+    latency_s: float = 0.0
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Direct:
+    """The chat model without LangChain's callbacks and tracing around it: these cost more than all the rest of a cell."""
+
+    chat: Any
+
+    def invoke(self, messages: list[BaseMessage]) -> BaseMessage:
+        return cast("BaseMessage", self.chat._generate(messages).generations[0].message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    workflow: Workflow
+    catalog: Catalog
+    backends: Mapping[str, Backend]
+    only_reached: StopRule | None
+    trie: Trie
+    stages: Stages
+    databases: Databases
+    walk: tuple[tuple[int, int, int, str, tuple[str, ...]], ...]
+    """(node, parent, end of the subtree, stage, prefix) in pre-order, the root left out."""
+
+    @classmethod
+    def of(cls, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], only_reached: StopRule | None) -> _Run:
+        if not isinstance(workflow.score, Scorer):
+            raise WorkflowError(f"workflow {workflow.name!r} is not an NL2SQL workflow: run its graph instead")
+        trie = Trie.from_template(workflow.template.bind(tuple(catalog)))
+        for model in catalog.models:
+            if not backends[model.provider].is_virtual_time and not backends[model.provider].is_simulated:
+                raise ConfigError(
+                    f"model {model.name!r}: {model.provider} calls cost money: exact tables are for offline backends"
+                )
+        walk = tuple(
+            (node, int(trie.parent[node]), int(trie.end[node]), trie.stages[trie.stage[node]], trie.prefix(node))
+            for node in range(1, len(trie))
+        )
+        databases = workflow.score.databases
+        return cls(workflow, catalog, backends, only_reached, trie, Stages(databases), databases, walk)
+
+    def fill(self, request: Request, row: int, arrays: _Arrays) -> None:
+        """One row of every array."""
+        states: dict[int, State] = {0: cast("State", self.workflow.graph_input(request))}
+        right: dict[str, bool] = {}
+        skip_until = 0
+        for node, parent, end, stage, prefix in self.walk:
+            if node < skip_until:
+                continue
+            cell = self._invoke(request, stage, prefix, states[parent])
+            states[node] = cell.state
+            arrays.cost_usd[row, node], arrays.latency_s[row, node] = cell.cost_usd, cell.latency_s
+            if cell.has_failed:
+                skip_until = end
+                continue
+            sql = cell.state["sql"]
+            if sql not in right:
+                right[sql] = self.workflow.score(request, cast("dict[str, Any]", cell.state))
+            arrays.success[row, node] = right[sql]
+            arrays.stopped[row, node] = finished(cell.state)
+            ends = {"oracle": right[sql], "workflow": finished(cell.state)}
+            if self.only_reached is not None and ends[self.only_reached]:
+                skip_until = end
+
+    def _invoke(self, request: Request, stage: str, prefix: tuple[str, ...], before: State) -> _Cell:
+        clock, usages = VirtualClock(), list[Usage]()
+        model = self.catalog[prefix[-1]]
+        call = CallContext(stage=stage, prefix=prefix, clock=clock, on_usage=usages.append, request=request)
+        fn = self.stages.generate if stage == "generate" else self.stages.repair
+        cell = _Cell(before)
+        try:
+            update = fn(before, _Direct(self.backends[model.provider].chat_model(model, call)))
+            executed = shown(self.databases.recall(before["db_id"], update["sql"]))
+            cell.state = cast("State", {**before, **update, **executed})
+        except CallError:
+            cell.has_failed = True
+        cell.cost_usd = sum(usage.cost_usd for usage in usages)
+        cell.latency_s = clock.now()
+        return cell

@@ -1,0 +1,69 @@
+"""The NL2SQL workflows: up to two repairs over a whole catalog, up to three for two models (§5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.nl2sql import prompts
+from vinelm.workflows.nl2sql.databases import Databases
+from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, answer_sql, load_dataset
+from vinelm.workflows.nl2sql.graph import make_build
+
+
+class Scorer:
+    """``score(request, state)`` by execution: the state's SQL against the gold SQL, on full results.
+
+    Statements that this process ran before are not run again.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.databases = dataset.databases
+        self.gold = GoldResults(dataset)
+
+    def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
+        """Whether the state holds a right answer to the request."""
+        sql = answer_sql(state)
+        return bool(sql) and self.gold.is_right(request, self.databases.recall(request.data["db_id"], sql))
+
+
+def nl2sql(dataset: str | Path | None = None) -> Workflow:
+    """Question to SQL with up to two repairs, over every model of the catalog. ``dataset`` is a folder or a questions file
+    (see :func:`load_dataset`); without one, the bundled questions.
+    """
+    return _workflow("nl2sql", dataset, repairs=2)
+
+
+def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
+    """Question to SQL with up to three repairs: the variant for two models (30 nodes)."""
+    return _workflow("nl2sql-2", dataset, repairs=3)
+
+
+def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
+    from vinelm.workflows.nl2sql.writer import SqlWriter
+
+    data = bundled() if dataset is None else load_dataset(dataset)
+    databases = data.databases
+    return Workflow(
+        name=name,
+        template=Template((Stage("generate"), Loop((Stage("repair"),), times=repairs)), stop="workflow"),
+        build=make_build(databases),
+        requests=data.requests,
+        score=Scorer(data),
+        labels=("gold_sql",),
+        writer=SqlWriter(databases.folder),
+        resources={**databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()},
+    )
+
+
+def bundled() -> Dataset:
+    """The questions and databases that come with the package (made by our own code from a seed)."""
+    from vinelm.workflows.nl2sql.bundled import bundled_dataset
+
+    data = bundled_dataset()
+    keys = ("question", "db_id", "gold_sql")
+    requests = tuple(Request(str(row["question_id"]), {key: row[key] for key in keys}) for row in data.questions)
+    return Dataset(requests, Databases(data.databases))
