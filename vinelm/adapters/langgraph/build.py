@@ -1,0 +1,103 @@
+"""A workflow's graph, built with a control, checked and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph, StateGraph
+
+from vinelm.adapters.langgraph.channel import PATH_KEY
+from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langgraph.stage import STAGE_MARK
+from vinelm.errors import WorkflowError
+from vinelm.workflow import Workflow
+
+
+def build_graph(workflow: Workflow, control: GraphControl, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The compiled graph of ``workflow.build(control)``, checked against the template. Runs no node and spends nothing.
+
+    An application that compiled its graph itself keeps its own settings; ``checkpointer``, if given, replaces its own.
+    :class:`WorkflowError` names what cannot be profiled or served.
+    """
+    built = workflow.build(control)
+    if isinstance(built, StateGraph):
+        graph = built.compile(checkpointer=checkpointer)
+    elif isinstance(built, CompiledStateGraph):
+        graph = built if checkpointer is None else built.copy(update={"checkpointer": checkpointer})
+    else:
+        raise WorkflowError(
+            f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
+        )
+    _check_stages(workflow, graph)
+    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages])
+    return graph
+
+
+def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
+    """Node to stage, for the nodes of the root graph that ``vine.stage`` made."""
+    return dict(_wrapped(graph))
+
+
+def refuse_unsupported(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str]) -> None:
+    """Raise :class:`WorkflowError` for what would lose or repeat a choice of model silently: a cached stage, a stage inside a
+    subgraph, an explicit input schema that hides the path, two stages that one edge source starts together.
+    """
+    for node, inner in graph.nodes.items():
+        if isinstance(inner.bound, CompiledStateGraph):
+            for hidden in wrapped_stages(inner.bound):
+                raise WorkflowError(
+                    f"stage {hidden!r} is inside the subgraph {node!r}, where its path is lost: move it to the root graph"
+                )
+    names = tuple(stages)
+    for name in names:
+        if graph.nodes[name].cache_policy is not None:
+            raise WorkflowError(
+                f"stage {name!r} has a cache_policy: it would answer with an earlier choice of model, so remove it"
+            )
+        if PATH_KEY not in graph.builder.schemas[graph.builder.nodes[name].input_schema]:
+            raise WorkflowError(
+                f"stage {name!r} was added with input_schema=, which hides its path: "
+                "leave it out of add_node and give the type to vine.stage(..., state=)"
+            )
+    for source in dict.fromkeys(start for start, _ in sorted(graph.builder._all_edges)):
+        together = [name for name in names if (source, name) in graph.builder._all_edges]
+        if len(together) > 1:
+            raise WorkflowError(
+                f"stages {together[0]!r} and {together[1]!r} both follow {source!r} in one superstep: "
+                "VineLM chooses models along one path, so put an edge between them"
+            )
+
+
+def _check_stages(workflow: Workflow, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+    label = f"workflow {workflow.name!r}"
+    wrapped = wrapped_stages(graph)
+    for node, stage in wrapped.items():
+        if node != stage:
+            raise WorkflowError(f"{label}: the node {node!r} runs vine.stage({stage!r}, ...): give both one name")
+    declared = [stage.name for stage in workflow.template.stages]
+    for name in declared:
+        if name in wrapped:
+            continue
+        if name in graph.nodes:
+            raise WorkflowError(f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...))")
+        nodes = ", ".join(node for node in graph.builder.nodes)
+        raise WorkflowError(f"{label}: its template has a stage {name!r}, which the graph lacks: it has the nodes {nodes}")
+    for name in wrapped:
+        if name not in declared:
+            raise WorkflowError(
+                f"{label}: the graph wraps a stage {name!r}, which the template lacks: add Stage({name!r}) to it"
+            )
+
+
+def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[str, str]]:
+    for node, spec in graph.builder.nodes.items():
+        runnable = spec.runnable
+        for function in (getattr(runnable, "func", None), getattr(runnable, "afunc", None)):
+            stage = getattr(function, STAGE_MARK, None)
+            if isinstance(stage, str):
+                yield node, stage
+                break
+
+
+__all__ = ["build_graph", "refuse_unsupported", "wrapped_stages"]

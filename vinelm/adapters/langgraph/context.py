@@ -1,0 +1,89 @@
+"""What one run is asked for, and how it travels: LangGraph's ``context=``, a field of the user's context, a with-block."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.protocols import Policy
+from vinelm.workflow import Request
+
+FIELD = "vinelm"
+"""The attribute or key under which a user's context carries a :class:`RunContext`, or plain JSON."""
+
+AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", default=None)
+"""Set by ``with vine.request(...)``; a context given to invoke wins over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Immutable, so that one object may serve many runs at once; what a run does is kept by its policy.
+
+    ``policy`` decides instead of the control's own. ``request`` is the labelled request, for offline backends and the oracle
+    stop. ``started_at`` is the request's arrival in monotonic seconds; None means the call of invoke. ``request_id`` tells
+    two requests on one thread apart where the template cannot; by default the labelled request's own.
+    """
+
+    objective: Objective | None = None
+    policy: Policy | None = None
+    request: Request | None = None
+    started_at: float | None = None
+    request_id: str | None = None
+
+
+def attach(run: RunContext, user: Any) -> Any:
+    """A copy of the user's context that carries ``run``; its fields, equality and dumps stay as they are.
+
+    :class:`ConfigError` for an object that cannot carry it.
+    """
+    if user is None:
+        return run
+    if isinstance(user, Mapping):
+        return {**user, FIELD: run}
+    if isinstance(user, BaseModel) and FIELD in type(user).model_fields:
+        return user.model_copy(update={FIELD: run})
+    if is_dataclass(user) and not isinstance(user, type) and any(f.name == FIELD for f in fields(user)):
+        return replace(user, **{FIELD: run})
+    carrier = copy.copy(user)
+    try:
+        object.__setattr__(carrier, FIELD, run)
+    except (AttributeError, TypeError):
+        raise ConfigError(
+            f"the context {type(user).__name__} cannot carry an objective (slots?): "
+            f"give it a field `{FIELD}: Any = None`, or use `with vine.request(...)`"
+        ) from None
+    return carrier
+
+
+def carried_by(context: Any) -> RunContext:
+    """What a run's context asks for; the surrounding ``with vine.request(...)`` if it says nothing, else nothing at all."""
+    if isinstance(context, RunContext):
+        return context
+    found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)
+    if found is None:
+        return AMBIENT.get() or _NOTHING
+    if isinstance(found, RunContext):
+        return found
+    if isinstance(found, Objective):
+        return RunContext(objective=found)
+    if isinstance(found, Mapping):
+        return _from_json(found)
+    raise ConfigError(f"the context's field {FIELD!r} is a {type(found).__name__}: give it vine.context(...), or a JSON object")
+
+
+def _from_json(plain: Mapping[str, Any]) -> RunContext:
+    asked = dict(plain)
+    request_id = asked.pop("request_id", None)
+    if request_id is not None and not isinstance(request_id, str):
+        raise ConfigError(f"the context's request_id is {request_id!r}: give it a string")
+    return RunContext(objective=Objective.from_dict(asked) if asked else None, request_id=request_id)
+
+
+_NOTHING = RunContext()

@@ -1,0 +1,215 @@
+"""The object that an application wraps its stages with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, overload
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.runtime import Runtime
+
+from vinelm.adapters.default import DefaultPolicy
+from vinelm.adapters.langgraph.channel import RUN_OPENED_AT
+from vinelm.adapters.langgraph.context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
+from vinelm.adapters.langgraph.runs import Run, Runs
+from vinelm.adapters.langgraph.signature import INJECTED, asked_by
+from vinelm.adapters.langgraph.stage import make_stage
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, WorkflowError
+from vinelm.objective import Objective
+from vinelm.protocols import Backend, CallContext, Clock, Policy, VirtualClock, WallClock
+from vinelm.template import Template
+from vinelm.workflow import Request
+
+Node = Callable[..., Any]
+
+
+class GraphControl:
+    """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models (DESIGN §7).
+
+    ``backends`` maps a provider to its backend; by default those of the catalog's providers are made on first use. With a
+    ``template`` the control knows which stage begins a request. Without a planner (see :meth:`policy_for`) every stage
+    runs its default model. Safe under concurrent runs, threads and asyncio.
+    """
+
+    def __init__(
+        self, models: Catalog, backends: Mapping[str, Backend] | None = None, *, template: Template | None = None
+    ) -> None:
+        self.catalog = models
+        self.template = None if template is None else template.bind(tuple(models))
+        self._given_backends = backends
+        self._stages: dict[str, str | None] = {}
+        self._runs = Runs()
+
+    # -- building the graph ------------------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> Mapping[str, str | None]:
+        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
+        return dict(self._stages)
+
+    @overload
+    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
+    @overload
+    def stage(
+        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
+    ) -> Callable[[Node], Node]: ...
+    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
+        """A graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the policy's model.
+
+        ``fn`` is a function, method or callable object, sync or async, and returns what any node returns. ``name`` is the
+        node's name in the graph. ``state`` is needed where ``fn`` does not annotate its first parameter. Without ``fn`` a
+        decorator comes back. :class:`WorkflowError` says what cannot be wrapped.
+        """
+        if fn is None:
+            return lambda given: self.stage(name, given, state=state, default=default)
+        label = f"stage {name!r}"
+        asked = asked_by(fn, label, INJECTED)
+        if "model" not in asked.names:
+            raise WorkflowError(f"{label}: its function never asks for its model: add a parameter named `model`")
+        state_type = state or asked.state
+        if not inspect.isclass(state_type):
+            raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
+        if default is not None and default not in self.catalog:
+            raise ConfigError(f"{label}: unknown default model {default!r}: the catalog has {', '.join(self.catalog)}")
+        node = make_stage(self, name, fn, asked, state_type)
+        self._stages[name] = default
+        return node
+
+    def route(self, fn: Node, *, again: str, end: str) -> Node:
+        """A path function for ``add_conditional_edges`` that goes ``again`` or to the ``end``.
+
+        ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a list
+        of Sends to ``again`` goes on, too); any other place must be declared by its return type and is followed as it is. The
+        policy is asked with that verdict, and may end the loop earlier or, in a profile, later.
+        """
+        asked = asked_by(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
+        return make_route(self, fn, asked, again, end)
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    def context(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        user: Any = None,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+    ) -> Any:
+        """What to pass as ``context=``: a :class:`RunContext`, or a copy of ``user`` that carries one.
+
+        ``user`` is the application's own context object or dict; its type, fields, equality and dumps stay unchanged.
+        ``started_at`` is the request's arrival in ``time.monotonic()`` seconds, by default the call of invoke.
+        ``request_id`` tells requests on one thread apart. LangGraph does not store the context: pass it again on resume.
+        """
+        return attach(_run_context(objective, policy, request, started_at, request_id), user)
+
+    @contextmanager
+    def request(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+    ) -> Iterator[None]:
+        """Every run that starts inside the block and has no ``context=`` of ours is asked for this."""
+        token = AMBIENT.set(_run_context(objective, policy, request, started_at, request_id))
+        try:
+            yield
+        finally:
+            AMBIENT.reset(token)
+
+    def policy_for(self, context: RunContext) -> Policy:
+        """The policy of a new run; to be overridden by what plans. Called once per run, with ``started_at`` filled in for
+        real time.
+        """
+        if context.policy is not None:
+            return context.policy
+        return DefaultPolicy(self.default_model, clock=self.new_clock(), template=self.template, request=context.request)
+
+    def default_model(self, stage: str) -> str:
+        """The model that ``stage(default=)`` declared, else the template's default for it, else the catalog's first."""
+        declared = self._stages.get(stage)
+        if declared is not None:
+            return declared
+        if self.template is not None and any(known.name == stage for known in self.template.stages):
+            return self.template.stage(stage).default_model
+        return next(iter(self.catalog))
+
+    def new_clock(self) -> Clock:
+        """The clock of a new run: virtual if the models' latencies are, else real."""
+        return VirtualClock() if self.is_virtual_time else WallClock()
+
+    @cached_property
+    def backends(self) -> Mapping[str, Backend]:
+        """Backends by provider."""
+        if self._given_backends is not None:
+            return self._given_backends
+        from vinelm.backends import create_backends
+
+        return create_backends(self.catalog)
+
+    @cached_property
+    def is_virtual_time(self) -> bool:
+        """The latencies of the catalog's models pass on the request's clock. :class:`ConfigError` if only some do."""
+        kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
+        if len(kinds) > 1:
+            raise ConfigError(
+                "the catalog mixes models of virtual and of real time: run simulated models with real_time, or apart"
+            )
+        return kinds.pop()
+
+    def backend_of(self, model: str) -> Backend:
+        """The backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
+        if model not in self.catalog:
+            raise ConfigError(f"unknown model {model!r}: the catalog has {', '.join(self.catalog)}")
+        provider = self.catalog[model].provider
+        try:
+            return self.backends[provider]
+        except KeyError:
+            known = ", ".join(self.backends) or "none"
+            raise ConfigError(f"model {model!r}: no backend for the provider {provider!r}: known are {known}") from None
+
+    # -- what the wrapped nodes ask ----------------------------------------------------------------------------
+
+    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
+        """A chat model of the catalog for one invocation."""
+        return self.backend_of(name).chat_model(self.catalog[name], call)
+
+    def run_of(self, runtime: Runtime[Any]) -> Run:
+        """The run that a node or an edge belongs to, made on first sight."""
+
+        def make() -> tuple[Policy, RunContext]:
+            context = carried_by(runtime.context)
+            if context.started_at is None and not self.is_virtual_time:
+                context = replace(context, started_at=RUN_OPENED_AT.get())
+            return self.policy_for(context), context
+
+        if runtime.control is None:
+            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
+        return self._runs.of(runtime.control, make)
+
+
+def _run_context(
+    objective: Objective | Mapping[str, Any] | None,
+    policy: Policy | None,
+    request: Request | None,
+    started_at: float | None,
+    request_id: str | None,
+) -> RunContext:
+    return RunContext(
+        objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,
+        policy=policy,
+        request=request,
+        started_at=started_at,
+        request_id=request.id if request_id is None and request is not None else request_id,
+    )

@@ -1,0 +1,103 @@
+"""The conditional edge that ends where the workflow's own check says so, or where the policy does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, get_args, get_origin
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Send
+
+from vinelm.adapters.langgraph.channel import models_of
+from vinelm.adapters.langgraph.runs import Run
+from vinelm.adapters.langgraph.signature import Asked
+from vinelm.adapters.langgraph.stage import read_path
+from vinelm.adapters.langgraph.state_types import own_state
+from vinelm.errors import WorkflowError
+
+ROUTE_INJECTED = ("config", "runtime")
+"""What a route's function may ask for by name, besides the state."""
+
+
+class RouteHost(Protocol):
+    """What an edge needs of its control."""
+
+    def run_of(self, runtime: Runtime[Any]) -> Run:
+        """The run that an edge belongs to."""
+
+
+def make_route(host: RouteHost, fn: Callable[..., Any], asked: Asked, again: str, end: str) -> Callable[..., Any]:
+    """A path function for ``add_conditional_edges``; async if ``fn`` is.
+
+    It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
+    """
+    declared = get_args(asked.returns) if get_origin(asked.returns) is Literal else ()
+    edge = _Edge(host, asked, again, end, frozenset((again, end, *declared)))
+
+    def route(state: Any, config: RunnableConfig) -> Any:
+        own, arguments = edge.arguments(state, config)
+        return edge.decide(fn(own, **arguments), own, config)
+
+    async def aroute(state: Any, config: RunnableConfig) -> Any:
+        own, arguments = edge.arguments(state, config)
+        return edge.decide(await fn(own, **arguments), own, config)
+
+    wrapped: Callable[..., Any] = aroute if asked.is_async else route
+    wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", "route")
+    wrapped.__doc__ = getattr(fn, "__doc__", None)
+    destinations = Literal[tuple(dict.fromkeys((again, end, *declared)))]  # type: ignore[valid-type]
+    wrapped.__annotations__ = {"config": RunnableConfig, "return": destinations}
+    if asked.state is not None:
+        wrapped.__annotations__["state"] = asked.state
+    return wrapped
+
+
+class _Edge:
+    __slots__ = ("again", "asked", "destinations", "end", "host")
+
+    def __init__(self, host: RouteHost, asked: Asked, again: str, end: str, destinations: frozenset[str]) -> None:
+        self.host, self.asked, self.again, self.end, self.destinations = host, asked, again, end, destinations
+
+    def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
+        own, _ = own_state(state)
+        found: dict[str, Any] = {}
+        for name in self.asked.names:
+            found[name] = config if name == "config" else (get_runtime() or Runtime())
+        return own, found
+
+    def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
+        """The destination. A verdict for a third place is followed as it is: only the loop is the policy's."""
+        finished = self._finished(verdict)
+        if finished is None:
+            return verdict
+        onward = verdict if not isinstance(verdict, (bool, str)) else self.again
+        own = self.end if finished else onward
+        runtime: Any = get_runtime()
+        if runtime is None or runtime.control is None:
+            return own  # update_state(as_node=...): nobody's run
+        value = read_path(config, fresh=True)
+        if value is None or value["closed"]:
+            return own
+        if self.host.run_of(runtime).policy.again(models_of(value), finished, state):
+            return self.again if finished else onward
+        return self.end
+
+    def _finished(self, verdict: Any) -> bool | None:
+        if isinstance(verdict, bool):
+            return verdict
+        if verdict == self.end:
+            return True
+        if verdict == self.again:
+            return False
+        if isinstance(verdict, (list, tuple)) and verdict and all(self._goes_on(item) for item in verdict):
+            return False
+        if isinstance(verdict, str) and verdict not in self.destinations:
+            raise WorkflowError(
+                f"the route went to {verdict!r}, which is neither again={self.again!r} nor end={self.end!r}: "
+                "return True or False, one of the two, or declare every place as the function's return type Literal[...]"
+            )
+        return None
+
+    def _goes_on(self, item: Any) -> bool:
+        return item == self.again or (isinstance(item, Send) and item.node == self.again)

@@ -1,0 +1,70 @@
+"""What the user's function asks for, read once when it is wrapped."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from vinelm.errors import WorkflowError
+
+INJECTED = ("model", "config", "runtime", "writer", "store", "previous")
+"""What a stage may ask for by name, besides its state."""
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The names of :data:`INJECTED` that a function takes, its state type and return annotation (None: not known)."""
+
+    names: tuple[str, ...]
+    state: type | None
+    returns: Any
+    is_async: bool
+
+
+def asked_by(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> Asked:
+    """Inspect ``fn``. ``label`` begins the one line of the :class:`WorkflowError` for what LangGraph or VineLM cannot call."""
+    if not callable(fn):
+        raise WorkflowError(f"{label} needs a function, a method or a callable object, not {type(fn).__name__}")
+    body = code_of(fn)
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        raise WorkflowError(f"{label}: a generator function cannot be wrapped: return one update, stream with writer=")
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.kind not in _VARIADIC]
+    if not parameters:
+        raise WorkflowError(f"{label}: its function takes no state: make the state its first parameter")
+    for parameter in parameters[1:]:
+        if parameter.name in known and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+            continue
+        if parameter.default is inspect.Parameter.empty:
+            raise WorkflowError(f"{label}: unknown parameter {parameter.name!r}: it may ask for {', '.join(known)}")
+    names = tuple(p.name for p in parameters[1:] if p.name in known and p.kind is not inspect.Parameter.POSITIONAL_ONLY)
+    state = _hint(body, parameters[0].name)
+    return Asked(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
+
+
+def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that runs when ``fn`` is called: a callable object's ``__call__``, the inside of a partial."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if inspect.isfunction(fn) or inspect.ismethod(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):
+        return fn
+    call: Callable[..., Any] = fn.__call__  # type: ignore[operator]
+    return call
+
+
+def _hint(fn: Callable[..., Any], name: str) -> Any:
+    """One annotation, resolved on its own: another parameter's may name what is imported for type checkers only."""
+    raw = getattr(fn, "__annotations__", {}).get(name)
+    if raw is None:
+        return None
+
+    def probe() -> None: ...
+
+    probe.__annotations__ = {name: raw}
+    try:
+        return get_type_hints(probe, getattr(inspect.unwrap(fn), "__globals__", {}), include_extras=True)[name]
+    except (NameError, AttributeError, TypeError):
+        return None
