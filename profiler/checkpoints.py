@@ -1,0 +1,118 @@
+"""Checkpoints of a LangGraph run as bytes: the state after a prefix, from which any extension resumes in any process.
+
+The same state gives the same bytes (ids, times and random version suffixes are left out), so that equal checkpoints can be
+kept once. No pickle: :class:`~langgraph.checkpoint.serde.jsonplus.JsonPlusSerializer` in its default mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+_FIXED_ID = "00000000-0000-6000-8000-000000000000"  # LangGraph only asks that it is a UUID and sorts before later ones
+_FIXED_TIME = "1970-01-01T00:00:00+00:00"
+
+
+class StateError(Exception):
+    """A workflow state that cannot be checkpointed. Names key and type, never the value."""
+
+
+class UnitSaver(BaseCheckpointSaver[int]):
+    """A checkpointer that holds the last checkpoint of each thread, serialized: what a run resumes from is always normalised
+    (tuples become lists), as if it came from another process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(serde=JsonPlusSerializer())
+        self._held: dict[str, bytes] = {}
+
+    def load(self, thread_id: str, content: bytes) -> None:
+        """Let the thread resume from these bytes."""
+        self._held[thread_id] = content
+
+    def dump(self, thread_id: str) -> bytes:
+        """The thread's last checkpoint. ``KeyError`` if it has none."""
+        return self._held[thread_id]
+
+    def forget(self, thread_id: str) -> None:
+        """Drop the thread."""
+        self._held.pop(thread_id, None)
+
+    # -- LangGraph's interface ---------------------------------------------------------------------------------
+
+    def get_next_version(self, current: int | None, channel: None) -> int:
+        """Counts up: the same run gives the same versions."""
+        return 1 if current is None else current + 1
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The thread's last checkpoint."""
+        content = self._held.get(config["configurable"]["thread_id"])
+        if content is None:
+            return None
+        checkpoint, metadata = self.serde.loads_typed(("msgpack", content))
+        thread = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}
+        return CheckpointTuple({"configurable": thread}, checkpoint, metadata, None, [])
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        """Keep it, serialized. :class:`StateError` names the first key of the state that cannot be."""
+        thread_id = config["configurable"]["thread_id"]
+        plain = {**checkpoint, "id": _FIXED_ID, "ts": _FIXED_TIME}
+        try:
+            self._held[thread_id] = self.serde.dumps_typed([plain, {**metadata, "run_id": ""}])[1]
+        except Exception as error:
+            raise self._culprit(checkpoint["channel_values"]) or error from error
+        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Not kept: a unit that fails half-way is run again from its parent."""
+
+    def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
+        """The last one; there is no history."""
+        found = None if config is None else self.get_tuple(config)
+        return iter(() if found is None else (found,))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As :meth:`get_tuple`."""
+        return self.get_tuple(config)
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        """As :meth:`put`."""
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """As :meth:`put_writes`."""
+
+    async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
+        """As :meth:`list`."""
+        for found in self.list(config):
+            yield found
+
+    def _culprit(self, values: dict[str, Any]) -> StateError | None:
+        for key, value in values.items():
+            try:
+                self.serde.dumps_typed(value)
+            except Exception as error:
+                return StateError(f"the state's key {key!r} ({_type_name(value)}) cannot be checkpointed: {_first_line(error)}")
+        return None
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text if "not serializable" in text else type(error).__name__

@@ -1,0 +1,223 @@
+"""One unit of profiling: one (request, prefix), from the parent's checkpoint to the next boundary, scored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+from langgraph.types import Command
+
+from vinelm.adapters.forced import ForcedPolicy
+from vinelm.adapters.langgraph import PATH_KEY, GraphControl, build_graph
+from vinelm.catalog import Catalog
+from vinelm.errors import CallError, FailureKind, InputError, WorkflowError
+from vinelm.observation import Observation
+from vinelm.profiler.checkpoints import StateError, UnitSaver
+from vinelm.protocols import Backend, Clock, Invocation
+from vinelm.template import Template
+from vinelm.workflow import Request, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """What a unit leaves behind: its row, and the state to go on from (None where nothing can follow)."""
+
+    observation: Observation
+    checkpoint: bytes | None
+
+
+class UnitWorker:
+    """Runs units of one workflow in this process. The graph is built once; each unit runs on a thread of its own.
+
+    Under the oracle rule a unit runs *through* the workflow's own stop: the check's verdict is recorded, and does not end the
+    request. Calls the models: spends money. Not safe to share between threads.
+    """
+
+    def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
+        self.workflow = workflow
+        self.template = workflow.template.bind(tuple(catalog))
+        self.control = GraphControl(catalog, backends, template=self.template)
+        self.saver = UnitSaver()
+        self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
+        self._boundaries = [stage.name for stage in self.template.stages]
+        self._is_async = any(getattr(node.runnable, "func", node) is None for node in self.graph.builder.nodes.values())
+        self._threads = count()
+
+    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None) -> UnitResult:
+        """Run the last invocation of ``prefix`` and the tools after it.
+
+        ``parent`` is the checkpoint after ``prefix[:-1]``, None for the first invocation. A failing stage or tool gives a row
+        with its failure and the cost so far. Raises :class:`InputError` for what makes every further unit pointless: a graph
+        that does not follow its template, missing keys.
+        """
+        thread_id = f"u{next(self._threads)}"
+        policy = _UnitPolicy(self.template, prefix, self.control.new_clock(), request)
+        try:
+            self._invoke(thread_id, policy, request, parent)
+            next_stages, values = self._state(thread_id)
+        except (InputError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            return UnitResult(self._failed(policy, prefix, request, error), None)
+        else:
+            return self._finished(policy, prefix, request, next_stages, values, self.saver.dump(thread_id))
+        finally:
+            self.saver.forget(thread_id)
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def _invoke(self, thread_id: str, policy: _UnitPolicy, request: Request, parent: bytes | None) -> None:
+        if parent is None:
+            self._step(thread_id, policy, self.workflow.graph_input(request))
+        else:
+            self.saver.load(thread_id, parent[1:])
+            if parent[:1] == _ENDED:  # the workflow stopped here: go on all the same
+                self._step(thread_id, policy, Command(goto=self._stage_of(policy.prefix)))
+        self._step(thread_id, policy, None)
+        if not policy.invocations:
+            stage = self._stage_of(policy.prefix)
+            raise WorkflowError(
+                f"workflow {self.workflow.name!r}: stage {stage!r} did not run as invocation {len(policy.prefix)} of request "
+                f"{policy.request_id!r}: does the graph follow its template?"
+            )
+
+    def _step(self, thread_id: str, policy: _UnitPolicy, start: Any) -> None:
+        """Up to the next configurable stage, or to the end."""
+        arguments: dict[str, Any] = {
+            "config": {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}},
+            "context": self.control.context(policy=policy, request=policy.request),
+            "interrupt_before": self._boundaries,
+            "durability": "exit",
+        }
+        if self._is_async:
+            out = asyncio.run(self.graph.ainvoke(start, **arguments))
+        else:
+            out = self.graph.invoke(start, **arguments)
+        if isinstance(out, Mapping) and "__interrupt__" in out and out["__interrupt__"]:
+            raise WorkflowError(
+                f"workflow {self.workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}: "
+                "answer it in code while profiling"
+            )
+
+    def _state(self, thread_id: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Nodes that wait to run, and the state's values as a checkpoint gives them back."""
+        snapshot = self.graph.get_state({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        values = snapshot.values if isinstance(snapshot.values, Mapping) else vars(snapshot.values)
+        return snapshot.next, {key: value for key, value in values.items() if key != PATH_KEY}
+
+    def _stage_of(self, prefix: Sequence[str]) -> str:
+        return self.template.invocations[len(prefix) - 1].name
+
+    # -- what came of it ---------------------------------------------------------------------------------------
+
+    def _finished(
+        self,
+        policy: _UnitPolicy,
+        prefix: tuple[str, ...],
+        request: Request,
+        waiting: tuple[str, ...],
+        values: dict[str, Any],
+        checkpoint: bytes,
+    ) -> UnitResult:
+        follower = self.template.stage_after(len(prefix))
+        expected = set() if follower is None else {follower.name}
+        if follower is not None and not set(waiting) <= expected:
+            raise WorkflowError(
+                f"workflow {self.workflow.name!r}: after {len(prefix)} invocations the graph goes to {', '.join(waiting)}, "
+                f"its template to {follower.name!r}: make them agree"
+            )
+        stopped = policy.verdicts.get(len(prefix), not waiting)
+        success, problem = self._score(request, values, is_answerable=self.template.invocations[len(prefix) - 1].answerable)
+        if problem is not None:
+            return UnitResult(policy.observation(prefix, "tool", problem), None)
+        observation = policy.observation(prefix, success=success, stopped=stopped)
+        if follower is None or observation.ended(self.template.stop):
+            return UnitResult(observation, None)
+        return UnitResult(observation, (_WAITS if waiting else _ENDED) + checkpoint)
+
+    def _failed(self, policy: _UnitPolicy, prefix: tuple[str, ...], request: Request, error: Exception) -> Observation:
+        last = policy.invocations[-1] if policy.invocations else None
+        if isinstance(error, StateError):
+            return policy.observation(prefix, "state", str(error))
+        if last is not None and last.failure is not None:
+            return policy.observation(prefix, last.failure, last.detail)
+        kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
+        return policy.observation(prefix, kind, type(error).__name__)  # its text may hold a prompt
+
+    def _score(self, request: Request, values: dict[str, Any], *, is_answerable: bool) -> tuple[bool, str | None]:
+        """Success, and what is wrong with the scorer if it cannot tell."""
+        if not is_answerable:
+            return False, None
+        try:
+            verdict: object = self.workflow.score(request, values)
+        except Exception as error:
+            return False, f"score raised {type(error).__name__}"
+        if not isinstance(verdict, (bool, np.bool_)):
+            return False, f"score returned {type(verdict).__name__}, not a bool"
+        return bool(verdict), None
+
+
+_WAITS, _ENDED = b"w", b"e"
+"""First byte of a checkpoint: its run waits before the next stage, or has ended by the workflow's own stop."""
+
+
+class _UnitPolicy(ForcedPolicy):
+    """Forces one invocation and remembers what it came to."""
+
+    def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
+        mode = "through" if template.stop == "oracle" else "stop"
+        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)  # type: ignore[arg-type]
+        self.prefix = prefix
+        self.request_id = request.id
+        self._stage_ended_s = self.clock.now()
+
+    def record(self, invocation: Invocation) -> None:
+        """Keep it, and the time."""
+        super().record(invocation)
+        self._stage_ended_s = self.clock.now()
+
+    def observation(
+        self,
+        prefix: tuple[str, ...],
+        failure: FailureKind | None = None,
+        detail: str | None = None,
+        *,
+        success: bool | None = None,
+        stopped: bool | None = None,
+    ) -> Observation:
+        """The row. Attempts that LangGraph repeated count in cost and ``retries``, not in latency."""
+        good = [one for one in self.invocations if one.failure is None]
+        counted = good or self.invocations[-1:]
+        usages = [usage for one in self.invocations for usage in one.usages]
+        assert self.template is not None
+        return Observation(
+            request_id=self.request_id,
+            prefix=prefix,
+            stage=self.template.invocations[len(prefix) - 1].name,
+            success=success,
+            stopped=stopped,
+            cost_usd=sum(usage.cost_usd for usage in usages),
+            latency_s=max((one.latency_s for one in counted), default=0.0),
+            tool_latency_s=max(self.clock.now() - self._stage_ended_s, 0.0) if self.invocations else 0.0,
+            tokens_in=_total([usage.tokens_in for usage in usages]),
+            tokens_out=_total([usage.tokens_out for usage in usages]),
+            tokens_cached=_total([usage.tokens_cached for usage in usages]),
+            tokens_estimated=any(usage.tokens_estimated for usage in usages),
+            ttft_s=usages[0].ttft_s if usages else None,
+            calls=len(usages),
+            retries=sum(usage.retries for usage in usages) + len(self.invocations) - len(counted),
+            failure=failure,
+            detail=detail,
+        )
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Their sum; None if any is unknown, or there are none."""
+    known = [n for n in counts if n is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
