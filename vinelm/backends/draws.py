@@ -7,12 +7,13 @@ shared generator, no ``hash()``, no ``libm`` (whose last bit differs between pla
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from struct import Struct
 
 _WORDS = Struct(">16H")
 _SUM_MEAN = 16 * 65535 / 2
-_SUM_SD = (16 * (65536**2 - 1) / 12) ** 0.5
+_SUM_SD = math.sqrt(16 * (65536**2 - 1) / 12)
 _SEPARATOR = "\x1f"
 
 
@@ -23,7 +24,8 @@ def digest(*names: object) -> bytes:
 
 def normal(*names: object) -> float:
     """A draw that is nearly standard normal: the standardised sum of 16 uniform words (never beyond 6.93)."""
-    return (sum(_WORDS.unpack(digest(*names))) - _SUM_MEAN) / _SUM_SD
+    total: int = sum(_WORDS.unpack(digest(*names)))
+    return (total - _SUM_MEAN) / _SUM_SD
 
 
 def uniform(*names: object) -> float:
@@ -32,7 +34,7 @@ def uniform(*names: object) -> float:
 
 
 def exp(x: float) -> float:
-    """The exponential within 1e-4 of its value for \\|x\\| <= 4, by multiplications only."""
+    """The exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
     h = x / 64.0
     power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
     for _ in range(6):

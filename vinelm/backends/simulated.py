@@ -32,6 +32,8 @@ __all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables"
 
 PREFILL_TOKENS_PER_S = 6000.0
 """How fast prompt tokens are read, on top of a model's own time to first token."""
+REASONING_SIGMA = 0.4
+"""Spread of the log of the number of reasoning tokens."""
 FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 """How calls fail where a failure rate is asked for. None of them is billed."""
 
@@ -39,10 +41,10 @@ FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 class SimulatedBackend:
     """Answers as a function of (seed, request, prefix), the same on every machine and in any order.
 
-    Of the prompt only the length matters: for token counts and time. Whether an answer is right nobody says here: the workflow runs
-    and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before it
-    made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in ``catalog``
-    (default: the paper preset); one that is not simulated gives no feedback.
+    Of the prompt only the length matters: for token counts and time. Whether an answer is right nobody says here: the workflow
+    runs and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before
+    it made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in
+    ``catalog`` (default: the paper preset); one that is not simulated gives no feedback.
 
     ``failure_rate`` is the share of calls that fail instead (:class:`~vinelm.errors.CallError`); a model's own option
     ``failure_rate`` overrides it. With ``real_time`` the caller must give calls a wall clock, and latencies really pass.
@@ -78,7 +80,9 @@ class SimulatedBackend:
         names = (self._seed, request.id, *call.prefix)
         failure = self._failure(model, names)
         text = "" if failure else self._text(behaviour, model.model_id, request, call.prefix)
-        return text, self._usage(behaviour, model, names, prompt_chars, text, failure)
+        if failure is not None:
+            return text, _failed_usage(behaviour, model, names, failure)
+        return text, _usage(behaviour, model, names, estimate_tokens(prompt_chars), estimate_tokens(len(text)))
 
     def _text(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
         kind = self._error(behaviour, model_id, request, prefix)
@@ -135,35 +139,35 @@ class SimulatedBackend:
             return None
         return FAILURES[digest(*names, "failure kind")[0] % len(FAILURES)]
 
-    def _usage(
-        self,
-        behaviour: Behaviour,
-        model: Model,
-        names: tuple[object, ...],
-        prompt_chars: int,
-        text: str,
-        failure: FailureKind | None,
-    ) -> Usage:
-        tokens_in = estimate_tokens(prompt_chars)
-        pace = exp(behaviour.latency_sigma * normal(*names, "pace"))
-        ttft_s = (behaviour.ttft_s + tokens_in / PREFILL_TOKENS_PER_S) * exp(behaviour.latency_sigma * normal(*names, "ttft"))
-        if failure is not None:
-            latency_s = model.timeout_s if failure == "timeout" else ttft_s
-            return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), failure=failure)
-        reasoning = int(behaviour.reasoning_tokens * exp(0.4 * normal(*names, "reasoning")))
-        tokens_out = reasoning + estimate_tokens(len(text))
-        return Usage(
-            model=model.name,
-            cost_usd=model.price.cost_usd(tokens_in, tokens_out),
-            latency_s=round(ttft_s + pace * tokens_out / behaviour.tokens_per_s, 6),
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            tokens_reasoning=reasoning,
-            tokens_estimated=True,
-            ttft_s=round(ttft_s, 6),
-            finish_reason="stop",
-            price_id=model.price_id,
-        )
+
+def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], tokens_in: int, answer_tokens: int) -> Usage:
+    reasoning = int(behaviour.reasoning_tokens * exp(REASONING_SIGMA * normal(*names, "reasoning")))
+    ttft_s = _ttft_s(behaviour, names, tokens_in)
+    pace = exp(behaviour.latency_sigma * normal(*names, "pace"))
+    tokens_out = reasoning + answer_tokens
+    return Usage(
+        model=model.name,
+        cost_usd=model.price.cost_usd(tokens_in, tokens_out),
+        latency_s=round(ttft_s + pace * tokens_out / behaviour.tokens_per_s, 6),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        tokens_reasoning=reasoning,
+        tokens_estimated=True,
+        ttft_s=round(ttft_s, 6),
+        finish_reason="stop",
+        price_id=model.price_id,
+    )
+
+
+def _failed_usage(behaviour: Behaviour, model: Model, names: Sequence[object], failure: FailureKind) -> Usage:
+    """A timeout takes the model's whole ``timeout_s``, other failures as long as a first token."""
+    latency_s = model.timeout_s if failure == "timeout" else _ttft_s(behaviour, names, 0)
+    return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), price_id=model.price_id, failure=failure)
+
+
+def _ttft_s(behaviour: Behaviour, names: Sequence[object], tokens_in: int) -> float:
+    base_s = behaviour.ttft_s + tokens_in / PREFILL_TOKENS_PER_S
+    return base_s * exp(behaviour.latency_sigma * normal(*names, "ttft"))
 
 
 def _checked_rate(rate: object, what: str) -> float:

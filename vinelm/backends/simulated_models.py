@@ -1,11 +1,11 @@
 """How the simulated models behave: eight shaped like the paper's set (§5.1), and one that leaves routing nothing to gain.
 
-Nothing here was measured on a real model. Accuracies are shaped after published text-to-SQL figures (.45–.80 for one call), prices
-after Amazon Bedrock's, speeds after what such models are served at; errors are correlated as in the recorded outcomes of real
-systems: the same model asked again rarely mends its own mistake, another one often does, related ones fail together.
+Nothing here was measured on a real model. Accuracies are shaped after published text-to-SQL figures (.45–.80 for one call),
+prices after Amazon Bedrock's, speeds after what such models are served at; errors are correlated as in the recorded outcomes of
+real systems: the same model asked again rarely mends its own mistake, another one often does, related ones fail together.
 
-The parameters were fixed and committed before any estimator or plan was run on them. They were set by looking at single-call accuracy
-and at P(right | another call was wrong) alone. Do not tune them afterwards: make another preset.
+The parameters were fixed and committed before any estimator or plan was run on them. They were set by looking at single-call
+accuracy and at P(right | another call was wrong) alone. Do not tune them afterwards: make another preset.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ REPEAT_KIND_SHARE = 0.7
 class Behaviour:
     """One simulated model. It is right where its margin is above 0.
 
-    The margin is ``ability`` - sum of ``weakness`` x the skill demanded, plus effects that are drawn once per question (shared by
-    all models), per question and ``family``, per question and model (``persistent_sd``), and per invocation (``fresh_sd``).
-    ``reasoning_tokens`` is the median of what it writes (and bills) before the answer; ``latency_sigma`` the log-scale spread of its
-    speed; ``kinds`` weighs its kinds of error (unnamed ones weigh 1); prices are dollars per million tokens.
+    The margin is ``ability`` - sum of ``weakness`` x the skill demanded, plus effects that are drawn once per question (shared
+    by all models), per question and ``family``, per question and model (``persistent_sd``), and per invocation (``fresh_sd``).
+    ``reasoning_tokens`` is the median of what it writes (and bills) before the answer; ``latency_sigma`` the spread of the log
+    of its speed; ``kinds`` weighs its kinds of error (unnamed ones weigh 1); prices are dollars per million tokens.
     """
 
     shaped_like: str
@@ -181,8 +181,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(
             input_usd=0.15,
             output_usd=0.60,
         ),
-        # Only for the preset "one-wins": the best and the cheapest at once. Its mistakes are those of hard questions, where the others
-        # fail too, and asking it again is worth more than asking another.
+        # Only for the preset "one-wins": the best and the cheapest at once. Its mistakes are those of hard questions, where the
+        # others fail too, and asking it again is worth more than asking another.
         "all-rounder": Behaviour(
             shaped_like="no real model",
             family="all-rounder",

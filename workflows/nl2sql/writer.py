@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlglot
 from sqlglot import exp
@@ -16,6 +16,9 @@ from sqlglot.errors import SqlglotError
 
 from vinelm.errors import DatasetError
 from vinelm.workflow import Request
+
+if TYPE_CHECKING:
+    Node: TypeAlias = exp.Expr
 
 Schema = Mapping[str, Sequence[str]]
 """Columns by table, both in lower case, in the order of the database."""
@@ -44,7 +47,7 @@ _FALLBACKS = (
 _DATE_LITERAL = re.compile(r"^\d{4}(-\d{2}){1,2}\b")
 _DATE_FUNCTIONS = frozenset({"DATE", "DATETIME", "JULIANDAY", "STRFTIME", "TIME"})
 _DATE_NODES = (exp.TimeToStr, exp.Date, exp.DateAdd, exp.DateSub, exp.DateDiff, exp.TsOrDsToDate, exp.CurrentDate)
-_SWAPPED_AGGREGATES: Mapping[type[exp.Expression], type[exp.Expression]] = {
+_SWAPPED_AGGREGATES: Mapping[type[Node], type[Node]] = {
     exp.Sum: exp.Avg,
     exp.Avg: exp.Sum,
     exp.Max: exp.Min,
@@ -52,9 +55,9 @@ _SWAPPED_AGGREGATES: Mapping[type[exp.Expression], type[exp.Expression]] = {
 }
 _NO_SCHEMA: Schema = {}
 
-Change = Callable[[exp.Expression], None]
+Change: TypeAlias = "Callable[[Node], None]"
 """Changes one node of a copied tree in place."""
-Site = tuple[int, Change]
+Site: TypeAlias = "tuple[int, Change]"
 """Which node, in walk order, and what happens to it."""
 
 
@@ -152,17 +155,17 @@ def _gold(request: Request) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _parsed(gold: str) -> exp.Expression:
+def _parsed(gold: str) -> Node:
     """The query's tree. Shared: copy it before changing it."""
     try:
-        tree: exp.Expression = sqlglot.parse_one(gold, read="sqlite")
+        tree: Node = sqlglot.parse_one(gold, read="sqlite")
     except SqlglotError as error:
         reason = str(error).splitlines()[0]
         raise DatasetError(f"gold_sql is not SQL that can be parsed: {gold[:80]!r}: {reason}") from error
     return tree
 
 
-def _nodes(tree: exp.Expression) -> list[exp.Expression]:
+def _nodes(tree: Node) -> list[Node]:
     return list(tree.walk())
 
 
@@ -170,7 +173,7 @@ def _nodes(tree: exp.Expression) -> list[exp.Expression]:
 def _skills(gold: str) -> Mapping[str, float]:
     nodes = _nodes(_parsed(gold))
 
-    def count(*types: type[exp.Expression]) -> int:
+    def count(*types: type[Node]) -> int:
         return sum(isinstance(node, types) for node in nodes)
 
     grouping = 0.35 * min(count(exp.AggFunc), 2) + 0.3 * min(count(exp.Group), 1) + 0.3 * min(count(exp.Having), 1)
@@ -185,7 +188,7 @@ def _skills(gold: str) -> Mapping[str, float]:
     }
 
 
-def _is_date(node: exp.Expression) -> bool:
+def _is_date(node: Node) -> bool:
     if isinstance(node, exp.Literal):
         return bool(node.is_string and _DATE_LITERAL.match(node.this))
     if isinstance(node, exp.Anonymous):
@@ -207,14 +210,14 @@ def _syntax_error(gold: str, rng: random.Random) -> str:
 # Finders: where an error of a kind can be made, in walk order. They only read the tree.
 
 
-def _wrong_columns(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _wrong_columns(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
         if isinstance(node, exp.Column) and not _is_joining(node) and _is_reference(node):
             for name in _other_columns(node, tree, schema):
                 yield ordinal, _renamed(name)
 
 
-def _unknown_columns(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _unknown_columns(tree: Node, schema: Schema) -> Iterator[Site]:
     nodes = _nodes(tree)
     known = {column.lower() for columns in schema.values() for column in columns}
     known |= {node.name.lower() for node in nodes if isinstance(node, exp.Column | exp.Alias)}
@@ -228,7 +231,7 @@ def _unknown_columns(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
             yield ordinal, _renamed(f"{node.name}_list")
 
 
-def _missing_filters(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _missing_filters(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
         if isinstance(node, exp.Where | exp.Having):
             yield ordinal, _dropped
@@ -237,7 +240,7 @@ def _missing_filters(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
             yield ordinal, _keep("expression")
 
 
-def _wrong_aggregates(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _wrong_aggregates(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
         if type(node) in _SWAPPED_AGGREGATES:
             yield ordinal, _swap_aggregate
@@ -247,7 +250,7 @@ def _wrong_aggregates(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
             yield ordinal, _dropped
 
 
-def _wrong_joins(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _wrong_joins(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
         if isinstance(node, exp.Column) and _is_joining(node) and _is_reference(node):
             # a table's first column is usually its key: a join of many rows with many could take for ever
@@ -257,7 +260,7 @@ def _wrong_joins(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
                 yield ordinal, _renamed(other)
 
 
-def _wrong_orders(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _wrong_orders(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
         if isinstance(node, exp.Ordered):
             yield ordinal, _reversed
@@ -268,18 +271,16 @@ def _wrong_orders(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
             yield ordinal, _dropped
 
 
-def _wrong_values(tree: exp.Expression, schema: Schema) -> Iterator[Site]:
+def _wrong_values(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(_nodes(tree)):
-        is_compared = isinstance(node.parent, exp.Predicate)
-        if isinstance(node, exp.Literal) and is_compared:
-            yield ordinal, _another_value
-        elif isinstance(node, exp.Column) and is_compared and not _is_reference(node):
+        is_value = isinstance(node, exp.Literal) or (isinstance(node, exp.Column) and not _is_reference(node))
+        if is_value and isinstance(node.parent, exp.Predicate):
             yield ordinal, _another_value
         elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
             yield ordinal, _reversed_comparison
 
 
-_FINDERS: Mapping[str, Callable[[exp.Expression, Schema], Iterator[Site]]] = {
+_FINDERS: Mapping[str, Callable[[Node, Schema], Iterator[Site]]] = {
     "wrong_column": _wrong_columns,
     "missing_filter": _missing_filters,
     "wrong_aggregate": _wrong_aggregates,
@@ -290,7 +291,7 @@ _FINDERS: Mapping[str, Callable[[exp.Expression, Schema], Iterator[Site]]] = {
 }
 
 
-def _is_joining(node: exp.Expression) -> bool:
+def _is_joining(node: Node) -> bool:
     """Part of a join's condition."""
     join = node.find_ancestor(exp.Join, exp.Select)
     return isinstance(join, exp.Join)
@@ -302,7 +303,7 @@ def _is_reference(column: exp.Column) -> bool:
     return not (isinstance(identifier, exp.Identifier) and identifier.quoted and not column.table)
 
 
-def _table_of(column: exp.Column, tree: exp.Expression) -> str | None:
+def _table_of(column: exp.Column, tree: Node) -> str | None:
     """The table that a column belongs to, in lower case; None where the query does not tell."""
     select = column.find_ancestor(exp.Select)
     tables = [t for t in (select or tree).find_all(exp.Table) if t.find_ancestor(exp.Select) is select]
@@ -314,7 +315,7 @@ def _table_of(column: exp.Column, tree: exp.Expression) -> str | None:
     return None
 
 
-def _other_columns(column: exp.Column, tree: exp.Expression, schema: Schema) -> list[str]:
+def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
     """Other columns of the same table, those that the query itself uses first; at most four."""
     table = _table_of(column, tree)
     same = [
@@ -326,28 +327,28 @@ def _other_columns(column: exp.Column, tree: exp.Expression, schema: Schema) -> 
 
 
 def _renamed(name: str) -> Change:
-    def change(node: exp.Expression) -> None:
+    def change(node: Node) -> None:
         node.set("this", exp.to_identifier(name))
 
     return change
 
 
-def _dropped(node: exp.Expression) -> None:
+def _dropped(node: Node) -> None:
     node.pop()
 
 
 def _keep(side: str) -> Change:
-    def change(node: exp.Expression) -> None:
+    def change(node: Node) -> None:
         node.replace(node.args[side].copy())
 
     return change
 
 
-def _swap_aggregate(node: exp.Expression) -> None:
+def _swap_aggregate(node: Node) -> None:
     node.replace(_SWAPPED_AGGREGATES[type(node)](this=node.this.copy()))
 
 
-def _count_changes(node: exp.Count, tree: exp.Expression, schema: Schema) -> Iterator[Change]:
+def _count_changes(node: exp.Count, tree: Node, schema: Schema) -> Iterator[Change]:
     counted = node.this
     if isinstance(counted, exp.Distinct):
         yield lambda count: count.set("this", count.this.expressions[0].copy())
@@ -363,23 +364,23 @@ def _count_changes(node: exp.Count, tree: exp.Expression, schema: Schema) -> Ite
 
 
 def _sum_of(name: str, table: str) -> Change:
-    def change(node: exp.Expression) -> None:
+    def change(node: Node) -> None:
         node.replace(exp.Sum(this=exp.column(name, table=table)))
 
     return change
 
 
-def _reversed(node: exp.Expression) -> None:
+def _reversed(node: Node) -> None:
     node.set("desc", not node.args.get("desc"))
 
 
-def _one_more(node: exp.Expression) -> None:
+def _one_more(node: Node) -> None:
     limit = node.expression
     if isinstance(limit, exp.Literal) and not limit.is_string:
         limit.replace(exp.Literal.number(int(limit.this) + 1))
 
 
-def _another_value(node: exp.Expression) -> None:
+def _another_value(node: Node) -> None:
     """Another number, or the text in another case (what a model does that has not seen the values)."""
     if isinstance(node, exp.Literal) and not node.is_string:
         value: Any = float(node.this)
@@ -390,7 +391,7 @@ def _another_value(node: exp.Expression) -> None:
     node.replace(exp.Literal.string(other if other != text else f"{text}0"))
 
 
-_REVERSED: Mapping[type[exp.Expression], type[exp.Expression]] = {
+_REVERSED: Mapping[type[Node], type[Node]] = {
     exp.GT: exp.LT,
     exp.LT: exp.GT,
     exp.GTE: exp.LTE,
@@ -398,5 +399,5 @@ _REVERSED: Mapping[type[exp.Expression], type[exp.Expression]] = {
 }
 
 
-def _reversed_comparison(node: exp.Expression) -> None:
+def _reversed_comparison(node: Node) -> None:
     node.replace(_REVERSED[type(node)](this=node.this.copy(), expression=node.expression.copy()))
