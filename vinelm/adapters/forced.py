@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from vinelm.errors import WorkflowError
-from vinelm.protocols import Clock, Invocation, WallClock
+from vinelm.protocols import Clock, Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
 
@@ -30,7 +30,7 @@ class ForcedPolicy:
         models: Mapping[int, str] | Sequence[str],
         *,
         mode: ForcedMode = "stop",
-        clock: Clock | None = None,
+        clock: Clock,
         request: Request | None = None,
     ) -> None:
         if mode not in ("stop", "through"):
@@ -38,7 +38,7 @@ class ForcedPolicy:
         self.template: Template | None = template
         self.models = dict(models) if isinstance(models, Mapping) else dict(enumerate(models))
         self.mode = mode
-        self.clock: Clock = clock or WallClock()
+        self.clock = clock
         self.request = request
         self.verdicts: dict[int, bool] = {}
         self.invocations: list[Invocation] = []
