@@ -42,6 +42,13 @@ class UnitSaver(BaseCheckpointSaver[int]):
         """Drop the thread."""
         self._held.pop(thread_id, None)
 
+    def normalised(self, value: dict[str, Any]) -> Any:
+        """A graph's input as it comes back from a checkpoint; :class:`StateError` names the key that does not."""
+        try:
+            return self.serde.loads_typed(self.serde.dumps_typed(value))
+        except Exception as error:
+            raise self._culprit(value) or error from error
+
     # -- LangGraph's interface ---------------------------------------------------------------------------------
 
     def get_next_version(self, current: int | None, channel: None) -> int:

@@ -57,8 +57,8 @@ class Ledger:
         if budget_calls is not None and budget_calls < 0:
             raise ConfigError(f"the budget is {budget_calls} calls: it must be >= 0")
         self._store = store
-        self._budget_usd = budget_usd
-        self._budget_calls = budget_calls
+        self.budget_usd = budget_usd
+        self.budget_calls = budget_calls
         self.abandoned = store.abandon_open()
         """Units of an earlier run that died in the call; charged at their bound."""
         self.committed_usd = store.committed_usd()
@@ -66,13 +66,13 @@ class Ledger:
 
     def reserve(self, request_id: str, prefix: tuple[str, ...], upper_usd: float) -> int:
         """Set the bound aside, durably; the entry's number. :class:`BudgetExhausted` if a cap would be exceeded."""
-        if self._budget_usd is not None and round(self.committed_usd + upper_usd - self._budget_usd, 9) > 0:  # not the last bit
-            left = self._budget_usd - self.committed_usd
+        if self.budget_usd is not None and round(self.committed_usd + upper_usd - self.budget_usd, 9) > 0:  # not the last bit
+            left = self.budget_usd - self.committed_usd
             raise BudgetExhausted(
-                f"the next call may cost up to ${upper_usd:.6f} and ${max(left, 0.0):.6f} of the ${self._budget_usd:g} is left"
+                f"the next call may cost up to ${upper_usd:.6f} and ${max(left, 0.0):.6f} of the ${self.budget_usd:g} is left"
             )
-        if self._budget_calls is not None and self.calls >= self._budget_calls:
-            raise BudgetExhausted(f"all {self._budget_calls:,} calls of the budget are made")
+        if self.budget_calls is not None and self.calls >= self.budget_calls:
+            raise BudgetExhausted(f"all {self.budget_calls:,} calls of the budget are made")
         entry = self._store.reserve(request_id, prefix, upper_usd)
         self.committed_usd += upper_usd
         return entry

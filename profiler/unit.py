@@ -44,7 +44,8 @@ class UnitWorker:
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self._boundaries = [stage.name for stage in self.template.stages]
-        self._is_async = any(getattr(node.runnable, "func", node) is None for node in self.graph.builder.nodes.values())
+        self._first_boundaries = self._after_the_first()
+        self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
     def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None) -> UnitResult:
@@ -72,12 +73,14 @@ class UnitWorker:
 
     def _invoke(self, thread_id: str, policy: _UnitPolicy, request: Request, parent: bytes | None) -> None:
         if parent is None:
-            self._step(thread_id, policy, self.workflow.graph_input(request))
+            start = self.saver.normalised(self.workflow.graph_input(request))
+            self._step(thread_id, policy, start, self._first_boundaries)
         else:
             self.saver.load(thread_id, parent[1:])
             if parent[:1] == _ENDED:  # the workflow stopped here: go on all the same
-                self._step(thread_id, policy, Command(goto=self._stage_of(policy.prefix)))
-        self._step(thread_id, policy, None)
+                self._step(thread_id, policy, Command(goto=self._stage_of(policy.prefix)), self._boundaries)
+        if not policy.invocations:
+            self._step(thread_id, policy, None, self._boundaries)
         if not policy.invocations:
             stage = self._stage_of(policy.prefix)
             raise WorkflowError(
@@ -85,12 +88,20 @@ class UnitWorker:
                 f"{policy.request_id!r}: does the graph follow its template?"
             )
 
-    def _step(self, thread_id: str, policy: _UnitPolicy, start: Any) -> None:
-        """Up to the next configurable stage, or to the end."""
+    def _after_the_first(self) -> list[str]:
+        """Where a first invocation may run up to in one go: past the first stage, if nothing comes before it and no loop visits
+        it again. Saves a third of the overhead.
+        """
+        first, *rest = (stage.name for stage in self.template.invocations)
+        opens_directly = ("__start__", first) in self.graph.builder.edges and first not in rest
+        return [name for name in self._boundaries if name != first] if opens_directly else self._boundaries
+
+    def _step(self, thread_id: str, policy: _UnitPolicy, start: Any, boundaries: list[str]) -> None:
+        """Up to the next of the boundaries, or to the end."""
         arguments: dict[str, Any] = {
             "config": {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}},
             "context": self.control.context(policy=policy, request=policy.request),
-            "interrupt_before": self._boundaries,
+            "interrupt_before": boundaries,
             "durability": "exit",
         }
         if self._is_async:
@@ -159,6 +170,13 @@ class UnitWorker:
         if not isinstance(verdict, (bool, np.bool_)):
             return False, f"score returned {type(verdict).__name__}, not a bool"
         return bool(verdict), None
+
+
+def _is_async(builder: Any) -> bool:
+    """Some node or edge exists only as a coroutine: the graph must be run by ``ainvoke``."""
+    nodes = [node.runnable for node in builder.nodes.values()]
+    edges = [branch.path for branches in builder.branches.values() for branch in branches.values()]
+    return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
 
 
 _WAITS, _ENDED = b"w", b"e"

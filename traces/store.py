@@ -196,6 +196,12 @@ class ObservationStore:
         with self._database.transaction() as connection:
             return int(connection.execute(insert(schema.ledger).values(entry)).lastrowid)
 
+    def settle(self, reservation: int, cost_usd: float) -> None:
+        """Close an entry without a row, at what it cost."""
+        with self._database.transaction() as connection:
+            entry = schema.ledger.c.entry_id == reservation
+            connection.execute(schema.ledger.update().where(entry).values(settled_usd=cost_usd))
+
     def abandon_open(self) -> int:
         """Close the entries of units that never came back, at their upper bound: the call may have been made and billed.
 

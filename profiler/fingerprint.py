@@ -1,0 +1,215 @@
+"""What decides an answer besides the request and the models: the graph, the code of its nodes, their prompts, the resources.
+
+Rows and checkpoints of a changed workflow must not be mixed with old ones, so each part has a digest of its own and a mismatch
+can name what changed. Code counts as its source without comments, docstrings and layout, with the constants and functions of
+the same package that it uses. What it reads in other ways (files, environment, other packages) belongs into
+``Workflow.resources``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from pydantic import BaseModel
+
+from vinelm.adapters.langgraph import GraphControl
+from vinelm.catalog import Catalog
+from vinelm.protocols import Backend
+from vinelm.traces.identity import StoreIdentity
+from vinelm.workflow import Workflow
+
+SETTING = "setting "
+"""Prefix of fingerprint parts that the caller of :func:`store_identity` added."""
+
+
+def store_identity(
+    workflow: Workflow,
+    catalog: Catalog,
+    backends: Mapping[str, Backend],
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> StoreIdentity:
+    """The identity that a store of this profile has. Builds the graph and runs none of it.
+
+    ``settings`` are what else decides answers and is neither in the workflow nor in the catalog: the seed of simulated models.
+    """
+    parts = fingerprint(workflow, catalog, backends)
+    parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
+    return StoreIdentity(
+        workflow=workflow.name,
+        template=workflow.template.bind(tuple(catalog)).to_dict(),
+        catalog=catalog.to_dict(),
+        dataset_digest=workflow.dataset_digest,
+        fingerprint=parts,
+        is_simulated=any(backend.is_simulated for backend in backends.values()),
+        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
+    """Part to digest: ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``resource LABEL``."""
+    recorder = _Recorder(GraphControl(catalog, backends, template=workflow.template))
+    graph = workflow.build(recorder)
+    builder = getattr(graph, "builder", graph)  # compiled or not
+    parts = {"graph": _digest(_shape(builder))}
+    parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.stages.items()}
+    parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
+    for name, node in builder.nodes.items():
+        function = getattr(node.runnable, "func", None) or getattr(node.runnable, "afunc", None)
+        if name not in recorder.stages and function is not None:
+            parts[f"node {name}"] = code_digest(function)
+    parts["scorer"] = code_digest(workflow.score)
+    if workflow.inputs is not None:
+        parts["inputs"] = code_digest(workflow.inputs)
+    return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
+
+
+def code_digest(target: Callable[..., Any]) -> str:
+    """Digest of a function, method or callable object, and of the constants and functions of its package that it uses."""
+    seen: dict[int, Any] = {}
+    return _digest(list(_code_of(target, _package(target), seen)))
+
+
+class _Recorder:
+    """A ``Vine`` that hands everything on and remembers the functions before they are wrapped."""
+
+    def __init__(self, control: GraphControl) -> None:
+        self._control = control
+        self.stages: dict[str, Callable[..., Any]] = {}
+        self.routes: list[Callable[..., Any]] = []
+
+    def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
+        """See :class:`vinelm.protocols.Vine`; also as a decorator."""
+        if fn is None:
+            return lambda given: self.stage(name, given, **settings)
+        self.stages[name] = fn
+        return self._control.stage(name, fn, **settings)
+
+    def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
+        """See :class:`vinelm.protocols.Vine`."""
+        self.routes.append(fn)
+        return self._control.route(fn, again=again, end=end)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._control, name)
+
+
+def _shape(builder: Any) -> Any:
+    """Nodes and edges of a ``StateGraph``, in a fixed order."""
+    branches = {
+        source: {name: sorted((branch.ends or {}).items()) for name, branch in found.items()}
+        for source, found in builder.branches.items()
+    }
+    return [sorted(builder.nodes), sorted(builder.edges), sorted(map(str, builder.waiting_edges)), branches]
+
+
+def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    """Source or bytecode, then whatever of the same package it leads to; each object once."""
+    if id(target) in seen:
+        return
+    seen[id(target)] = target
+    if isinstance(target, MethodType):
+        yield from _code_of(target.__func__, package, seen)
+    elif isinstance(target, FunctionType):
+        yield _source(target)
+        yield from _values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package, seen)
+        names = sorted(set(_names(target.__code__)))
+        yield from _values([target.__globals__[name] for name in names if name in target.__globals__], package, seen)
+        yield from _values([cell.cell_contents for cell in target.__closure__ or () if _is_filled(cell)], package, seen)
+        owner = target.__globals__
+        for name in names:  # constants and functions behind a module's name: prompts.GENERATE
+            for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
+                if hasattr(module, name):
+                    yield from _values([getattr(module, name)], package, seen)
+    elif isinstance(target, type):
+        if _belongs(target, package):
+            members = sorted(vars(target).items())
+            yield from _values([v for k, v in members if not k.startswith("__") or isinstance(v, FunctionType)], package, seen)
+    elif hasattr(target, "__wrapped__"):
+        yield from _code_of(target.__wrapped__, package, seen)
+    elif callable(target):
+        yield from _code_of(type(target), package, seen)
+
+
+def _values(values: list[Any], package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    for value in values:
+        plain = _plain(value)
+        if plain is not None:
+            yield plain
+        elif isinstance(value, (classmethod, staticmethod)):
+            yield from _values([value.__func__], package, seen)
+        elif isinstance(value, property):
+            yield from _values([value.fget], package, seen)
+        elif isinstance(value, (FunctionType, MethodType, type)) and _belongs(value, package):
+            yield from _code_of(value, package, seen)
+
+
+def _plain(value: Any) -> str | None:
+    """JSON text of a constant or of a pydantic object (LangChain's prompt templates are); None for anything else."""
+    try:
+        if isinstance(value, BaseModel):
+            return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
+        if isinstance(value, (str, int, float, bool, list, tuple, dict)):
+            return json.dumps(value, sort_keys=True)
+    except Exception:  # not a constant after all: sets, objects, models that refuse to be dumped
+        return None
+    return None
+
+
+def _source(function: FunctionType) -> str:
+    """The function's statements, free of layout, comments and docstrings; its bytecode where there is no source to read."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return _bytecode(function.__code__)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _bytecode(code: CodeType) -> str:
+    inner = [_bytecode(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
+    return _digest([code.co_code.hex(), code.co_names, code.co_varnames, inner])
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _package(target: Any) -> str:
+    """The package whose code counts as the workflow's own: the folder of a module, or a lone module itself."""
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return str(module.rpartition(".")[0] or module)
+
+
+def _belongs(target: Any, package: str) -> bool:
+    module = str(getattr(target, "__module__", ""))
+    return module == package or module.startswith(f"{package}.")
+
+
+def _is_local_module(value: Any, package: str) -> bool:
+    return isinstance(value, ModuleType) and (value.__name__ == package or value.__name__.startswith(f"{package}."))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading it is the test
+    except ValueError:
+        return False
+    return True
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:32]
