@@ -37,12 +37,12 @@ def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
     database that is missing or is not SQLite.
     """
     questions = _questions_file(Path(path))
-    databases = Databases(questions.parent / "databases")
-    if not databases.folder.is_dir():
-        raise DatasetError(f"{databases.folder}: no such folder: the databases lie there as <db_id>.sqlite")
     rows = read_jsonl(questions, required=KEYS, id_key="question_id")
     for row in rows:
         _check_types(row, questions)
+    databases = Databases(questions.parent / "databases")
+    if not databases.folder.is_dir():
+        raise DatasetError(f"{databases.folder}: no such folder: the databases lie there as <db_id>.sqlite")
     _check_databases(rows, databases, questions)
     requests = tuple(Request(row.id, {key: row.data[key] for key in KEYS[1:]}) for row in rows)
     dataset = Dataset(requests, databases, questions)

@@ -26,22 +26,21 @@ An earlier answer:
 
 Write a statement that answers the question."""
 
-_FENCE = re.compile(r"```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
-_START = re.compile(
-    r"^[ \t]*(?:SQL(?:Query)?[ \t]*:[ \t]*)?((?:SELECT|WITH|VALUES)\b.*)", re.DOTALL | re.IGNORECASE | re.MULTILINE
-)
+_FENCE = re.compile(r"```[ \t]*(?:(sqlite3?|sql)\b|[\w+-]*[ \t]*(?=\r?\n))?(.*?)(?:```|\Z)", re.S | re.I)
+_QUERY = re.compile(r"^[ \t]*(?:SQL(?:Query)?[ \t]*:\s*)?((?:SELECT|WITH|VALUES)\b.*)", re.S | re.I | re.M)
+_AFTER = re.compile(r"\n[ \t]*```|;[ \t]*\r?\n[ \t]*\r?\n")
+"""Where a query outside a block ends: at a stray fence, or at a semicolon before an empty line."""
 
 
 def extract_sql(text: str) -> str:
-    """The statement in a model's answer: the last fenced block (those marked as SQL first), else from the first line that
-    starts like a query, else the whole text. Never raises; surrounding blanks are cut.
+    """The statement in a model's answer: all of it if it starts like a query, else the last fenced block (those marked as SQL
+    first), else what follows the first line that starts like a query, else the whole text. Never raises; blanks are cut.
     """
-    blocks = [(tag.lower(), body.strip()) for tag, body in _FENCE.findall(text) if body.strip()]
-    marked = [body for tag, body in blocks if tag in ("sql", "sqlite")]
-    if blocks:
-        return marked[-1] if marked else blocks[-1][1]
-    found = _START.search(text)
-    return (found.group(1) if found else text).strip()
+    found = _QUERY.search(text)
+    blocks = [(marked, body.strip()) for marked, body in _FENCE.findall(text) if body.strip()]
+    if blocks and not (found and not text[: found.start()].strip()):
+        return [body for marked, body in blocks if marked or not any(m for m, _ in blocks)][-1]
+    return (_AFTER.split(found.group(1), 1)[0] if found else text).strip()
 
 
 def digest() -> str:

@@ -130,7 +130,7 @@ class _Statement:
             return self._verdict(failure)
         except (ValueError, MemoryError, OverflowError) as failure:  # lone surrogates; a result beyond the machine
             return "error", f"{type(failure).__name__}: {failure}"
-        return ("ok", None) if self.columns else ("error", "no SQL statement found")
+        return ("ok", None) if self.columns else ("error", "no query found: write one SELECT statement")
 
     def _load_schema(self) -> None:
         """Read the schema before the guards are up: what fails here is the file, not the statement."""
