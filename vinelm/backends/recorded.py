@@ -28,9 +28,10 @@ class RecordedBackend:
     ``table`` is CSV with a header or JSON lines, either may be gzipped: one row per pair, other columns are ignored.
     Asking the same model again repeats its answer. An empty answer is returned as it is.
 
-    The answers are real, so ``is_simulated`` is False; prices are those of the catalog, tokens are estimated from the text's
-    length and marked so. ``latency_column`` holds seconds; without it (or where it is empty) a call takes no time, which says
-    nothing about the real system. :class:`DatasetError` (file and line) if the table is missing or malformed.
+    The answers are real, so ``is_simulated`` is False; tokens are estimated from the text's length and marked so.
+    ``cost_column`` holds dollars per call; without it a call costs what the catalog's price makes of the estimated tokens.
+    ``latency_column`` holds seconds; without it (or where it is empty) a call takes no time, which says nothing about the
+    real system. :class:`DatasetError` (file and line) if the table is missing or malformed.
     """
 
     is_simulated = False
@@ -42,13 +43,14 @@ class RecordedBackend:
         id_column: str = "question_id",
         model_column: str = "model",
         answer_column: str = "prediction",
+        cost_column: str | None = None,
         latency_column: str | None = None,
         real_time: bool = False,
     ) -> None:
         self.is_virtual_time = not real_time
         self._table = Path(table)
-        self._answers: dict[tuple[str, str], tuple[str, float]] = {}
-        columns = (id_column, model_column, answer_column, latency_column)
+        self._answers: dict[tuple[str, str], tuple[str, float | None, float]] = {}
+        columns = (id_column, model_column, answer_column, cost_column, latency_column)
         for number, row in _rows(self._table):
             self._add(number, row, columns)
         self._models = tuple(dict.fromkeys(model for model, _ in self._answers))
@@ -71,7 +73,7 @@ class RecordedBackend:
         """The recorded text and its usage. :class:`DatasetError` if the table has no row for the request."""
         request = request_of(call, "recorded")
         try:
-            text, latency_s = self._answers[model.model_id, request.id]
+            text, cost_usd, latency_s = self._answers[model.model_id, request.id]
         except KeyError:
             raise DatasetError(
                 f"{self._table}: no answer of {model.model_id!r} to request {request.id!r}: is the table of another dataset?"
@@ -79,7 +81,7 @@ class RecordedBackend:
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         return text, Usage(
             model=model.name,
-            cost_usd=model.price.cost_usd(tokens_in, tokens_out),
+            cost_usd=model.price.cost_usd(tokens_in, tokens_out) if cost_usd is None else cost_usd,
             latency_s=latency_s,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
@@ -88,27 +90,28 @@ class RecordedBackend:
             price_id=model.price_id,
         )
 
-    def _add(self, number: int, row: Mapping[str, Any], columns: tuple[str, str, str, str | None]) -> None:
+    def _add(self, number: int, row: Mapping[str, Any], columns: tuple[str, str, str, str | None, str | None]) -> None:
         where = f"{self._table}:{number}"
         for column in columns:
             if column is not None and row.get(column) is None:
                 raise DatasetError(f"{where}: no column {column!r}: the row has {', '.join(map(str, row))}")
-        id_column, model_column, answer_column, latency_column = columns
+        id_column, model_column, answer_column, cost_column, latency_column = columns
         key = (str(row[model_column]), str(row[id_column]))
         if key in self._answers:
             raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}: keep one row per pair")
-        latency_s = 0.0 if latency_column is None else _seconds(row[latency_column], where, latency_column)
-        self._answers[key] = (str(row[answer_column]), latency_s)
+        cost_usd = None if cost_column is None else _amount(row[cost_column], where, cost_column)
+        latency_s = 0.0 if latency_column is None else _amount(row[latency_column] or 0.0, where, latency_column)
+        self._answers[key] = (str(row[answer_column]), cost_usd, latency_s)
 
 
-def _seconds(value: Any, where: str, column: str) -> float:
+def _amount(value: Any, where: str, column: str) -> float:
     try:
-        seconds = float(value or 0.0)
+        amount = float(value)
     except (TypeError, ValueError):
-        seconds = math.nan
-    if not (seconds >= 0.0 and math.isfinite(seconds)):
-        raise DatasetError(f"{where}: {column} is {value!r}: expected seconds >= 0")
-    return seconds
+        amount = math.nan
+    if not (amount >= 0.0 and math.isfinite(amount)):
+        raise DatasetError(f"{where}: {column} is {value!r}: expected a finite number >= 0")
+    return amount
 
 
 def _rows(table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -151,10 +154,11 @@ def _json_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, A
 def create(setup: Setup) -> RecordedBackend:
     """The backend for a catalog's recorded models.
 
-    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``latency_column``, ``real_time``.
+    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``,
+    ``latency_column``, ``real_time``.
     :class:`ConfigError` names what does not fit, or a model that the table lacks.
     """
-    setup.refuse_unknown("table", "id_column", "model_column", "answer_column", "latency_column", "real_time")
+    setup.refuse_unknown("table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "real_time")
     if "table" not in setup.settings:
         raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
     backend = RecordedBackend(
@@ -162,6 +166,7 @@ def create(setup: Setup) -> RecordedBackend:
         id_column=setup.setting("id_column", str, "question_id"),
         model_column=setup.setting("model_column", str, "model"),
         answer_column=setup.setting("answer_column", str, "prediction"),
+        cost_column=setup.setting("cost_column", str, "") or None,
         latency_column=setup.setting("latency_column", str, "") or None,
         real_time=setup.setting("real_time", bool, setup.real_time),
     )
