@@ -110,7 +110,7 @@ def get(state, name, default=""):
 
 @dataclass
 class App:
-    """generate -> execute -> (repair -> execute)*, finished once ``turns`` answers were logged.
+    """generate -> execute -> (repair -> execute)*, finished once it has ``turns`` answers.
 
     ``inside(stage, state, model)`` runs in every stage after its model call; ``tool(state)`` in execute. ``seen`` keeps the
     states that user code got.
@@ -132,7 +132,8 @@ class App:
             seen.append(state)
             if self.inside:
                 self.inside(stage, state, model)
-            return {"a": f"{get(state, 'a')}{text};", "log": [stage]}
+            before = "" if stage == "generate" else get(state, "a")
+            return {"a": f"{before}{text};", "log": [stage]}
 
         def stage(name):
             def run(state, model):
@@ -150,7 +151,7 @@ class App:
 
         def finished(state: schema) -> bool:
             seen.append(state)
-            return sum(entry != "execute" for entry in get(state, "log")) % self.turns == 0
+            return get(state, "a").count(";") >= self.turns
 
         def edge(state: schema):
             return END if finished(state) else "repair"

@@ -1,0 +1,113 @@
+"""Sixty runs at once on one shared context object: each has a policy of its own."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import pytest
+from adapters.kit import KINDS, App, EchoBackend, control, get
+from conftest import make_catalog, make_template
+
+from vinelm.adapters.default import DefaultPolicy
+from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph.runs import Runs
+from vinelm.objective import Objective
+
+RUNS = 60
+
+
+class Counting(GraphControl):
+    """Every run's policy uses one model throughout: which one, tells the runs apart."""
+
+    def __init__(self):
+        super().__init__(make_catalog(RUNS), {"test": EchoBackend()}, template=make_template(RUNS, 3))
+        self.policies = []
+        self._count = Lock()
+
+    def policy_for(self, context):
+        with self._count:
+            model = f"m{len(self.policies)}"
+            policy = DefaultPolicy(lambda stage: model, clock=self.new_clock(), template=self.template)
+            policy.context = context
+            self.policies.append(policy)
+        return policy
+
+
+def check(vine, results, context):
+    assert len(vine.policies) == RUNS
+    assert sorted(result["a"] for result in results) == sorted(f"m{i};m{i};m{i};" for i in range(RUNS))
+    assert {len(policy.invocations) for policy in vine.policies} == {3}
+    assert {policy.clock.now() for policy in vine.policies} == {3.0}
+    for policy in vine.policies:
+        assert policy.context.objective is context.objective
+
+
+@pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS)
+def test_sixty_tasks_share_a_context_and_nothing_else(schema):
+    vine = Counting()
+    context = vine.context(Objective(maximize="accuracy"))
+    graph = App(schema, "async").build(vine).compile()
+
+    async def all_at_once():
+        return await asyncio.gather(*(graph.ainvoke({"q": str(i)}, context=context) for i in range(RUNS)))
+
+    results = asyncio.run(all_at_once())
+    check(vine, results, context)
+    assert [result["q"] for result in results] == [str(i) for i in range(RUNS)]
+
+
+def test_sixty_threads_share_a_context_and_nothing_else():
+    vine = Counting()
+    context = vine.context(Objective(maximize="accuracy"))
+    graph = App().build(vine).compile()
+    with ThreadPoolExecutor(RUNS) as pool:
+        results = list(pool.map(lambda i: graph.invoke({"q": str(i)}, context=context), range(RUNS)))
+    check(vine, results, context)
+
+
+def test_sixty_tasks_each_in_a_with_block_of_its_own():
+    vine = control()
+    seen = []
+
+    class Noting(type(vine)):
+        def policy_for(self, context):
+            seen.append(context.objective.max_cost_usd)
+            return super().policy_for(context)
+
+    vine = Noting(vine.catalog, vine.backends, template=vine.template)
+    graph = App(mode="async", turns=1, tool=lambda state: seen.append(get(state, "q"))).build(vine).compile()
+
+    async def one(i):
+        with vine.request(Objective(maximize="accuracy", max_cost_usd=float(i))):
+            return await graph.ainvoke({"q": i})
+
+    async def all_at_once():
+        return await asyncio.gather(*(one(i) for i in range(RUNS)))
+
+    asyncio.run(all_at_once())
+    assert sorted(seen) == sorted([*range(RUNS)] * 2)
+
+
+def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
+    runs = Runs(bound=3)
+    controls = [object() for _ in range(5)]
+    made = []
+
+    def of(i):
+        def make():
+            made.append(i)
+            return f"policy {i}", None
+
+        return runs.of(controls[i], make).policy
+
+    for i in (0, 1, 2, 0, 3, 4):
+        assert of(i) == f"policy {i}"
+    assert len(runs) == 3
+    assert (of(0), made) == ("policy 0", [0, 1, 2, 3, 4])  # used after 1 and 2
+    assert (of(1), made[-1]) == ("policy 1", 1)
+
+
+def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
+    runs = Runs()
+    ids = {id(runs.of(object(), lambda: (None, None)).control) for _ in range(100)}
+    assert len(ids) == len(runs) == 100
