@@ -76,7 +76,8 @@ def test_only_reached_cells_are_the_same_cells(folder, two_models, rule):
     assert not part.cost_usd[~whole.reached].any()
     assert not part.success[~whole.reached].any()
     assert part.stopped[~whole.reached].all()
-    assert np.array_equal(part.annotate().path_accuracy, whole.annotate().path_accuracy)
+    assert np.array_equal(part.annotate().accuracy, whole.annotate().accuracy)
+    assert np.array_equal(part.annotate().path_cost_usd, whole.annotate().path_cost_usd)
 
 
 def test_requests_are_chosen_and_progress_is_told(folder, two_models):

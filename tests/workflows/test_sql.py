@@ -8,6 +8,12 @@ from vinelm.errors import DatasetError
 from vinelm.workflows.nl2sql.sql import MAX_RESULT_BYTES, open_reading, run_sql
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+DOUBLING = (
+    "WITH c0 AS (SELECT 1 AS x), "
+    + ", ".join(f"c{i} AS (SELECT x FROM c{i - 1} UNION SELECT x FROM c{i - 1})" for i in range(1, 16))
+    + " SELECT * FROM c15"
+)
+"""Each level compiles the one below twice: no step runs before the time is over."""
 
 
 def test_rows_columns_and_none(shop):
@@ -100,6 +106,7 @@ def test_what_cannot_run_is_an_error_with_its_message(shop, sql, complaint):
         ENDLESS + "SELECT x FROM c WHERE x < 0",
         ENDLESS + "SELECT randomblob(90000) FROM c ORDER BY 1",
         "SELECT count(*) FROM " + ", ".join(f"orders o{i}" for i in range(40)),
+        DOUBLING,
     ],
 )
 def test_what_takes_too_long_times_out(shop, sql):

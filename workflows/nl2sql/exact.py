@@ -38,8 +38,8 @@ def exact_table(
 
     A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
     below a node that ends the request under that rule are not run: ``success`` False, ``stopped`` True, no cost, no time;
-    read them through the table's ``reached``, under that rule alone. The same holds below a failed call, whose own cell is a
-    failure that stopped, with what it cost.
+    read them through the table's ``reached``, under that rule alone (a node that no request reaches keeps zero latency). The
+    same holds below a failed call, whose own cell is no success and stopped, with what it cost.
 
     ``requests``: default all of the workflow's. Spends no money: backends that would are refused (:class:`ConfigError`).
     """

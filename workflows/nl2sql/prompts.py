@@ -37,7 +37,7 @@ def extract_sql(text: str) -> str:
     first), else what follows the first line that starts like a query, else the whole text. Never raises; blanks are cut.
     """
     found = _QUERY.search(text)
-    blocks = [(marked, body.strip()) for marked, body in _FENCE.findall(text) if body.strip()]
+    blocks: list[tuple[str, str]] = [(marked, body.strip()) for marked, body in _FENCE.findall(text) if body.strip()]
     if blocks and not (found and not text[: found.start()].strip()):
         return [body for marked, body in blocks if marked or not any(m for m, _ in blocks)][-1]
     return (_AFTER.split(found.group(1), 1)[0] if found else text).strip()

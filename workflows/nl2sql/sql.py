@@ -63,6 +63,9 @@ def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int =
     called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
     UTF-8 comes back with replacement characters. Each call has a connection of its own, so any number of threads may call.
 
+    SQLite looks at the clock between steps, not inside one: a statement built to be costly to compile (twenty WITH clauses,
+    each naming the one before twice) can overstay ``timeout_s`` by seconds.
+
     Raises:
         DatasetError: the file is missing, is not SQLite, is damaged, or is held by a writer.
     """
@@ -115,6 +118,7 @@ class _Statement:
         self.rows: list[tuple[Any, ...]] = []
         self.is_truncated = False
         self.is_refused = False
+        self.is_timed_out = False
 
     def run(self) -> tuple[SqlStatus, str | None]:
         """Status and message; raises ``sqlite3.Error`` where the file is at fault."""
@@ -150,19 +154,22 @@ class _Statement:
             left -= sum(len(cell) for cell in row if isinstance(cell, str | bytes))
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if self._is_late():  # compiling counts too: nested views or WITH clauses can double it at each level
+            self.is_timed_out = True
+            return sqlite3.SQLITE_DENY
         if action in _READING and not (action == sqlite3.SQLITE_FUNCTION and second and second.lower() in _BARRED_FUNCTIONS):
             return sqlite3.SQLITE_OK
         self.is_refused = True
         return sqlite3.SQLITE_DENY
 
-    def _is_late(self) -> int:
-        return int(time.monotonic() > self.deadline)
+    def _is_late(self) -> bool:
+        return time.monotonic() > self.deadline
 
     def _verdict(self, failure: sqlite3.Error) -> tuple[SqlStatus, str]:
         code = getattr(failure, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if self.is_refused:
             return "refused", "only a statement that reads this database may run"
-        if code == sqlite3.SQLITE_INTERRUPT:
+        if code == sqlite3.SQLITE_INTERRUPT or self.is_timed_out:
             return "timeout", "the statement ran too long"
         if "one statement at a time" in str(failure):
             return "refused", "only one statement may run"
