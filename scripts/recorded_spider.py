@@ -1,0 +1,265 @@
+"""Eight recorded text-to-SQL systems as a retry cascade: exact table, sparse profile, frontier on held-out requests.
+
+Reads the real data's `nl2sql/` and `outcomes/spider_sql.csv.gz` from --data (or VINELM_DATA). Every recorded answer is executed
+again against its database here; nothing but the SQL text is taken from the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import math
+import os
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
+from vinelm.backends import create_backends
+from vinelm.controller.baselines import best_single_model, best_workflow_level
+from vinelm.controller.planner import Planner
+from vinelm.controller.replay import follow
+from vinelm.errors import DatasetError, InputError
+from vinelm.estimator import make_estimator
+from vinelm.observation import Usage
+from vinelm.outcomes import OutcomeTable
+from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.runner import profile
+from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.template import StopRule
+from vinelm.traces.store import ObservationStore
+from vinelm.workflow import Request, split_requests
+from vinelm.workflows.nl2sql.stages import extract_sql, finished, shown
+from vinelm.workflows.nl2sql.workflow import nl2sql
+
+HEAD = (
+    "answers and accuracy real; prices assumed; repairs are independent first answers of another system, "
+    "without feedback; latency unknown"
+)
+USD_PER_1000_CALLS = {
+    "gpt-4__dea_sql": 20.0,
+    "gpt-4__dail_sql": 15.0,
+    "gpt-4__zero_shot": 6.0,
+    "gpt-3.5__c3": 1.0,
+    "codes-7b__sft": 0.3,
+    "codes-1b__sft": 0.05,
+    "mistral-7b__dts_sql": 0.3,
+    "codellama-13b__lora": 0.4,
+}
+COST_SIGMA = 0.5  # of the log-normal over requests
+COST_SEED = 20261120
+ESTIMATOR = "cascade-svd"
+N_BUDGETS = 12
+
+
+@dataclass(frozen=True)
+class Study:
+    """The recorded systems as a workflow, and its exact table (every rule's; see ``OutcomeTable.with_stop``)."""
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: dict[str, Backend]
+    table: OutcomeTable
+    folder: Path
+
+    @classmethod
+    def load(cls, data: Path, folder: Path) -> Study:
+        """Execute each system's answer to each question, and lay the outcomes out over all paths."""
+        workflow = nl2sql(data / "nl2sql")
+        answers = folder / "answers.csv"
+        priced_answers(data / "outcomes" / "spider_sql.csv.gz", answers)
+        price = Price(input=0.0, output=0.0, source="assumed per call, see USD_PER_1000_CALLS", as_of=date(2026, 11, 20))
+        catalog = Catalog(
+            [Model(name=name, provider="recorded", model_id=name, engine=name, price=price) for name in USD_PER_1000_CALLS],
+            {"recorded": {"table": str(answers), "cost_column": "cost_usd"}},
+        )
+        backends = create_backends(catalog, workflow=workflow)
+        say(f"executing {len(workflow.requests) * len(catalog):,} recorded answers")
+        return cls(workflow, catalog, backends, exact_cascade(workflow, catalog, backends), folder)
+
+    def measure(self, rule: StopRule, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
+        """Estimation error over all requests, and the frontier chosen on a training half, measured on the other."""
+        truth = self.table.with_stop(rule)
+        errors, bought = [], []
+        frontiers = []
+        for seed in range(seeds):
+            estimate, spent_usd = self.estimate(rule, self.workflow.requests, coverage, seed)
+            errors.append((estimate.accuracy - truth.annotate().accuracy)[1:])
+            bought.append(spent_usd / truth.exhaustive_cost_usd)
+            training, kept = split_requests(self.workflow.requests, held_out, seed)
+            estimate, _ = self.estimate(rule, training, coverage, seed)
+            rows = {request_id: row for row, request_id in enumerate(truth.request_ids)}
+            frontiers.append(frontier(estimate, truth.rows([rows[request.id] for request in kept])))
+        error = np.array(errors)
+        return {
+            "stop": rule,
+            "coverage": float(np.mean(bought)),
+            "mae": float(np.abs(error).mean()),
+            "max_abs": float(np.abs(error).max(axis=1).mean()),
+            "signed": float(error.mean()),
+            "n_held_out": int(np.mean([len(split_requests(self.workflow.requests, held_out, s)[1]) for s in range(seeds)])),
+            "frontier": [
+                {key: float(np.mean([points[i][key] for points in frontiers])) for key in frontiers[0][i]}
+                for i in range(len(frontiers[0]))
+            ],
+        }
+
+    def estimate(self, rule: StopRule, requests: Sequence[Request], coverage: float, seed: int) -> tuple[AnnotatedTrie, float]:
+        """A sparse profile through the real graph and store, and what it was estimated to; with the dollars it took."""
+        workflow = replace(self.workflow, template=self.workflow.template.with_stop(rule))
+        path = self.folder / f"{rule}-{seed}-{len(requests)}.db"
+        with ObservationStore.create(path, store_identity(workflow, self.catalog, self.backends)) as store:
+            result = profile(workflow, self.catalog, self.backends, store, requests=requests, coverage=coverage, seed=seed)
+            rows = store.observations()
+        return make_estimator(ESTIMATOR).fit(rows, workflow.template, self.catalog).annotated_, result.spent_usd
+
+
+def priced_answers(recorded: Path, answers: Path) -> None:
+    """The rows of the eight systems, each with an assumed cost: log-normal over requests, mean as in USD_PER_1000_CALLS."""
+    try:
+        with gzip.open(recorded, "rt", encoding="utf-8", newline="") as lines:
+            rows = [row for row in csv.DictReader(lines) if row["model"] in USD_PER_1000_CALLS]
+    except (OSError, EOFError, KeyError, csv.Error) as error:
+        raise DatasetError(f"{recorded}: cannot read the recorded answers: {error!r}") from error
+    rng = np.random.default_rng(COST_SEED)
+    with answers.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.writer(target)
+        writer.writerow(("question_id", "model", "prediction", "cost_usd"))
+        for row in rows:
+            factor = math.exp(COST_SIGMA * rng.standard_normal() - COST_SIGMA**2 / 2)
+            cost_usd = USD_PER_1000_CALLS[row["model"]] / 1000 * factor
+            writer.writerow((row["question_id"], row["model"], row["prediction"], repr(cost_usd)))
+
+
+def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Backend]) -> OutcomeTable:
+    """Each answer asked of the backend and executed once: systems are independent, so that makes every path's outcome."""
+    template = workflow.template.bind(tuple(catalog))
+    stage = template.invocations[0].name
+    shape = (len(workflow.requests), len(catalog))
+    success, stopped, cost_usd = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_), np.zeros(shape)
+    databases = workflow.score.databases
+    for r, request in enumerate(workflow.requests):
+        for m, name in enumerate(catalog):
+            usages: list[Usage] = []
+            call = CallContext(stage=stage, prefix=(name,), clock=VirtualClock(), on_usage=usages.append, request=request)
+            sql = extract_sql(str(backends["recorded"].chat_model(catalog[name], call).invoke("").content))
+            state = {**request.data, "sql": sql, **shown(databases.recall(request.data["db_id"], sql))}
+            success[r, m] = workflow.score(request, state)
+            stopped[r, m] = finished(state)
+            cost_usd[r, m] = usages[0].cost_usd
+    return OutcomeTable.from_answers(
+        template,
+        catalog,
+        [request.id for request in workflow.requests],
+        success=success,
+        stopped=stopped,
+        cost_usd=cost_usd,
+        latency_s=np.zeros(shape),
+    )
+
+
+def frontier(estimate: AnnotatedTrie, held_out: OutcomeTable) -> list[dict[str, float]]:
+    """Accuracy on held-out requests under each budget: paths chosen from the estimate, the oracle's from the held-out truth."""
+    planner, oracle = Planner(estimate), Planner(held_out.annotate())
+    points = []
+    for max_cost_usd in budgets():
+        objective = Objective(maximize="accuracy", max_cost_usd=max_cost_usd)
+        chosen = {
+            "oracle": oracle.plan(objective).path,
+            "vinelm": planner.plan(objective).path,
+            "static": best_workflow_level(planner, objective),
+            "best_single": best_single_model(planner, objective),
+        }
+        points.append(
+            {"max_cost_usd": max_cost_usd}
+            | {
+                f"{name}_accuracy": float(follow(held_out, held_out.trie.node(path)).success.mean())
+                for name, path in chosen.items()
+            }
+            | {
+                f"{name}_cost_usd": float(follow(held_out, held_out.trie.node(path)).cost_usd.mean())
+                for name, path in chosen.items()
+            }
+        )
+    return points
+
+
+def budgets() -> list[float]:
+    """From the cheapest system's price to the dearest's and a little over, evenly in the logarithm."""
+    prices = [price / 1000 for price in USD_PER_1000_CALLS.values()]
+    return [round(float(b), 7) for b in np.geomspace(min(prices) * 1.1, max(prices) * 1.25, N_BUDGETS)]
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """A table per stop rule, at most 80 columns wide."""
+    size = f"{result['n_requests']} requests x {result['n_paths']} paths"
+    lines = [*textwrap.wrap(HEAD, 78), f"{size}, {result['estimator']}, mean of {result['seeds']} sparse profiles"]
+    for part in (result, result["workflow_stop"]):
+        points = {name: 100 * part[name] for name in ("mae", "max_abs", "signed")}
+        lines += [
+            "",
+            f"{part['stop']} stop: coverage {part['coverage']:.2%}, error of path accuracies in points:",
+            "mean abs {mae:.2f}, max abs {max_abs:.1f}, signed {signed:+.2f}".format(**points),
+            f"accuracy on {part['n_held_out']} held-out requests under a budget:",
+            f"{'$ per 1,000':>12} {'oracle':>8} {'VineLM':>8} {'static':>8} {'1 model':>8}",
+        ]
+        for point in part["frontier"]:
+            names = ("oracle", "vinelm", "static", "best_single")
+            accuracies = " ".join(f"{point[f'{name}_accuracy']:8.3f}" for name in names)
+            lines.append(f"{1000 * point['max_cost_usd']:12.3f} {accuracies}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with nl2sql/ and outcomes/")
+    parser.add_argument("--coverage", type=float, default=0.02, help="share of the exhaustive dollars to spend (default 0.02)")
+    parser.add_argument("--held-out", type=float, default=0.5, help="share of requests kept for the frontier (default 0.5)")
+    parser.add_argument("--seeds", type=int, default=5, help="independent sparse profiles to average over (default 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
+    try:
+        result = run(Path(arguments.data), arguments.coverage, arguments.held_out, arguments.seeds)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result, indent=2) if arguments.json else as_text(result))
+    return 0
+
+
+def run(data: Path, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
+    """Both stop rules; the oracle's keys at the top, as in the paper, the workflow's own check under ``workflow_stop``."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Study.load(data, Path(folder))
+        by_rule = {}
+        for rule in ("oracle", "workflow"):
+            say(f"{rule} stop: {seeds} sparse profiles")
+            by_rule[rule] = study.measure(rule, coverage, held_out, seeds)
+        return {
+            "about": HEAD,
+            "estimator": ESTIMATOR,
+            "n_requests": len(study.workflow.requests),
+            "n_paths": study.table.trie.n_nodes,
+            "seeds": seeds,
+            **by_rule["oracle"],
+            "workflow_stop": by_rule["workflow"],
+        }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
