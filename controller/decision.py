@@ -1,0 +1,157 @@
+"""What the planner answers: where to end, which model comes next, and why. Everything but the answer is computed when read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View, first_of
+
+INTERVAL_Z = 1.6448536269514722
+"""Intervals are two-sided at 90 %."""
+
+_UNIT = {FLOOR: "", LATENCY_CAP: " s", COST_CAP: " USD"}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The plan of one moment: run ``next_model`` now and, if nothing changes, end at ``target``.
+
+    ``next_model`` is None where the request should end at ``node``. ``relaxed`` names the bounds that no path meets and that
+    gave way, the binding one first; empty where the plan meets them all.
+    """
+
+    node: int
+    target: int
+    next_model: str | None
+    relaxed: tuple[str, ...] = ()
+    view: View = field(compare=False, repr=False, kw_only=True)
+
+    @property
+    def stop(self) -> bool:
+        """The request should end here."""
+        return self.next_model is None
+
+    @property
+    def is_feasible(self) -> bool:
+        """The plan meets every bound of the objective."""
+        return not self.relaxed
+
+    @property
+    def _at(self) -> int:
+        return self.target - self.node
+
+    @cached_property
+    def path(self) -> tuple[str, ...]:
+        """The models from the root to ``target``."""
+        return self.view.known.trie.prefix(self.target)
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy of ending at ``target``: the estimate, also where the plan was made against a lower bound."""
+        return float(self.view.known.annotated.accuracy[self.target])
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars from the root, early stops discounted."""
+        return float(self.view.known.cost_usd[self.target])
+
+    @property
+    def path_latency_s(self) -> float:
+        """Expected seconds from the root at zero load, for a request that goes all the way."""
+        return float(self.view.known.latency_s[self.target])
+
+    @cached_property
+    def remaining_cost_usd(self) -> float:
+        """Dollars still to come for a request that goes all the way: K(v) - K(u)."""
+        return float(self.view.known.full_cost_usd[self.target] - self.view.known.full_cost_usd[self.node])
+
+    @cached_property
+    def remaining_latency_s(self) -> float:
+        """Seconds still to come for a request that goes all the way, under the load the plan was made for."""
+        return float(self.view.live_s[self._at])
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, where the trie has standard errors."""
+        annotated = self.view.known.annotated
+        found = {}
+        for name, error in (
+            ("accuracy", annotated.accuracy_se),
+            ("path_cost_usd", annotated.cost_se),
+            ("path_latency_s", annotated.latency_se),
+        ):
+            if error is not None and np.isfinite(error[self.target]):
+                middle, reach = getattr(self, name), INTERVAL_Z * float(error[self.target])
+                found[name] = (max(middle - reach, 0.0), min(middle + reach, 1.0) if name == "accuracy" else middle + reach)
+        return found
+
+    @cached_property
+    def slack(self) -> dict[str, float]:
+        """What each bound leaves unused at ``target``, in its unit; negative where it gave way."""
+        return {
+            bound: float((self.view.values(bound)[self._at] - self.view.limit(bound)) * (1.0 if bound == FLOOR else -1.0))
+            for bound in self.view.bounds
+        }
+
+    @cached_property
+    def binding(self) -> str | None:
+        """The bound that no path meets; else the one without which another end would be better (with more than one such,
+        the bound with least slack for its size); None where no bound costs anything.
+        """
+        if self.relaxed:
+            return self.relaxed[0]
+        view = self.view
+        better = [b for b in view.bounds if first_of(view.feasible(without=(b,)), view.order) != self._at]
+        return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
+
+    @cached_property
+    def runner_up(self) -> Choice | None:
+        """The best end that begins with another next step; None where there is none. Its bounds may have to give way too."""
+        view, trie = self.view, self.view.known.trie
+        others = view.allowed.copy()
+        if self.stop:
+            others[0] = False
+        else:
+            child = next(at for at in trie.children(self.node) if at <= self.target < trie.end[at])
+            others[child - self.node : int(trie.end[child]) - self.node] = False
+        return view.among(others).choose()
+
+    @cached_property
+    def reason(self) -> str:
+        """One line for a person."""
+        path = " → ".join(self.path[len(self.view.known.trie.prefix(self.node)) :])
+        plan = "end here" if self.stop else f"plan {path}"
+        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in all, {self.remaining_latency_s:.3g} s to go"
+        if self.relaxed:
+            return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
+        if self.binding:
+            return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{_UNIT[self.binding]} left"
+        return f"{text}; no bound costs anything"
+
+    def _short(self) -> str:
+        return " with ".join(f"{bound} = {getattr(self.view.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types: the plan, its expectations and its reason."""
+        return {
+            "node": self.node,
+            "target": self.target,
+            "plan": list(self.path),
+            "next_model": self.next_model,
+            "is_feasible": self.is_feasible,
+            "accuracy": self.accuracy,
+            "path_cost_usd": self.path_cost_usd,
+            "path_latency_s": self.path_latency_s,
+            "remaining_cost_usd": self.remaining_cost_usd,
+            "remaining_latency_s": self.remaining_latency_s,
+            "binding": self.binding,
+            "slack": dict(self.slack),
+            "reason": self.reason,
+        }
+
+
+_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}

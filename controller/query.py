@@ -1,0 +1,47 @@
+"""One question to the planner, checked and in the planner's own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.trie import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Where a request stands and what it wants. ``load_s``: extra seconds per invocation of each engine, None for none."""
+
+    objective: Objective
+    node: int
+    elapsed_s: float
+    spent_usd: float
+    load_s: FloatArray | None
+    candidates: BoolArray | None
+    may_stop: bool
+
+
+def load_array(load: Mapping[str, float] | FloatArray | None, engines: Sequence[str]) -> FloatArray | None:
+    """Extra seconds per engine, in the order of ``engines``; None where nothing is loaded.
+
+    An engine that a mapping lacks has no extra delay; one that the trie does not use is left out. :class:`ConfigError` for a
+    delay that is negative or not finite, or an array of another shape.
+    """
+    if load is None:
+        return None
+    if isinstance(load, Mapping):
+        array = np.array([load.get(engine, 0.0) for engine in engines], np.float64)
+    else:
+        array = np.asarray(load, np.float64)
+        if array.shape != (len(engines),):
+            raise ConfigError(f"load has shape {array.shape}: it needs one number for each of {', '.join(engines)}")
+    total = float(array.sum())
+    if total == 0.0 and not array.any():
+        return None
+    if not (total < float("inf") and array.min() >= 0.0):  # a NaN makes the sum NaN
+        raise ConfigError("load must be finite seconds >= 0 for every engine: drop the engines that are not known")
+    return array

@@ -1,0 +1,150 @@
+"""Policies judged on a complete table of outcomes, request by request, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.controller.planner import Planner
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.outcomes import OutcomeTable
+from vinelm.trie import BoolArray, FloatArray, Trie
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What each request of the table showed. Arrays have shape (requests,); ``node`` is where the request ended."""
+
+    success: BoolArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+    node: npt.NDArray[np.intp]
+    trie: Trie
+
+    @property
+    def path(self) -> tuple[tuple[str, ...], ...]:
+        """The models that each request ran, in order."""
+        prefixes = {int(node): self.trie.prefix(int(node)) for node in np.unique(self.node)}
+        return tuple(prefixes[int(node)] for node in self.node)
+
+
+def replay(
+    table: OutcomeTable,
+    plan: Planner | Sequence[str],
+    objective: Objective | None = None,
+    *,
+    candidates: BoolArray | None = None,
+    load: Mapping[str, float] | None = None,
+) -> Replayed:
+    """Every request of the table under a planner (which then needs its objective), or along a fixed path of models.
+
+    Stops follow the table's template. A planner replans after every invocation with what the request has really taken; where
+    the objective has no per-request bound that would change nothing, so one plan serves all. ``load`` shapes plans only.
+    The planner's trie must be the table's. :class:`ConfigError` where something does not fit.
+    """
+    if not isinstance(plan, Planner):
+        if objective is not None or candidates is not None or load is not None:
+            raise ConfigError("a fixed path is replayed as it is: leave objective, candidates and load out")
+        return follow(table, table.trie.node(tuple(plan)))
+    if objective is None:
+        raise ConfigError("a planner needs an objective to replay")
+    if plan.trie != table.trie:
+        raise ConfigError("the planner's trie is not the table's: estimate over the table's own template")
+    if objective.max_latency_s is None and objective.cost_budget == "population":
+        return follow(table, plan.plan(objective, candidates=candidates, load=load).target)
+    ends = [_replan(table, row, plan, objective, candidates, load) for row in range(len(table.request_ids))]
+    return at_nodes(table, np.array(ends, np.intp))
+
+
+def follow(table: OutcomeTable, target: int) -> Replayed:
+    """Every request along one path to ``target``, stops respected."""
+    path = np.array(table.trie.path(target), np.intp)
+    if not len(path):
+        raise ConfigError("a path needs at least one model")
+    ended = table.ended[:, path]
+    ended[:, -1] = True
+    return at_nodes(table, path[ended.argmax(axis=1)])
+
+
+def at_nodes(table: OutcomeTable, node: npt.NDArray[np.intp]) -> Replayed:
+    """Request i having ended at ``node[i]``: its answer there, and everything spent on the way."""
+    rows = np.arange(len(node))
+    cost, latency = np.zeros(len(node)), np.zeros(len(node))
+    at = node.copy()
+    while (at >= 0).any():
+        on = at >= 0
+        cost[on] += table.cost_usd[rows[on], at[on]]
+        latency[on] += table.latency_s[rows[on], at[on]]
+        at[on] = table.trie.parent[at[on]]
+    return Replayed(table.success[rows, node], cost, latency, node, table.trie)
+
+
+def _replan(  # noqa: PLR0917
+    table: OutcomeTable,
+    row: int,
+    planner: Planner,
+    objective: Objective,
+    candidates: BoolArray | None,
+    load: Mapping[str, float] | None,
+) -> int:
+    """The node at which one request ends."""
+    node, trie = 0, table.trie
+    elapsed, spent = float(table.latency_s[row, 0]), float(table.cost_usd[row, 0])
+    while True:
+        decision = planner.plan(objective, node=node, elapsed_s=elapsed, spent_usd=spent, load=load, candidates=candidates)
+        if decision.next_model is None:
+            return node
+        node = trie.child(node, decision.next_model)
+        elapsed += float(table.latency_s[row, node])
+        spent += float(table.cost_usd[row, node])
+        if table.ended[row, node]:
+            return node
+
+
+def oracle(table: OutcomeTable, objective: Objective) -> Replayed:
+    """The best that any control could do on these requests: each runs the path that is best for it, known in hindsight.
+
+    ``max_latency_s``, and ``max_cost_usd`` under ``per_request``, hold for each request. A population budget is shared out
+    where it buys most: successes in order of what each adds to the request's cheapest end. ``min_accuracy`` is met by the
+    requests that add least to the target. Requests that cannot meet a bound end as cheaply (or as fast) as they can.
+    """
+    cost, latency = _along_paths(table, table.cost_usd), _along_paths(table, table.latency_s)
+    usable = table.reached & table.trie.answerable
+    worth = latency if objective.target == "latency" else cost
+    fits = usable & (latency <= _limit(objective.max_latency_s))
+    if objective.cost_budget == "per_request":
+        fits &= cost <= _limit(objective.max_cost_usd)
+    fits = np.where(fits.any(axis=1, keepdims=True), fits, usable)
+    least = np.where(fits, worth, np.inf).argmin(axis=1)
+    right = fits & table.success
+    best = np.where(right, worth, np.inf).argmin(axis=1)
+    rows = np.arange(len(least))
+    extra = np.where(right.any(axis=1), worth[rows, best] - worth[rows, least], np.inf)
+    ends = least.copy()
+    base = float(cost[rows, least].sum())
+    budget = _limit(objective.max_cost_usd) * len(rows) if objective.cost_budget == "population" else np.inf
+    got = int(table.success[rows, least].sum())
+    wanted = len(rows) if objective.target == "accuracy" else int(np.ceil((objective.min_accuracy or 0.0) * len(rows)))
+    for row in np.argsort(extra, kind="stable"):
+        if not np.isfinite(extra[row]) or got >= wanted:
+            break
+        more = float(cost[row, best[row]] - cost[row, least[row]])
+        if table.success[row, least[row]] or base + more > budget:
+            continue
+        ends[row], base, got = best[row], base + more, got + 1
+    return at_nodes(table, ends)
+
+
+def _along_paths(table: OutcomeTable, values: FloatArray) -> FloatArray:
+    total = values.copy()
+    for level in table.trie.levels[1:]:
+        total[:, level] += total[:, table.trie.parent[level]]
+    return total
+
+
+def _limit(bound: float | None) -> float:
+    return np.inf if bound is None else bound

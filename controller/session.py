@@ -1,0 +1,222 @@
+"""One request: asks the planner before every invocation, with what has really been spent, and keeps the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from vinelm.controller.decision import Decision
+from vinelm.controller.following import Following, Judge
+from vinelm.controller.planner import Planner
+from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.objective import Objective
+from vinelm.protocols import Clock, Invocation
+from vinelm.template import Template
+from vinelm.trie import BoolArray
+from vinelm.workflow import Request
+
+Mode = Literal["enforce", "observe", "off"]
+OnError = Literal["default", "raise"]
+Load = Callable[[], Mapping[str, float]]
+"""Extra seconds per invocation by engine, as far as they are known now. Must not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
+
+    ``kind`` is "model" (``model`` runs after ``prefix``) or "end" (``model`` is None where the request ends).
+    """
+
+    kind: Literal["model", "end"]
+    prefix: tuple[str, ...]
+    stage: str | None
+    model: str | None
+    elapsed_s: float
+    spent_usd: float
+    decision: Decision | None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        plain: dict[str, Any] = {
+            "kind": self.kind,
+            "prefix": list(self.prefix),
+            "stage": self.stage,
+            "model": self.model,
+            "elapsed_s": self.elapsed_s,
+            "spent_usd": self.spent_usd,
+            "note": self.note,
+        }
+        return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
+
+
+class Session(Following):
+    """A :class:`~vinelm.protocols.Policy` for one request (§4.3).
+
+    The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
+    prefix that is asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since.
+    Invocations of the prefix that this session did not see (a resumed run) count with their expected dollars. A stage that the
+    trie does not hold there runs its declared default, and :meth:`trace` says so.
+
+    - ``mode``: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
+    - ``on_error``: ``"default"`` turns the controller's own failure into the default model; ``"raise"`` hands it on. An
+      objective with ``on_infeasible="raise"`` always raises.
+    - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
+    - ``load``: read before each plan.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        objective: Objective,
+        *,
+        clock: Clock | None = None,
+        request: Request | None = None,
+        judge: Judge | None = None,
+        started_at: float | None = None,
+        mode: Mode = "enforce",
+        on_error: OnError = "default",
+        can_end: bool = True,
+        candidates: BoolArray | None = None,
+        load: Load | None = None,
+        template: Template | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
+        if on_error not in get_args(OnError):
+            raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
+        super().__init__(
+            template or planner.annotated.template, clock=clock, request=request, judge=judge, started_at=started_at
+        )
+        self.planner = planner
+        self.objective = objective
+        self.mode: Mode = mode
+        self.on_error: OnError = on_error
+        self.steps: list[Step] = []
+        self._candidates = candidates
+        if not can_end:
+            leaves = planner.trie.is_leaf
+            self._candidates = leaves if candidates is None else candidates & leaves
+        self._load = load
+        self._chosen: dict[tuple[str, ...], str] = {}
+        self._elapsed_s = 0.0
+
+    # -- the policy --------------------------------------------------------------------------------------------
+
+    def next(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """The model for the invocation of ``stage`` after ``prefix``."""
+        with self._lock:
+            model = self._chosen.get(prefix)
+            if model is None:
+                model = self._chosen[prefix] = self._choose(stage, prefix)
+            return model
+
+    def record(self, invocation: Invocation) -> None:
+        """Count its dollars. After a failure the same prefix is planned anew."""
+        super().record(invocation)
+        if invocation.failure is not None:
+            with self._lock:
+                self._chosen.pop(invocation.prefix[:-1], None)
+
+    def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Whether to go on: not where the stop rule has spoken, nor where the plan ends."""
+        if self.has_ended(finished, state):
+            return False
+        with self._lock:
+            step = self._end_step(prefix)
+            self.steps.append(step)
+        if self.mode != "enforce" and self._judge is None:
+            return True
+        return step.model is not None or (self.mode != "enforce" and step.stage is not None)
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Every answer given, in order, as plain JSON types."""
+        return [step.to_dict() for step in self.steps]
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """The plans made, in order."""
+        return [step.decision for step in self.steps if step.decision is not None]
+
+    # -- one answer --------------------------------------------------------------------------------------------
+
+    def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
+        decision, note = self._plan(stage, prefix, may_stop=False)
+        planned = None if decision is None else decision.next_model
+        model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
+        if self.mode == "observe" and planned is not None:
+            note = f"observed only: would have run {planned}"
+        self.steps.append(Step("model", prefix, stage, model, self._elapsed_s, self._spent(prefix), decision, note))
+        return model
+
+    def _end_step(self, prefix: tuple[str, ...]) -> Step:
+        following = self.template.stage_after(len(prefix)) if self.template else None
+        if following is None:
+            return Step("end", prefix, None, None, self.elapsed_s(), self._spent(prefix), None, "the last planned invocation")
+        decision, note = self._plan(following.name, prefix, may_stop=True)
+        model = following.default_model if decision is None else decision.next_model
+        if self.mode == "observe" and decision is not None and decision.stop:
+            note = "observed only: would have ended here"
+        return Step("end", prefix, following.name, model, self._elapsed_s, self._spent(prefix), decision, note)
+
+    def _plan(self, stage: str, prefix: tuple[str, ...], *, may_stop: bool) -> tuple[Decision | None, str]:
+        """A plan, or None and why there is none."""
+        try:
+            elapsed_s, spent_usd = self.elapsed_s(), self._spent(prefix)
+            if self.mode == "off":
+                return None, "the controller is off"
+            trie = self.planner.trie
+            node = trie.node(prefix)
+            if not any(trie.stages[trie.stage[child]] == stage for child in trie.children(node)):
+                return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
+            load, note = self._read_load()
+            decision = self.planner.plan(
+                self.objective,
+                node=node,
+                elapsed_s=elapsed_s,
+                spent_usd=spent_usd,
+                load=load,
+                candidates=self._candidates,
+                may_stop=may_stop,
+            )
+            return decision, note
+        except KeyError:
+            return None, f"the path {'/'.join(prefix)} is not planned for: default model"
+        except InfeasibleError as error:
+            if self.on_error == "raise" or self.objective.on_infeasible == "raise":
+                raise
+            return None, f"{error}: default model"
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            return None, f"the controller failed ({type(error).__name__}): default model"
+
+    def _read_load(self) -> tuple[Mapping[str, float] | None, str]:
+        """The present load; none where its source fails, which must not cost the plan."""
+        if self._load is None:
+            return None, ""
+        try:
+            return self._load(), ""
+        except Exception as error:
+            return None, f"no load known ({type(error).__name__}): planned without"
+
+    # -- what the request has used -----------------------------------------------------------------------------
+
+    def elapsed_s(self) -> float:
+        """Seconds since the request's arrival; never goes back, whatever the clock does."""
+        self._elapsed_s = max(self._elapsed_s, self.clock.now() - self.started_at)
+        return self._elapsed_s
+
+    def _spent(self, prefix: tuple[str, ...]) -> float:
+        """Dollars recorded, and the expected ones of invocations that another process ran."""
+        seen = {invocation.prefix for invocation in self.invocations}
+        unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in seen]
+        if not unseen:
+            return self.spent_usd
+        try:
+            trie, cost_usd = self.planner.trie, self.planner.annotated.cost_usd
+            return self.spent_usd + float(sum(cost_usd[trie.node(path)] for path in unseen))
+        except KeyError:
+            return self.spent_usd

@@ -1,0 +1,190 @@
+"""The subtree below a request's node, measured as one objective sees it: every quantity that a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from vinelm.controller.known import Known
+from vinelm.controller.query import Query
+from vinelm.objective import Objective
+from vinelm.trie import BoolArray, FloatArray
+
+FLOOR = "min_accuracy"
+LATENCY_CAP = "max_latency_s"
+COST_CAP = "max_cost_usd"
+BOUNDS = (FLOOR, LATENCY_CAP, COST_CAP)
+"""In the order in which they give way: a floor before a promise of time, that before a promise of money."""
+DEFAULT_Z = 1.0
+"""Standard deviations added under ``risk="mean+sd"`` where the objective names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A node to end at, and the bounds that had to give way for it (none: it meets them all)."""
+
+    target: int
+    relaxed: tuple[str, ...] = ()
+
+
+class View:
+    """Arrays over the subtree of ``query.node``, item 0 being the node itself (DESIGN §5). Computed when asked for."""
+
+    def __init__(self, known: Known, query: Query) -> None:
+        self.known = known
+        self.query = query
+        self.objective: Objective = query.objective
+        self.root = query.node
+        self.span = known.trie.subtree(query.node)
+
+    # -- quantities --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def accuracy(self) -> FloatArray:
+        """A(v), or its lower bound under ``confidence``."""
+        return self.known.accuracy(self.objective.confidence)[self.span]
+
+    @cached_property
+    def cost_usd(self) -> FloatArray:
+        """C(v), expected dollars from the root."""
+        return self.known.cost_usd[self.span]
+
+    @cached_property
+    def latency_s(self) -> FloatArray:
+        """T(v) at zero load, seconds from the root."""
+        return self.known.latency_s[self.span]
+
+    @cached_property
+    def live_s(self) -> FloatArray:
+        """Seconds still to come under the present load: T(v) - T(u) + load(u→v)."""
+        remaining: FloatArray = self.latency_s - self.known.latency_s[self.root]
+        if self.query.load_s is not None:
+            visits = self.known.visits
+            remaining = remaining + (visits[self.span] - visits[self.root]) @ self.query.load_s
+        return remaining
+
+    @cached_property
+    def bounded_s(self) -> FloatArray:
+        """What the latency cap is compared with: :attr:`live_s`, plus z standard deviations of the suffix where asked."""
+        if self.objective.risk != "mean+sd":
+            return self.live_s
+        variance = self.known.latency_var[self.span] - self.known.latency_var[self.root]
+        z = DEFAULT_Z if self.objective.z is None else self.objective.z
+        return np.asarray(self.live_s + z * np.sqrt(np.maximum(variance, 0.0)))
+
+    @cached_property
+    def bounded_usd(self) -> FloatArray:
+        """What the cost cap is compared with: C(v), or K(v) - K(u) plus z standard deviations for a per-request budget."""
+        if self.objective.cost_budget == "population":
+            return self.cost_usd
+        remaining: FloatArray = self.known.full_cost_usd[self.span] - self.known.full_cost_usd[self.root]
+        if not self.objective.z:
+            return remaining
+        variance = self.known.full_cost_var[self.span] - self.known.full_cost_var[self.root]
+        return np.asarray(remaining + self.objective.z * np.sqrt(np.maximum(variance, 0.0)))
+
+    # -- bounds ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def bounds(self) -> tuple[str, ...]:
+        """The fields of the objective that bound something."""
+        return tuple(name for name in BOUNDS if getattr(self.objective, name) is not None)
+
+    def values(self, bound: str) -> FloatArray:
+        """What that bound is compared with."""
+        if bound == FLOOR:
+            return self.accuracy
+        return self.bounded_s if bound == LATENCY_CAP else self.bounded_usd
+
+    def used(self, bound: str) -> float:
+        """What of that bound is already used up, in its unit."""
+        if bound == LATENCY_CAP:
+            return self.query.elapsed_s
+        return self.query.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
+
+    def limit(self, bound: str) -> float:
+        """What is left of that bound."""
+        whole: float = getattr(self.objective, bound)
+        return whole - self.used(bound)
+
+    def meets(self, bound: str) -> BoolArray:
+        """Where the bound holds."""
+        values, limit = self.values(bound), self.limit(bound)
+        return values >= limit if bound == FLOOR else values <= limit
+
+    @cached_property
+    def allowed(self) -> BoolArray:
+        """Nodes that this query may end at, bounds aside."""
+        allowed = self.known.endings[self.span].copy()
+        if self.query.candidates is not None:
+            allowed &= self.query.candidates[self.span]
+        if not self.query.may_stop:
+            allowed[0] = False
+        return allowed
+
+    def feasible(self, *, without: Sequence[str] = ()) -> BoolArray:
+        """Allowed nodes that meet every bound but those in ``without``."""
+        feasible = self.allowed
+        for bound in self.bounds:
+            if bound not in without:
+                feasible = feasible & self.meets(bound)
+        return feasible
+
+    def among(self, allowed: BoolArray) -> View:
+        """The same question with other nodes to end at; shape of the subtree."""
+        other = View(self.known, self.query)
+        other.__dict__["allowed"] = allowed
+        return other
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> tuple[FloatArray, ...]:
+        """What is minimised, in turn: the target, then accuracy, cost, latency (trie order settles the rest)."""
+        ties = (-self.accuracy, self.cost_usd, self.latency_s)
+        if self.objective.target == "accuracy":
+            return ties
+        return (self.cost_usd if self.objective.target == "cost" else self.live_s, *ties)
+
+    def choose(self) -> Choice | None:
+        """The best node to end at, bounds relaxed where they must be (DESIGN §5); None where nothing is allowed."""
+        feasible = self.feasible()
+        if feasible.any():
+            return Choice(self.root + first_of(feasible, self.order))
+        return self._best_effort() if self.allowed.any() else None
+
+    def _best_effort(self) -> Choice:
+        caps = [bound for bound in self.bounds if bound != FLOOR]
+        if self.allowed[0] and not self.feasible(without=(FLOOR,)).any():  # an answer exists: no step past a cap
+            missed = [bound for bound in self.bounds if not self.meets(bound)[0]]
+            return Choice(self.root, tuple(sorted(missed, key=lambda bound: bound not in caps)))
+        for count in range(1, len(self.bounds) + 1):
+            for relaxed in combinations(self.bounds, count):
+                feasible = self.feasible(without=relaxed)
+                if feasible.any():
+                    return Choice(self.root + first_of(feasible, self._relaxed_order(relaxed)), self._blame(relaxed))
+        raise AssertionError("without bounds every allowed node is feasible")
+
+    def _relaxed_order(self, relaxed: Sequence[str]) -> tuple[FloatArray, ...]:
+        """Least time, least cost, highest accuracy of what gave way; then the objective's own order."""
+        first = [self.values(bound) for bound in (LATENCY_CAP, COST_CAP) if bound in relaxed]
+        return (*first, *((-self.accuracy,) if FLOOR in relaxed else ()), *self.order)
+
+    def _blame(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
+        """The same bounds, those that no node meets by itself in front."""
+        return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))
+
+
+def first_of(mask: BoolArray, order: Sequence[FloatArray]) -> int:
+    """Index of the first true item by those keys, each ascending; ties go to the smaller index."""
+    found = np.flatnonzero(mask)
+    for key in order:
+        if len(found) == 1:
+            break
+        values = key[found]
+        found = found[values == values.min()]
+    return int(found[0])

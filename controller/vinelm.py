@@ -1,0 +1,113 @@
+"""The object that an application holds: stages and routes from the LangGraph adapter, decisions from the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vinelm.adapters.langgraph import GraphControl, RunContext
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.controller.following import Judge
+from vinelm.controller.planner import Planner
+from vinelm.controller.session import Load, Mode, OnError, Session
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.protocols import Backend, Clock, Policy
+from vinelm.template import Template
+from vinelm.vinefile import load_trie
+from vinelm.workflow import Request
+
+
+class VineLM(GraphControl):
+    """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs (DESIGN §7).
+
+    ``models`` is a catalog or the path of its TOML file; None takes the one that ``trie`` brings. Until a trie is loaded, or
+    for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
+    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan.
+    """
+
+    def __init__(
+        self,
+        models: Catalog | str | Path | None = None,
+        backends: Mapping[str, Backend] | None = None,
+        *,
+        template: Template | None = None,
+        trie: AnnotatedTrie | str | Path | None = None,
+        mode: Mode = "enforce",
+        on_error: OnError = "default",
+        load: Load | None = None,
+    ) -> None:
+        annotated = None if trie is None else _annotated(trie)
+        if models is None:
+            if annotated is None:
+                raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
+            models = annotated.catalog
+        catalog = models if isinstance(models, Catalog) else Catalog.from_toml(models)
+        super().__init__(catalog, backends, template=template)
+        self.mode: Mode = mode
+        self.on_error: OnError = on_error
+        self.planner: Planner | None = None
+        self._load_source = load
+        if annotated is not None:
+            self.load(annotated)
+
+    def load(self, trie: AnnotatedTrie | str | Path) -> None:
+        """Plan over this trie from now on; runs under way keep theirs.
+
+        Models that the catalog lacks are never planned, nor anything behind them. :class:`ConfigError` where none is left, or
+        where a stage that the application wrapped is not the trie's; :class:`~vinelm.errors.TrieFileError` for the file.
+        """
+        annotated = _annotated(trie)
+        known = {stage.name for stage in annotated.template.stages}
+        for stage in self.stages:
+            if stage not in known:
+                raise ConfigError(
+                    f"the trie is of another workflow: it has no stage {stage!r}, only {', '.join(sorted(known))}"
+                )
+        if self.template is not None and [s.name for s in self.template.stages] != [s.name for s in annotated.template.stages]:
+            raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
+        planner = Planner(annotated, available=self.catalog)
+        if not planner.known.endings.any():
+            lacking = ", ".join(planner.known.missing)
+            raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
+        self.planner = planner
+        if self.template is None:
+            self.template = annotated.template
+
+    def session(
+        self,
+        objective: Objective,
+        *,
+        request: Request | None = None,
+        judge: Judge | None = None,
+        clock: Clock | None = None,
+        started_at: float | None = None,
+    ) -> Session:
+        """A policy for one request. ``judge`` tells right answers: needed where the template stops by oracle.
+
+        :class:`ConfigError` without a trie.
+        """
+        if self.planner is None:
+            raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
+        return Session(
+            self.planner,
+            objective,
+            clock=clock or self.new_clock(),
+            request=request,
+            judge=judge,
+            started_at=started_at,
+            mode=self.mode,
+            on_error=self.on_error,
+            load=self._load_source,
+        )
+
+    def policy_for(self, context: RunContext) -> Policy:
+        """The context's own policy, a new session for its objective, or the defaults where there is nothing to plan with."""
+        if context.policy is not None or context.objective is None or self.planner is None:
+            return super().policy_for(context)
+        return self.session(context.objective, request=context.request, started_at=context.started_at)
+
+
+def _annotated(trie: AnnotatedTrie | str | Path) -> AnnotatedTrie:
+    return trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
