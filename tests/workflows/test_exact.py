@@ -1,18 +1,22 @@
+import csv
+import datetime
+import gzip
+
 import numpy as np
 import pytest
 
 from vinelm.adapters.forced import ForcedPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.backends import create_backends
+from vinelm.backends.recorded import RecordedBackend
 from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import VirtualClock
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql.exact import exact_table
 from vinelm.workflows.nl2sql.workflow import nl2sql, nl2sql_2
-
-BOTH = ("weakest", "strongest")
 
 
 @pytest.fixture
@@ -113,3 +117,23 @@ def test_other_workflows_are_refused(catalog):
     )
     with pytest.raises(WorkflowError, match="'other' is not an NL2SQL workflow"):
         exact_table(other, catalog, {})
+
+
+def test_the_table_of_recorded_systems_holds_their_real_verdicts(real_data):
+    systems = ("gpt-4__dail_sql", "codes-1b__sft")
+    free = Price(input=0, output=0, source="a test", as_of=datetime.date(2026, 1, 1))
+    catalog = Catalog(Model(name=s, provider="recorded", model_id=s, engine="table", price=free) for s in systems)
+    outcomes = real_data / "outcomes" / "spider_sql.csv.gz"
+    workflow = nl2sql(real_data / "nl2sql")
+    table = exact_table(workflow, catalog, {"recorded": RecordedBackend(outcomes)}, only_reached="workflow")
+    with gzip.open(outcomes, "rt", encoding="utf-8", newline="") as lines:
+        verdicts = {(row["question_id"], row["model"]): row for row in csv.DictReader(lines) if row["model"] in systems}
+    for node in range(1, len(table.trie)):
+        rows = [verdicts[request_id, table.trie.prefix(node)[-1]] for request_id in table.request_ids]
+        right = np.array([row["correct"] == "1" for row in rows])
+        stopped = np.array([row["exec_status"] == "ok" and int(row["result_rows"]) > 0 for row in rows])
+        reached = table.reached[:, node]
+        assert np.array_equal(table.success[reached, node], right[reached])
+        assert np.array_equal(table.stopped[reached, node], stopped[reached])
+    assert table.reached[:, 1].all()
+    assert 0 < table.reached[:, 2].sum() < len(table.request_ids)
