@@ -154,12 +154,16 @@ def _table_of(column: exp.Column, tree: Node) -> str | None:
 
 
 def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
-    """Other columns of the same table, those that the query itself uses first; at most four."""
-    table = _table_of(column, tree)
-    same = [
-        node.name for node in tree.find_all(exp.Column) if _is_reference(node) and node.table.lower() == column.table.lower()
+    """Other columns of the same table, those that its SELECT itself uses first; at most four."""
+    select = column.find_ancestor(exp.Select)
+    used = [
+        node.name
+        for node in (select or tree).find_all(exp.Column)
+        if node.table.lower() == column.table.lower() and _is_reference(node) and node.find_ancestor(exp.Select) is select
     ]
-    names = {name.lower(): name for name in (*same, *schema.get(table or "", ())) if name and name.isidentifier()}
+    columns = schema.get(_table_of(column, tree) or "", ())
+    own = {name.lower() for name in columns}
+    names = {name.lower(): name for name in (*used, *columns) if name.isidentifier() and (not own or name.lower() in own)}
     names.pop(column.name.lower(), None)
     return list(names.values())[:4]
 
