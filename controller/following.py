@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
@@ -15,7 +16,7 @@ Judge = Callable[[Any], bool]
 """Whether the answer in a workflow's state is right by the ground truth."""
 
 
-class Following:
+class Following(ABC):
     """The common half of a :class:`~vinelm.protocols.Policy`. ``invocations`` holds what was recorded, in order, retries and
     failures included; every one of them was paid for.
 
@@ -48,6 +49,18 @@ class Following:
     def spent_usd(self) -> float:
         """Dollars recorded so far."""
         return sum(invocation.cost_usd for invocation in self.invocations)
+
+    @abstractmethod
+    def next(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """The model for the invocation of ``stage`` that follows ``prefix``."""
+
+    @abstractmethod
+    def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Whether the loop goes on after ``prefix``."""
+
+    @abstractmethod
+    def trace(self) -> list[dict[str, Any]]:
+        """The answers given, as plain JSON types."""
 
     def record(self, invocation: Invocation) -> None:
         """Keep it."""

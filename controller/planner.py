@@ -82,7 +82,7 @@ class Planner:
         parent = self.trie.parent
         while parent[target] != node:
             target = int(parent[target])
-        return self.trie.models[self.trie.model[target]]
+        return self.trie.models[int(self.trie.model[target])]
 
     def _nowhere(self, query: Query) -> str:
         where = "/".join(self.trie.prefix(query.node)) or "the root"

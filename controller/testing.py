@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import BoolArray, FloatArray, Trie
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,12 @@ def random_annotated(rng: random.Random, *, max_models: int = 4, max_depth: int 
     trie = full if rng.random() < 0.5 else Trie.from_prefixes(template, [full.prefix(node) for node in keep])
     size = len(trie)
 
-    def grid(top: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def grid(top: int) -> FloatArray:
         return np.array([rng.randint(0, top) / 8 for _ in range(size)])
 
     stop = grid(8)
     success = grid(8)
-    arrays = {
+    arrays: dict[str, Any] = {
         "success": success,
         "stop": stop,
         "stop_success": np.minimum(np.minimum(stop, success), grid(8)),

@@ -137,7 +137,7 @@ def test_a_per_request_budget_is_undiscounted_and_counts_what_was_spent():
 def test_infeasible_names_the_binding_bound_and_what_is_possible():
     annotated = annotated_with(success=[0, 0.5, 0.6, 0.9, 0.2, 0, 0], latency_s=[0, 1, 1, 4, 9, 9, 9])
     planner = Planner(annotated)
-    with pytest.raises(InfeasibleError, match="max_latency_s = 0[.]5 s") as caught:
+    with pytest.raises(InfeasibleError, match="no path meets max_latency_s") as caught:
         planner.plan(Objective(maximize="accuracy", max_latency_s=0.5, on_infeasible="raise"))
     assert (caught.value.bound, caught.value.limit, caught.value.best) == ("max_latency_s", 0.5, 1.0)
     with pytest.raises(InfeasibleError, match="min_accuracy") as caught:
