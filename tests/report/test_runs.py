@@ -67,8 +67,6 @@ def test_resampling_is_reproducible():
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=12))
 def test_pareto_keeps_exactly_the_undominated_points(points):
     kept = {points[i] for i in pareto(points)}
-    undominated = {
-        p for p in points if not any((q[0] <= p[0] and q[1] >= p[1]) and q != p for q in points)
-    }
+    undominated = {p for p in points if not any((q[0] <= p[0] and q[1] >= p[1]) and q != p for q in points)}
     assert kept == undominated
     assert len(pareto(points)) == len(kept)

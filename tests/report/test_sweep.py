@@ -4,33 +4,9 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.report.sweep import Contestant, cap_grid, follow, frontier_nodes, path_text, sweep
-
-
-@given(st.integers(0, 200), st.sampled_from(["oracle", "workflow"]))
-def test_following_a_path_gives_its_exact_metrics(seed, stop):
-    """Means over requests of a replayed path are A(u) and C(u) of the exact trie."""
-    table = random_table(seed, n_requests=12, n_models=2, depth=3, stop=stop)
-    exact = table.annotate()
-    for node in range(1, len(table.trie)):
-        run = follow(table, node, policy="p", plan="")
-        assert run.accuracy == pytest.approx(exact.accuracy[node])
-        assert run.mean_cost_usd == pytest.approx(exact.path_cost_usd[node])
-
-
-def test_following_stops_with_the_request():
-    table = random_table(0, n_requests=30, n_models=2, depth=3, stop="oracle")
-    node = table.trie.node(("m0", "m1", "m0"))
-    run = follow(table, node, policy="p", plan="")
-    first, second, third = table.trie.path(node)
-    for i in range(30):
-        walked = [first]
-        if not table.success[i, first]:
-            walked.append(second)
-            if not table.success[i, second]:
-                walked.append(third)
-        assert run.latency_s[i] == pytest.approx(table.latency_s[i, [0, *walked]].sum())
-        assert run.success[i] == table.success[i, walked[-1]]
+from vinelm.controller.replay import follow
+from vinelm.report.replays import run_of
+from vinelm.report.sweep import Contestant, cap_grid, frontier_nodes, sweep
 
 
 @given(st.integers(0, 100))
@@ -58,18 +34,13 @@ def test_a_sweep_keeps_feasible_points_in_order_of_the_cap():
 
     def run(objective):
         asked.append(objective.max_latency_s)
-        return follow(table, 1, policy="p", plan="x") if objective.max_latency_s > 1 else None
+        return run_of(follow(table, 1), "p", "x") if objective.max_latency_s > 1 else None
 
     (frontier,) = sweep([Contestant("p", "vinelm", run)], "max_latency_s", [3.0, 0.5, 2.0])
     assert asked == [0.5, 2.0, 3.0]
     assert [point.cap for point in frontier.points] == [2.0, 3.0]
     for point in frontier.points:
-        right = point.run.success & (point.run.latency_s <= point.cap)
-        assert point.worth.value == pytest.approx(right.mean())
+        run = run_of(follow(table, 1), "p", "x")
+        assert point.worth.value == pytest.approx((run.success & (run.latency_s <= point.cap)).mean())
+        assert point.late == (run.latency_s > point.cap).mean()
         assert point.worth.low <= point.worth.value <= point.worth.high
-
-
-def test_a_path_reads_as_stages_and_models():
-    table = random_table(1, n_requests=3, n_models=2, depth=2)
-    assert path_text(table, table.trie.node(("m0", "m1"))) == "generate m0, repair m1"
-    assert path_text(table, 0) == "no invocation"

@@ -84,7 +84,9 @@ def test_a_gain_over_the_single_model_only_recommends_the_static_plan():
 
 def test_more_objectives_ask_for_wider_intervals():
     rng = np.random.default_rng(2)
-    contest = make_contest(make_run("VineLM", rng.random(N) < 0.6), make_run("static", rng.random(N) < 0.5), make_run("m1", first(9)))
+    contest = make_contest(
+        make_run("VineLM", rng.random(N) < 0.6), make_run("static", rng.random(N) < 0.5), make_run("m1", first(9))
+    )
     alone, among = judge([contest]).rulings[0].static.difference, judge([contest] * 3).rulings[0].static.difference
     assert judge([contest] * 3).level == pytest.approx(1 - 0.05 / 3)
     assert among.low < alone.low < alone.high < among.high

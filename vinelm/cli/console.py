@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-Advance = Callable[[int, int], None]
-"""What long work calls back: (done, total)."""
+
+class Advance(Protocol):
+    """What long work calls back."""
+
+    def __call__(self, done: float, total: float, detail: str = "") -> None:
+        """``done`` of ``total``, and a word on what that means."""
 
 
 def stdout() -> Console:
@@ -40,26 +44,27 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
-    """Gives ``start(description) -> advance(done, total)``: bars on stderr, nothing when quiet or when stderr is no terminal."""
+    """Gives ``start(description) -> advance(done, total)``: bars on stderr, unless quiet or no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     bars = Progress(
-        TextColumn("{task.description:<34}"),
+        TextColumn("{task.description:<26}"),
         BarColumn(bar_width=20),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}", style="dim"),
         console=console,
         disable=quiet or not console.is_terminal,
         transient=True,
     )
 
     def start(description: str) -> Advance:
-        task = bars.add_task(description, total=None)
+        task = bars.add_task(description, total=None, detail="")
 
-        def advance(done: int, total: int) -> None:
-            bars.update(task, completed=done, total=total)
+        def advance(done: float, total: float, detail: str = "") -> None:
+            bars.update(task, completed=min(done, total), total=total, detail=detail)
 
         return advance
 
@@ -77,7 +82,7 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else None
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

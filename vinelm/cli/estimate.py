@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 @click.command("estimate")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="VINE", help="Trie file to write [default: STORE with .vine].")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="VINE", help="Trie file to write [default: STORE with .vine]."
+)
 @estimator_option
 @stop_option
 @output_options
-def command(store: Path, output: Path | None, estimator: str, stop: str | None, as_json: bool, quiet: bool) -> None:
+def command(*, store: Path, output: Path | None, estimator: str, stop: str | None, as_json: bool, quiet: bool) -> None:
     """Estimate what every sequence of model choices achieves, from the observations in STORE.
 
     Writes an annotated trie: accuracy, dollars and seconds of every path, also of those that few requests or none were run on.
@@ -70,8 +72,8 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
         ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest"),
         [
             (
-                str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),
-                percent(row["accuracy_min"]), percent(row["accuracy_max"]),
+                str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]),
+                _count(row["observations"]), percent(row["accuracy_min"]), percent(row["accuracy_max"]),
             )
             for row in _depths(annotated)
         ],

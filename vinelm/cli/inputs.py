@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
@@ -12,18 +12,24 @@ from vinelm.workflow import Workflow
 
 if TYPE_CHECKING:
     from vinelm.protocols import Backend
+    from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """A workflow with its template bound to the catalog, and one backend per provider. ``note`` says what was taken by default."""
+    """A workflow with its template bound to the catalog, and one backend per provider. ``note``: what was taken by default."""
 
     workflow: Workflow
     catalog: Catalog
     backends: dict[str, Backend]
     note: str | None
+
+    @property
+    def spends_money(self) -> bool:
+        """Some calls go to a real provider."""
+        return any(not backend.is_simulated and not backend.is_virtual_time for backend in self.backends.values())
 
     @property
     def is_simulated(self) -> bool:
@@ -32,7 +38,14 @@ class Inputs:
 
 
 def load_inputs(
-    spec: str, *, models: Path | None, preset: str | None, dataset: str | None, limit: int | None, seed: int
+    spec: str,
+    *,
+    models: Path | None = None,
+    preset: str | None = None,
+    dataset: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    stop: str | None = None,
 ) -> Inputs:
     """Read everything a run needs and check that it fits together. Writes nothing, calls no model.
 
@@ -48,8 +61,18 @@ def load_inputs(
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
-    bound = replace(workflow, template=workflow.template.bind(tuple(catalog)))
+    template = workflow.template if stop is None else workflow.template.with_stop(cast("StopRule", stop))
+    bound = replace(workflow, template=template.bind(tuple(catalog)))
     return Inputs(workflow=bound, catalog=catalog, backends=create_backends(catalog, workflow=bound, seed=seed), note=note)
+
+
+def catalog_for_check(models: Path | None) -> Catalog:
+    """The named catalog, or one whose models stand in where nothing is called."""
+    if models is not None:
+        return Catalog.from_toml(models)
+    from vinelm.backends.simulated_models import simulated_catalog
+
+    return simulated_catalog(DEFAULT_PRESET)
 
 
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
@@ -58,6 +81,8 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
     from vinelm.backends.simulated_models import simulated_catalog
 
     if preset is None and workflow.writer is None:
-        raise ConfigError(f"workflow {workflow.name!r} needs --models: name a catalog file (there is no simulated writer for it)")
+        raise ConfigError(
+            f"workflow {workflow.name!r} needs --models: name a catalog file (there is no simulated writer for it)"
+        )
     catalog = simulated_catalog(preset or DEFAULT_PRESET)
     return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): give --models for real ones"

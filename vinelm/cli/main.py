@@ -53,7 +53,7 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line ``args`` (default: the process's own) and return the exit code. Writes errors to stderr, one line each."""
+    """Run the command line ``args`` (default: the process's own); the exit code. An error is one line on stderr."""
     try:
         result = cli.main(args=None if args is None else list(args), prog_name="vinelm", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -22,7 +22,9 @@ preset_option = click.option(
 dataset_option = click.option(
     "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format. Left out: the bundled ones."
 )
-seed_option = click.option("--seed", type=int, default=0, show_default=True, help="Decides samples, splits and simulated answers.")
+seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Decides samples, splits and simulated answers."
+)
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Use only the first N requests of the dataset.")
 stop_option = click.option(
     "--stop",

@@ -16,12 +16,13 @@ def cost_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -> C
     return Chart(
         name=name,
         title="Accuracy–cost frontier",
-        caption=f"Each point maximises accuracy under one average budget; across: dollars really spent per request. {BANDS} {note}".strip(),
+        caption="Each point maximises accuracy under one average budget; across: dollars really spent per request. "
+        f"{BANDS} {note}".strip(),
         x_title="mean cost per request, US$ (log scale)",
         y_title="accuracy",
         x_prefix="$",
         x_is_log=True,
-        series=tuple(_series(f, [p.run.mean_cost_usd for p in f.points], "budget", usd) for f in frontiers if f.points),
+        series=tuple(_series(f, [p.cost_usd for p in f.points], "budget", usd) for f in frontiers if f.points),
     )
 
 
@@ -30,7 +31,8 @@ def latency_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -
     return Chart(
         name=name,
         title="Accuracy–latency frontier",
-        caption=f"Each point maximises accuracy under one latency cap; an answer after the cap counts as wrong. {BANDS} {note}".strip(),
+        caption="Each point maximises accuracy under one latency cap; an answer after the cap counts as wrong. "
+        f"{BANDS} {note}".strip(),
         x_title="latency cap per request, s",
         y_title="right and within the cap",
         series=tuple(_series(f, [p.cap for p in f.points], "cap", seconds) for f in frontiers if f.points),
@@ -54,17 +56,16 @@ def frontier_table(title: str, frontiers: Sequence[Frontier], bound_name: str, *
 
 
 def _cells(frontier: Frontier, point: Point, *, is_cost: bool) -> tuple[str, ...]:
-    run = point.run
     return (
         frontier.name,
         "" if point.cap == float("inf") else (usd if is_cost else seconds)(point.cap),
         percent(point.worth.value),
         percent_interval(point.worth),
-        percent(run.accuracy),
-        usd(run.mean_cost_usd),
-        seconds(run.mean_latency_s),
-        "" if is_cost else percent(run.late(point.cap)),
-        run.plan,
+        percent(point.accuracy),
+        usd(point.cost_usd),
+        seconds(point.latency_s),
+        "" if is_cost else percent(point.late),
+        point.plan,
     )
 
 
@@ -83,9 +84,9 @@ def _series(frontier: Frontier, x: list[float], bound: str, unit: object) -> Ser
 
 
 def _hover(frontier: Frontier, point: Point, bound: str, cap: str) -> str:
-    steps = point.run.plan.replace(", ", "<br>→ ")
+    steps = point.plan.replace(", ", "<br>→ ")
     at = f" at {bound} {cap}" if frontier.role != "model" or bound == "cap" else ""
     return (
         f"<b>{frontier.name}</b>{at}<br>{percent(point.worth.value)} ({percent_interval(point.worth)})<br>"
-        f"{usd(point.run.mean_cost_usd)}, {seconds(point.run.mean_latency_s)} per request<br>{steps}"
+        f"{usd(point.cost_usd)}, {seconds(point.latency_s)} per request<br>{steps}"
     )

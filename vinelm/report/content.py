@@ -70,7 +70,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One page. ``simulated`` says in a line what was not real; it goes into the head. ``badge`` labels the kind of evidence."""
+    """One page. ``simulated`` says in a line what was not real; it goes into the head."""
 
     title: str
     subtitle: str

@@ -28,7 +28,7 @@ def estimate_store(path: str | Path, *, estimator: str, stop: str | None = None)
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
-        template = template.with_stop(cast(StopRule, stop))
+        template = template.with_stop(cast("StopRule", stop))
     annotated = model.fit(observations, template, catalog).annotated_
     return with_provenance(
         annotated,
@@ -65,6 +65,8 @@ def require_same_workflow(annotated: AnnotatedTrie, workflow: str, dataset_diges
     """:class:`ConfigError` if the trie was estimated for another workflow or another dataset than the store's."""
     meta = annotated.meta
     if meta.get("workflow", workflow) != workflow:
-        raise ConfigError(f"{where}: estimated for the workflow {meta['workflow']!r}, the store holds {workflow!r}: give a matching pair")
+        raise ConfigError(
+            f"{where}: estimated for the workflow {meta['workflow']!r}, the store holds {workflow!r}: give a matching pair"
+        )
     if meta.get("dataset_digest", dataset_digest) != dataset_digest:
         raise ConfigError(f"{where}: estimated from another dataset than the store's: run `vinelm estimate` on this store")

@@ -66,7 +66,14 @@ def _band(series: Series) -> dict[str, Any]:
 
 
 def _layout(chart: Chart) -> dict[str, Any]:
-    axis = {"gridcolor": "--rule", "linecolor": "--rule", "zeroline": False, "automargin": True, "ticks": "outside", "tickcolor": "--rule"}
+    axis = {
+        "gridcolor": "--rule",
+        "linecolor": "--rule",
+        "zeroline": False,
+        "automargin": True,
+        "ticks": "outside",
+        "tickcolor": "--rule",
+    }
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",

@@ -23,15 +23,13 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    figures = {
-        part.name: figure(part) for section in report.sections for part in section.parts if isinstance(part, Chart)
-    }
+    figures = {part.name: figure(part) for section in report.sections for part in section.parts if isinstance(part, Chart)}
     page = environment.get_template("report.html")
     return page.render(report=report, figures=figures, plotly_js=get_plotlyjs() if figures else "")
 
 
 def write_page(report: Report, path: str | Path) -> Path:
-    """Write the page and return its path. The file appears whole or not at all; :class:`ConfigError` if it cannot be written."""
+    """Write the page, whole or not at all, and return its path. :class:`ConfigError` if it cannot be written."""
     target = Path(path)
     text = render(report)
     try:

@@ -10,7 +10,6 @@ import numpy as np
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
 from vinelm.report.content import Role
 from vinelm.report.runs import Interval, PolicyRun, mean_interval, pareto, resample_weights
 from vinelm.trie import FloatArray
@@ -20,7 +19,7 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A policy in a sweep. ``run`` replays it on the held-out requests under an objective; None where it has no feasible plan."""
+    """A policy in a sweep. ``run`` replays it on the held-out requests under an objective; None: no feasible plan."""
 
     name: str
     role: Role
@@ -29,11 +28,18 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One cap of a sweep: what the policy did under it, and the interval of what the objective counts."""
+    """One cap of a sweep: what a policy does under it, per request.
+
+    ``worth`` is what the objective counts, with its interval; ``late`` the share of answers after the cap (None: not known).
+    """
 
     cap: float
-    run: PolicyRun
+    plan: str
     worth: Interval
+    accuracy: float
+    cost_usd: float
+    latency_s: float
+    late: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +63,22 @@ def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float]
         if run is None:
             return None
         drawn = weights.setdefault(len(run), resample_weights(len(run), seed))
-        return Point(cap, run, mean_interval(run.worth(objective), drawn))
+        return point_of(run, objective, drawn, cap)
 
-    return [
-        Frontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in contestants
-    ]
+    return [Frontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in contestants]
+
+
+def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: float) -> Point:
+    """What ``run`` shows under ``objective``; ``weights`` are resamples of its requests."""
+    return Point(
+        cap=cap,
+        plan=run.plan,
+        worth=mean_interval(run.worth(objective), weights),
+        accuracy=run.accuracy,
+        cost_usd=run.mean_cost_usd,
+        latency_s=run.mean_latency_s,
+        late=run.late(objective.max_latency_s),
+    )
 
 
 def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
@@ -82,17 +99,3 @@ def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[f
     caps = np.geomspace(low, high, n_caps) if is_cost else np.linspace(low, high, n_caps)
     # A cap equal to a path's own figure admits it: rounding must not take that away.
     return [float(cap) * (1 + 1e-9) for cap in caps]
-
-
-def follow(table: OutcomeTable, node: int, *, policy: str, plan: str) -> PolicyRun:
-    """Every request of the table down one path, its stops respected: what a plan fixed in advance achieves."""
-    cost, latency = table.cost_usd[:, 0].copy(), table.latency_s[:, 0].copy()
-    for step in table.trie.path(node):
-        cost += table.cost_usd[:, step] * table.reached[:, step]
-        latency += table.latency_s[:, step] * table.reached[:, step]
-    return PolicyRun(policy=policy, plan=plan, success=table.answer_success[:, node].copy(), cost_usd=cost, latency_s=latency)
-
-
-def path_text(annotated: AnnotatedTrie | OutcomeTable, node: int) -> str:
-    """A path in words: ``generate a, repair b, repair c``."""
-    return ", ".join(f"{stage} {model}" for stage, model in annotated.trie.edges(node)) or "no invocation"

@@ -75,7 +75,8 @@ class Verdict:
         """One sentence: where a gain is shown, or that none is and what to use instead."""
         total = len(self.rulings)
         if self.gains:
-            return f"Gain shown under {len(self.gains)} of {total} objectives, over the best static plan and the best single model."
+            share = f"{len(self.gains)} of {total} objectives"
+            return f"Gain shown under {share}, over the best static plan and the best single model."
         over_single = [r for r in self.rulings if r.single.outcome == "gain"]
         if over_single:
             plans = ", ".join(sorted({r.static.rival.plan for r in over_single}))

@@ -1,0 +1,54 @@
+"""``vinelm check``: is a workflow ready to be profiled? Spends nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.options import dataset_option, json_option, models_option
+
+if TYPE_CHECKING:
+    from vinelm.profiler.check import CheckReport
+
+
+@click.command("check")
+@click.argument("workflow")
+@models_option
+@dataset_option
+@json_option
+def command(*, workflow: str, models: Path | None, dataset: str | None, as_json: bool) -> None:
+    """Check that WORKFLOW can be profiled and served, without spending anything.
+
+    WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
+    the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. Exit
+    code 2 if something has to be mended.
+
+    Example: vinelm check my_app:workflow
+    """
+    from vinelm.cli.inputs import catalog_for_check
+    from vinelm.errors import WorkflowError
+    from vinelm.profiler.check import check_workflow
+    from vinelm.workflows.registry import load_workflow
+
+    loaded = load_workflow(workflow, dataset=dataset)
+    report = check_workflow(loaded, catalog_for_check(models))
+    if as_json:
+        from dataclasses import asdict
+
+        from vinelm.cli.console import print_json
+
+        print_json({**asdict(report), "is_ok": report.is_ok})
+    else:
+        _show(report)
+    wrong = [item for item in report.items if not item.is_ok]
+    if wrong:
+        raise WorkflowError(f"{workflow}: {wrong[0].name}: {wrong[0].detail}")
+
+
+def _show(report: CheckReport) -> None:
+    for item in report.items:
+        click.echo(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}")
+    if report.is_ok:
+        click.echo(f"{report.workflow} is ready: vinelm profile")

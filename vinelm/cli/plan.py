@@ -1,0 +1,110 @@
+"""``vinelm plan``: what the controller would choose for an objective, before any request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import json_option
+
+if TYPE_CHECKING:
+    from vinelm.objective import Objective
+    from vinelm.report.plans import Planned, Plans
+
+
+@click.command("plan")
+@click.argument("trie", type=click.Path(path_type=Path))
+@click.option("--maximize", metavar="accuracy", help="What to maximize.")
+@click.option("--minimize", metavar="cost|latency", help="What to minimize.")
+@click.option("--min-accuracy", type=float, metavar="FRACTION", help="Floor, met on average over requests: 0.8 is 80 %.")
+@click.option("--max-cost-usd", type=float, metavar="USD", help="Dollars per request, on average over requests.")
+@click.option("--max-latency-s", type=float, metavar="S", help="Seconds from a request's arrival to its answer.")
+@click.option(
+    "--cost-budget", type=click.Choice(["population", "per_request"]), default="population", show_default=True,
+    help="per_request caps every single request in place of the average.",
+)  # fmt: skip
+@click.option(
+    "--risk", type=click.Choice(["mean", "mean+sd"]), default="mean", show_default=True,
+    help="How the latency cap is read: by the mean, or plus z standard deviations.",
+)  # fmt: skip
+@click.option("--z", type=float, help="Standard deviations for --risk mean+sd or --cost-budget per_request.")
+@click.option("--confidence", type=float, metavar="LEVEL", help="Plan against the lower accuracy bound of this level.")
+@json_option
+def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
+    """Plan over the annotated trie in the file TRIE and compare with the plans that need no controller.
+
+    Shows the path to follow if nothing unexpected happens, what it is expected to achieve, what each bound leaves, and what
+    the best static plan (one model per stage) and the best single model would do. Exit code 2, naming the bound, if no path
+    meets the bounds.
+
+    Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
+    """
+    from vinelm.objective import Objective
+    from vinelm.report.plans import Plans
+    from vinelm.vinefile import load_trie
+
+    objective = Objective(**bounds, on_infeasible="raise")
+    plans = Plans(load_trie(trie))
+    planned = plans.compared(objective)
+    if as_json:
+        _print_json(objective, planned, plans)
+    else:
+        show_plan(objective, planned, plans)
+
+
+def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> None:
+    """The plan and its rivals as tables of 80 columns."""
+    from vinelm.cli.console import show_table
+    from vinelm.report.words import objective_words, percent, seconds, usd
+
+    rows = []
+    for item in planned:
+        found = item.decision
+        figures = ("-",) * 3 if found is None else (
+            percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s)
+        )  # fmt: skip
+        rows.append((item.policy, *figures, item.plan))
+    show_table(objective_words(objective), ("policy", "accuracy", "cost", "latency", "<plan"), rows)
+    best = planned[0].decision
+    if best is None:
+        return
+    for line in (*_interval_lines(best), *_slack_lines(best)):
+        click.echo(line)
+    simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
+    click.echo(f"{simulated}Cost: expected dollars per request. Latency: of a request that goes all the way, at zero load.")
+
+
+def _interval_lines(best: Any) -> list[str]:
+    found = best.intervals.get("accuracy")
+    if found is None:
+        return ["Accuracy interval: not known, this estimator gives no standard errors."]
+    return [f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %"]
+
+
+def _slack_lines(best: Any) -> list[str]:
+    from vinelm.report.words import percent, seconds, usd
+
+    speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+    lines = [f"Slack of {bound}: {speak[bound](left)}" for bound, left in best.slack.items()]
+    if best.binding:
+        lines.append(f"{best.binding} decides: without it, another path would be better.")
+    return lines
+
+
+def _print_json(objective: Objective, planned: list[Planned], plans: Plans) -> None:
+    from vinelm.cli.console import print_json
+
+    rows = [
+        {"policy": item.policy, "plan": None, "is_feasible": False}
+        if item.decision is None
+        else {
+            "policy": item.policy,
+            **item.decision.to_dict(),
+            "stages": list(plans.trie.edges(item.decision.target)),
+            "intervals": item.decision.intervals,
+        }
+        for item in planned
+    ]
+    print_json({"objective": objective.to_dict(), "is_simulated": plans.annotated.meta.get("is_simulated"), "plans": rows})

@@ -1,0 +1,199 @@
+"""The whole idea in a minute: profile → estimate → plan → serve → report, on the bundled NL2SQL requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.errors import DatasetError
+from vinelm.objective import Objective
+from vinelm.outcomes import OutcomeTable
+from vinelm.profiler.progress import ProfileResult
+from vinelm.protocols import Backend
+from vinelm.report.objectives import showcase
+from vinelm.report.page import Frontiers
+from vinelm.report.plans import Plans
+from vinelm.report.replays import frontiers_on, replayed_contest
+from vinelm.report.verdict import Contest, Verdict, judge
+from vinelm.template import StopRule
+from vinelm.workflow import Request, Workflow, split_requests
+
+ESTIMATOR = "cascade-svd"
+
+
+class Step(Protocol):
+    """Progress of one step of the demo."""
+
+    def __call__(self, done: float, total: float, detail: str = "") -> None:
+        """``done`` of ``total``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoSettings:
+    """What a demo runs on. ``coverage``: share of the training split's exhaustive dollars; ``held_out``: share of requests."""
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: Mapping[str, Backend]
+    output_dir: Path
+    seed: int = 0
+    coverage: float = 0.02
+    held_out: float = 0.35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """The sparse profile of the training split: what was bought, and the trie estimated from it."""
+
+    result: ProfileResult
+    annotated: AnnotatedTrie
+    spend_by_model: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One stop rule's part: objectives with their contests and verdict, frontiers, and contests of the fully profiled trie."""
+
+    annotated: AnnotatedTrie
+    verdict: Verdict
+    frontiers: Frontiers
+    full: tuple[Contest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """Everything that a demo found. ``tables``: (training, held-out) under the workflow's stop; ``agreed``: of the served
+    requests, how many showed exactly what the replay of the complete table says.
+    """
+
+    settings: DemoSettings
+    training: tuple[Request, ...]
+    held_out: tuple[Request, ...]
+    profiled: Profiled
+    tables: tuple[OutcomeTable, OutcomeTable]
+    served: Judged
+    oracle: Judged
+    agreed: tuple[int, int]
+
+
+def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, ...]]:
+    """(training, held-out) requests; :class:`DatasetError` if either side is empty."""
+    training, held_out = split_requests(settings.workflow.requests, settings.held_out, settings.seed)
+    if not training or not held_out:
+        raise DatasetError(f"{len(settings.workflow.requests)} requests are too few to split: use more (--limit)")
+    return tuple(training), tuple(held_out)
+
+
+def profile_training(settings: DemoSettings, training: Sequence[Request], step: Step) -> Profiled:
+    """Profile ``coverage`` of the training split into ``profile.db`` and estimate ``demo.vine``; earlier ones are replaced."""
+    from vinelm.profiler.fingerprint import store_identity
+    from vinelm.profiler.runner import profile
+    from vinelm.report.estimation import estimate_store
+    from vinelm.report.words import usd
+    from vinelm.traces.store import ObservationStore
+    from vinelm.vinefile import save_trie
+
+    settings.output_dir.mkdir(parents=True, exist_ok=True)
+    path = settings.output_dir / "profile.db"
+    for old in (path, path.with_name("profile.db-wal"), path.with_name("profile.db-shm")):
+        old.unlink(missing_ok=True)
+    workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
+    identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
+    with ObservationStore.create(path, identity) as store:
+        result = profile(
+            workflow, catalog, backends, store, requests=training, coverage=settings.coverage, seed=settings.seed,
+            on_progress=lambda now: step(now.coverage, settings.coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
+        )  # fmt: skip
+        spend = dict(store.spend("model"))
+    annotated = estimate_store(path, estimator=ESTIMATOR)
+    save_trie(settings.output_dir / "demo.vine", annotated)
+    return Profiled(result=result, annotated=annotated, spend_by_model={str(name): item for name, item in spend.items()})
+
+
+def exact_tables(
+    settings: DemoSettings, training: Sequence[Request], held_out: Sequence[Request], stop: StopRule, step: Step
+) -> tuple[OutcomeTable, OutcomeTable]:
+    """The complete tables of both splits under a stop rule: ground truth to judge by, which no profiler could afford."""
+    from vinelm.workflows.nl2sql.exact import exact_table
+
+    workflow = replace(settings.workflow, template=settings.workflow.template.with_stop(stop))
+    both = [*training, *held_out]
+    table = exact_table(workflow, settings.catalog, settings.backends, both, only_reached=stop, progress=step)
+    cut = len(training)
+    return table.rows(range(cut)), table.rows(range(cut, len(both)))
+
+
+def serve_held_out(
+    settings: DemoSettings, annotated: AnnotatedTrie, held_out: Sequence[Request], objectives: Sequence[Objective], step: Step
+) -> list[Contest]:
+    """Every policy through the real LangGraph application."""
+    from vinelm.report.served import Service
+
+    service = Service(settings.workflow, Plans(annotated), settings.backends, held_out)
+    return service.contests(objectives, step)
+
+
+def judged_replay(settings: DemoSettings, tables: tuple[OutcomeTable, OutcomeTable]) -> Judged:
+    """The oracle stop: sample, estimate, plan and replay on complete tables. Nothing is served."""
+    from vinelm.estimator.registry import make_estimator
+    from vinelm.report.sampling import sampled_rows
+
+    training, held_out = tables
+    rows = sampled_rows(training, settings.coverage, settings.seed)
+    annotated = make_estimator(ESTIMATOR).fit(rows, training.template, training.catalog).annotated_
+    plans = Plans(annotated)
+    contests = [replayed_contest(plans, held_out, objective) for objective in showcase(plans)]
+    return judged(annotated, [c for c in contests if c is not None], tables, settings.seed)
+
+
+def judged(
+    annotated: AnnotatedTrie, contests: Sequence[Contest], tables: tuple[OutcomeTable, OutcomeTable], seed: int
+) -> Judged:
+    """Verdict, frontiers and fully profiled contests of one stop rule."""
+    training, held_out = tables
+    full = training.annotate()
+    cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
+    apart = [replayed_contest(Plans(full), held_out, contest.objective) for contest in contests]
+    return Judged(
+        annotated=annotated,
+        verdict=judge(contests, seed=seed),
+        frontiers=Frontiers(cost=cost, latency=latency),
+        full=tuple(contest for contest in apart if contest is not None),
+    )
+
+
+def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest]) -> tuple[int, int]:
+    """(served requests of VineLM that show exactly what the replay shows, all of them)."""
+    same = total = 0
+    for contest in contests:
+        replayed = replayed_contest(plans, held_out, contest.objective)
+        total += len(contest.vinelm)
+        if replayed is not None:
+            served, again = contest.vinelm, replayed.vinelm
+            same += int(((served.success == again.success) & (abs(served.cost_usd - again.cost_usd) < 1e-12)).sum())
+    return same, total
+
+
+def run_demo(settings: DemoSettings, start: Callable[[str], Step]) -> DemoResult:
+    """Everything but the page, one progress bar per step. Writes ``profile.db`` and ``demo.vine`` into ``output_dir``."""
+    training, held_out = split(settings)
+    profiled = profile_training(settings, training, start("profile 2 % of the training split"))
+    plans = Plans(profiled.annotated)
+    objectives = showcase(plans)
+    contests = serve_held_out(settings, profiled.annotated, held_out, objectives, start("serve held-out requests"))
+    tables = exact_tables(settings, training, held_out, "workflow", start("complete tables, to judge by"))
+    oracle_tables = exact_tables(settings, training, held_out, "oracle", start("the same under the oracle stop"))
+    return DemoResult(
+        settings=settings,
+        training=training,
+        held_out=held_out,
+        profiled=profiled,
+        tables=tables,
+        served=judged(profiled.annotated, contests, tables, settings.seed),
+        oracle=judged_replay(settings, oracle_tables),
+        agreed=agreement(plans, tables[1], contests),
+    )

@@ -1,0 +1,60 @@
+"""Where a report's figures come from, as name and value pairs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from vinelm import __version__
+from vinelm.catalog import Catalog
+from vinelm.protocols import Backend
+from vinelm.report.content import Row, Table
+from vinelm.report.words import usd
+from vinelm.workflow import Workflow
+
+Facts = tuple[tuple[str, str], ...]
+
+
+def workflow_facts(workflow: Workflow) -> Facts:
+    """Name, template and data of a workflow."""
+    path = " → ".join(stage.name for stage in workflow.template.invocations)
+    return (
+        ("Workflow", f"{workflow.name}: {path}"),
+        ("Stop rule", f"{workflow.template.stop}"),
+        ("Dataset", f"{len(workflow.requests):,} requests, sha256 {workflow.dataset_digest}"),
+    )
+
+
+def catalog_facts(catalog: Catalog) -> Facts:
+    """Which models, and how old their prices are."""
+    days = sorted(model.price.as_of for model in catalog.models)
+    dated = f"{days[0]}" if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    return (("Models", f"{len(catalog)}: {', '.join(catalog)}"), ("Prices as of", dated))
+
+
+def version_facts() -> Facts:
+    """What computed it."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "plotly"))
+    return (("Made by", f"vinelm {__version__}, Python {platform.python_version()}, {packages}"),)
+
+
+def price_table(catalog: Catalog) -> Table:
+    """The catalog's prices with their sources."""
+    rows = tuple(
+        Row(cells=(m.name, usd(m.price.input), usd(m.price.output), str(m.price.as_of), m.price.source)) for m in catalog.models
+    )
+    columns = ("model", "$ per million in", "$ per million out", "as of", "source")
+    return Table(title="Prices", columns=columns, rows=rows, text_columns=(0, 4), is_folded=True)
+
+
+def simulated_line(catalog: Catalog, backends: Mapping[str, Backend], note: str = "") -> str | None:
+    """What was simulated; None if nothing was."""
+    names = [model.name for model in catalog.models if backends[model.provider].is_simulated]
+    if not names:
+        return None
+    who = f"All {len(names)} models are" if len(names) == len(catalog) else f"{', '.join(names)} are"
+    return (
+        f"{who} simulated with fixed, committed parameters: answers, prices, token counts and latencies are not those of real "
+        f"models. {note}".strip()
+    )
