@@ -170,7 +170,9 @@ class App:
 
 def control(backend=None, *, n_models=3, depth=3, template=True) -> GraphControl:
     return GraphControl(
-        make_catalog(n_models), {"test": backend or EchoBackend()}, template=make_template(n_models, depth) if template else None
+        make_catalog(n_models),
+        {"test": backend or EchoBackend()},
+        template=make_template(n_models, depth) if template else None,
     )
 
 

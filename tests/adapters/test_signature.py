@@ -164,7 +164,7 @@ def typed_as(annotation):
         (typed_as(dict), "use a TypedDict, a dataclass or a pydantic model"),
         (lambda state: None, "never asks for its model: add a parameter named `model`"),
         (lambda state, model, db: None, "unknown parameter 'db': it may ask for model, config, runtime"),
-        (lambda state, model, /: None, "unknown parameter 'model'"),
+        (lambda state, model, /: None, "'model' is positional-only: let it be passed by name"),
         (functools.partial(partial_of, prefix=""), "the type of its state is unknown"),
         (RunnableLambda(lambda state: state), "needs a function, a method or a callable object"),
         ("name", "needs a function, a method or a callable object, not str"),

@@ -38,6 +38,8 @@ def asked_by(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> Aske
     for parameter in parameters[1:]:
         if parameter.name in known and parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
             continue
+        if parameter.name in known:
+            raise WorkflowError(f"{label}: {parameter.name!r} is positional-only: let it be passed by name")
         if parameter.default is inspect.Parameter.empty:
             raise WorkflowError(f"{label}: unknown parameter {parameter.name!r}: it may ask for {', '.join(known)}")
     names = tuple(p.name for p in parameters[1:] if p.name in known and p.kind is not inspect.Parameter.POSITIONAL_ONLY)
