@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
-from vinelm.estimator.amounts import estimate_amount
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.heads import Rates
-
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
+from vinelm.estimator.amounts import estimate_amount
+from vinelm.estimator.cells import Cells
+from vinelm.estimator.heads import Rates
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import Trie

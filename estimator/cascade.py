@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.heads import Head, Rates, heads_of
 from vinelm.estimator.pooling import pooled_mean
-
 from vinelm.trie import FloatArray, Trie
 
 

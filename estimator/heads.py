@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from vinelm.estimator.cells import Cells
 
+from vinelm.estimator.cells import Cells
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 

@@ -1,21 +1,27 @@
-"""Estimators by name."""
+"""Estimators by name; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-from vinelm.estimator.base import Estimator, RateEstimator
-from vinelm.estimator.cascade import CascadeEstimator, CascadeSvdEstimator
+from importlib import import_module
 
 from vinelm.errors import ConfigError
+from vinelm.estimator.base import Estimator
 
-_CLASSES: dict[str, type[RateEstimator]] = {cls.name: cls for cls in (CascadeEstimator, CascadeSvdEstimator)}
+_HOME = {
+    "latent": ("vinelm.estimator.latent", "LatentEstimator"),
+    "cascade": ("vinelm.estimator.cascade", "CascadeEstimator"),
+    "cascade-svd": ("vinelm.estimator.cascade", "CascadeSvdEstimator"),
+}
 
-ESTIMATORS: tuple[str, ...] = tuple(_CLASSES)
-"""Names that :func:`make_estimator` knows."""
+ESTIMATORS: tuple[str, ...] = tuple(_HOME)
+"""Names that :func:`make_estimator` knows; the first is the default."""
 
 
-def make_estimator(name: str) -> Estimator:
+def make_estimator(name: str = "latent") -> Estimator:
     """A new estimator with its default settings; :class:`ConfigError` for an unknown name."""
     try:
-        return _CLASSES[name]()
+        module, attribute = _HOME[name]
     except KeyError:
         raise ConfigError(f"unknown estimator {name!r}: use one of {', '.join(ESTIMATORS)}") from None
+    made: Estimator = getattr(import_module(module), attribute)()
+    return made

@@ -1,70 +1,27 @@
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from vinelm.errors import ConfigError, EvidenceError, InputError, NotFittedError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.estimator.cascade import project_deepest
-
-from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, EvidenceError, InputError, NotFittedError
 from vinelm.observation import Observation
-from vinelm.outcomes import OutcomeTable
-from vinelm.template import Loop, Stage, StopRule, Template
+from vinelm.template import StopRule
 from vinelm.trie import Trie
-
-PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
-
-
-def catalog_of(*names: str) -> Catalog:
-    return Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": PRICE} for n in names]})
-
-
-def template_of(catalog: Catalog, depth: int, stop: StopRule) -> Template:
-    return Template((Stage("generate"), Loop((Stage("repair"),), times=depth - 1)), stop).bind(tuple(catalog))
-
-
-def random_table(seed: int, *, models: int = 2, depth: int = 3, requests: int = 12, stop: StopRule = "oracle") -> OutcomeTable:
-    rng = np.random.default_rng(seed)
-    catalog = catalog_of(*"abcdefgh"[:models])
-    template = template_of(catalog, depth, stop)
-    trie = Trie.from_template(template)
-    shape = (requests, len(trie))
-    ease = rng.random((requests, 1))
-    return OutcomeTable(
-        template=template, catalog=catalog, trie=trie, request_ids=tuple(f"q{i}" for i in range(requests)),
-        success=rng.random(shape) < ease, stopped=rng.random(shape) < 0.5,
-        cost_usd=rng.lognormal(size=shape), latency_s=rng.lognormal(size=shape),
-    )  # fmt: skip
-
-
-def all_rows(table: OutcomeTable) -> list[Observation]:
-    """A row for every cell that its request reaches."""
-    cells = np.argwhere(table.reached[:, 1:])
-    return [table.observation(int(r), int(u) + 1) for r, u in cells]
-
-
-def sampled_rows(table: OutcomeTable, seed: int, runs: int) -> list[Observation]:
-    """Cascade runs: random request, random models, on until the stop."""
-    rng = random.Random(seed)
-    rows: dict[tuple[int, int], Observation] = {}
-    for _ in range(runs):
-        request, node = rng.randrange(len(table.request_ids)), 0
-        while (children := table.trie.children(node)) and not (node and table.ended[request, node]):
-            node = rng.choice(children)
-            rows[request, node] = table.observation(request, node)
-    return list(rows.values())
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @given(seed=st.integers(0, 50))
 @settings(max_examples=15)
-def test_full_observation_gives_exact_path_accuracy(stop: StopRule, seed: int) -> None:
-    table = random_table(seed, stop=stop)
-    fitted = make_estimator("cascade").fit(all_rows(table), table.template, table.catalog).annotated_
+def test_full_observation_gives_exact_path_accuracy(made: Any, stop: StopRule, seed: int) -> None:
+    table = made.table(seed, stop=stop)
+    fitted = make_estimator("cascade").fit(made.all_rows(table), table.template, table.catalog).annotated_
     exact = table.annotate()
     np.testing.assert_allclose(fitted.accuracy[1:], exact.accuracy[1:], atol=1e-12)
     np.testing.assert_allclose(exact.accuracy[1:], table.answer_success.mean(axis=0)[1:], atol=1e-12)
@@ -72,9 +29,9 @@ def test_full_observation_gives_exact_path_accuracy(stop: StopRule, seed: int) -
     np.testing.assert_array_equal(fitted.count[1:], table.reached.sum(axis=0)[1:])
 
 
-def test_a_worked_example_of_the_recursion() -> None:
-    catalog = catalog_of("a", "b")
-    template = template_of(catalog, 2, "oracle")
+def test_a_worked_example_of_the_recursion(made: Any) -> None:
+    catalog = made.catalog("a", "b")
+    template = made.template(catalog, 2, "oracle")
     rows = [row(f"q{i}", ("a",), success=i < 6) for i in range(10)]
     rows += [row(f"q{i}", ("a", "b"), success=i == 6) for i in range(6, 10)]
     fitted = make_estimator("cascade").fit(rows, template, catalog).annotated_
@@ -82,9 +39,9 @@ def test_a_worked_example_of_the_recursion() -> None:
     assert fitted.accuracy[fitted.trie.node(("a", "b"))] == pytest.approx(0.6 + 0.4 * 0.25)
 
 
-def test_accepted_is_not_read_as_right() -> None:
-    catalog = catalog_of("a")
-    template = template_of(catalog, 2, "workflow")
+def test_accepted_is_not_read_as_right(made: Any) -> None:
+    catalog = made.catalog("a")
+    template = made.template(catalog, 2, "workflow")
     rows = [row(f"q{i}", ("a",), success=i < 3, stopped=i < 6) for i in range(10)]  # 6 accepted, 3 of them right
     rows += [row(f"q{i}", ("a", "a"), success=i < 8, stopped=True) for i in range(6, 10)]  # 2 of the other 4 right
     fitted = make_estimator("cascade").fit(rows, template, catalog).annotated_
@@ -101,9 +58,9 @@ def row(request: str, prefix: tuple[str, ...], *, success: bool | None = False, 
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
-def test_a_failed_call_ends_its_request_and_is_not_right(stop: StopRule) -> None:
-    catalog = catalog_of("a")
-    template = template_of(catalog, 2, stop)
+def test_a_failed_call_ends_its_request_and_is_not_right(made: Any, stop: StopRule) -> None:
+    catalog = made.catalog("a")
+    template = made.template(catalog, 2, stop)
     rows = [row(f"q{i}", ("a",), success=i < 2, stopped=i < 2) for i in range(3)]
     rows.append(replace(row("q3", ("a",), success=None, stopped=None), failure="timeout"))
     rows.append(row("q2", ("a", "a"), success=True, stopped=True))
@@ -116,9 +73,9 @@ def test_a_failed_call_ends_its_request_and_is_not_right(stop: StopRule) -> None
 @pytest.mark.parametrize("name", ESTIMATORS)
 @given(seed=st.integers(0, 20))
 @settings(max_examples=4, deadline=None)
-def test_the_order_of_the_rows_is_irrelevant(name: str, seed: int) -> None:
-    table = random_table(seed)
-    rows = sampled_rows(table, seed, 15)
+def test_the_order_of_the_rows_is_irrelevant(made: Any, name: str, seed: int) -> None:
+    table = made.table(seed)
+    rows = made.sampled_rows(table, seed, 15)
     shuffled = random.Random(seed).sample(rows, len(rows))
     left = make_estimator(name).fit(rows, table.template, table.catalog).annotated_
     right = make_estimator(name).fit(shuffled, table.template, table.catalog).annotated_
@@ -130,11 +87,11 @@ def test_the_order_of_the_rows_is_irrelevant(name: str, seed: int) -> None:
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @given(seed=st.integers(0, 20))
 @settings(max_examples=4, deadline=None)
-def test_relabelling_the_models_permutes_the_result(name: str, stop: StopRule, seed: int) -> None:
+def test_relabelling_the_models_permutes_the_result(made: Any, name: str, stop: StopRule, seed: int) -> None:
     if name.startswith("prefix") and stop == "workflow":
         pytest.skip("refused: see test_columns")
-    table = random_table(seed, models=3, stop=stop)
-    rows = sampled_rows(table, seed, 25)
+    table = made.table(seed, models=3, stop=stop)
+    rows = made.sampled_rows(table, seed, 25)
     new = dict(zip("abc", "cab", strict=True))
     renamed = [replace(row, prefix=tuple(new[m] for m in row.prefix)) for row in rows]
     left = make_estimator(name).fit(rows, table.template, table.catalog).annotated_
@@ -147,9 +104,11 @@ def test_relabelling_the_models_permutes_the_result(name: str, stop: StopRule, s
 @pytest.mark.parametrize("name", ["cascade", "cascade-svd"])
 @given(seed=st.integers(0, 50), runs=st.integers(1, 30))
 @settings(max_examples=15, deadline=None)
-def test_rates_are_probabilities_and_oracle_accuracy_never_falls_along_a_path(name: str, seed: int, runs: int) -> None:
-    table = random_table(seed)
-    rows = sampled_rows(table, seed, runs)
+def test_rates_are_probabilities_and_oracle_accuracy_never_falls_along_a_path(
+    made: Any, name: str, seed: int, runs: int
+) -> None:
+    table = made.table(seed)
+    rows = made.sampled_rows(table, seed, runs)
     fitted = make_estimator(name).fit(rows, table.template, table.catalog).annotated_
     for rate in (fitted.success, fitted.stop, fitted.stop_success):
         assert np.all((rate >= 0) & (rate <= 1))
@@ -157,8 +116,8 @@ def test_rates_are_probabilities_and_oracle_accuracy_never_falls_along_a_path(na
     assert np.all(fitted.stop_success <= np.minimum(fitted.stop, fitted.success) + 1e-12)
 
 
-def test_the_projection_is_rank_one_and_leaves_shallower_nodes() -> None:
-    table = random_table(3, models=4, requests=40)
+def test_the_projection_is_rank_one_and_leaves_shallower_nodes(made: Any) -> None:
+    table = made.table(3, models=4, requests=40)
     rate = np.random.default_rng(0).random(len(table.trie))
     smooth = project_deepest(table.trie, rate, np.ones(len(rate), np.bool_))
     deepest = table.trie.levels[-1]
@@ -169,8 +128,8 @@ def test_the_projection_is_rank_one_and_leaves_shallower_nodes() -> None:
     assert np.linalg.norm(block - rate[deepest].reshape(-1, 4)) == pytest.approx(math.hypot(*best[1][1:]))
 
 
-def test_an_unobserved_entry_of_the_block_starts_from_its_column_mean() -> None:
-    table = random_table(0, models=2, depth=2)
+def test_an_unobserved_entry_of_the_block_starts_from_its_column_mean(made: Any) -> None:
+    table = made.table(0, models=2, depth=2)
     trie = table.trie
     rate = np.zeros(len(trie))
     rate[[trie.node(p) for p in (("a", "a"), ("a", "b"), ("b", "a"))]] = 0.2, 0.4, 0.2
@@ -181,9 +140,9 @@ def test_an_unobserved_entry_of_the_block_starts_from_its_column_mean() -> None:
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("outcome", [True, False])
-def test_degenerate_rows_give_finite_answers(name: str, outcome: bool) -> None:
-    catalog = catalog_of("a", "b")
-    template = template_of(catalog, 3, "oracle")
+def test_degenerate_rows_give_finite_answers(made: Any, name: str, outcome: bool) -> None:
+    catalog = made.catalog("a", "b")
+    template = made.template(catalog, 3, "oracle")
     rows = [row(f"q{i}", ("a",), success=outcome) for i in range(4)]
     rows += [] if outcome else [row("q1", ("a", "b"), success=False)]
     fitted = make_estimator(name).fit(rows, template, catalog).annotated_
@@ -192,9 +151,9 @@ def test_degenerate_rows_give_finite_answers(name: str, outcome: bool) -> None:
     assert abs(fitted.accuracy[fitted.trie.node(("a",))] - outcome) < 0.2
 
 
-def test_a_model_never_seen_gets_a_mean_of_those_seen() -> None:
-    catalog = catalog_of("a", "b")
-    template = template_of(catalog, 2, "oracle")
+def test_a_model_never_seen_gets_a_mean_of_those_seen(made: Any) -> None:
+    catalog = made.catalog("a", "b")
+    template = made.template(catalog, 2, "oracle")
     fitted = (
         make_estimator("cascade").fit([row(f"q{i}", ("a",), success=i < 7) for i in range(10)], template, catalog).annotated_
     )
@@ -211,9 +170,9 @@ def test_an_unknown_estimator_names_the_known_ones() -> None:
         make_estimator("magic")
 
 
-def test_a_trie_of_some_prefixes_only() -> None:
-    catalog = catalog_of("a", "b")
-    template = template_of(catalog, 2, "oracle")
+def test_a_trie_of_some_prefixes_only(made: Any) -> None:
+    catalog = made.catalog("a", "b")
+    template = made.template(catalog, 2, "oracle")
     trie = Trie.from_prefixes(template, [("a", "b"), ("b",)])
     rows = [row("q1", ("a",)), row("q1", ("a", "b"), success=True), row("q2", ("b",), success=True)]
     for name in ("cascade", "cascade-svd"):
@@ -223,7 +182,7 @@ def test_a_trie_of_some_prefixes_only() -> None:
         make_estimator("cascade").fit([row("q1", ("b", "b"))], template, catalog, trie=trie)
 
 
-def test_nothing_observed_is_too_little_evidence() -> None:
-    catalog = catalog_of("a")
+def test_nothing_observed_is_too_little_evidence(made: Any) -> None:
+    catalog = made.catalog("a")
     with pytest.raises(EvidenceError, match="no observation"):
-        make_estimator("cascade").fit([], template_of(catalog, 2, "oracle"), catalog)
+        make_estimator("cascade").fit([], made.template(catalog, 2, "oracle"), catalog)

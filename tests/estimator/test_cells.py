@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vinelm.estimator.cells import Cells
 
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError
+from vinelm.estimator.cells import Cells
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
