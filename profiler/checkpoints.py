@@ -29,6 +29,9 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def __init__(self) -> None:
         super().__init__(serde=JsonPlusSerializer())
         self._held: dict[str, bytes] = {}
+        self.is_comparing = False
+        """Look at every state that is put, and note in ``changed`` what does not come back as it was. Slow; for checks."""
+        self.changed: dict[str, str] = {}
 
     def load(self, thread_id: str, content: bytes) -> None:
         """Let the thread resume from these bytes."""
@@ -69,6 +72,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         """Keep it, serialized. :class:`StateError` names the first key of the state that cannot be."""
         thread_id = config["configurable"]["thread_id"]
+        if self.is_comparing:
+            self._compare(checkpoint["channel_values"])
         plain = {**checkpoint, "id": _FIXED_ID, "ts": _FIXED_TIME}
         try:
             self._held[thread_id] = self.serde.dumps_typed([plain, {**metadata, "run_id": ""}])[1]
@@ -76,9 +81,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
             raise self._culprit(checkpoint["channel_values"]) or error from error
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
 
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Not kept: a unit that fails half-way is run again from its parent."""
 
     def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
@@ -106,6 +109,17 @@ class UnitSaver(BaseCheckpointSaver[int]):
         for found in self.list(config):
             yield found
 
+    def _compare(self, values: dict[str, Any]) -> None:
+        for key, value in values.items():
+            try:
+                back = self.serde.loads_typed(self.serde.dumps_typed(value))
+            except Exception:  # put() is about to say so
+                continue
+            if repr(back) != repr(value):
+                same = type(back) is type(value)
+                inside = "inside it something comes back as another type" if same else f"comes back as {_type_name(back)}"
+                self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
+
     def _culprit(self, values: dict[str, Any]) -> StateError | None:
         for key, value in values.items():
             try:
@@ -122,4 +136,4 @@ def _type_name(value: Any) -> str:
 
 def _first_line(error: Exception) -> str:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text if "not serializable" in text else type(error).__name__
+    return text if "serializable" in text else type(error).__name__  # any other text may hold the value

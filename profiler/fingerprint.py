@@ -14,7 +14,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -50,12 +50,12 @@ def store_identity(
         dataset_digest=workflow.dataset_digest,
         fingerprint=parts,
         is_simulated=any(backend.is_simulated for backend in backends.values()),
-        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Part to digest: ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``resource LABEL``."""
+    """Part to digest: ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``resource X``."""
     recorder = _Recorder(GraphControl(catalog, backends, template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not

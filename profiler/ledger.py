@@ -18,8 +18,9 @@ class PriceBound:
 
     The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: taken is the
     longest seen at that stage times a margin (2,048 tokens before the first), and as many calls as the stage ever made in one
-    invocation. A bound, then, that a sudden long prompt can break; the excess of that one call is settled at its real price.
-    Learns in the order that cells are fed, so the same sequence gives the same bounds.
+    invocation, and no less than the model's dearest invocation so far. A bound, then, that a sudden long prompt can break; the
+    excess of that one call is settled at its real price. Learns in the order that cells are fed, so the same sequence gives the
+    same bounds.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -27,6 +28,7 @@ class PriceBound:
         self._prompt: dict[str, int] = {}
         self._calls: dict[str, int] = {}
         self._tools_usd: dict[str, float] = {}
+        self._dearest_usd: dict[str, float] = {}
 
     def add(self, observation: Observation) -> None:
         """Learn from one executed cell."""
@@ -34,6 +36,7 @@ class PriceBound:
         if observation.tokens_in is not None:  # the sum over calls: no call's prompt was longer
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
         self._calls[stage] = max(self._calls.get(stage, 1), calls)
+        self._dearest_usd[observation.model] = max(self._dearest_usd.get(observation.model, 0.0), observation.cost_usd)
         self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
 
     def usd(self, stage: str, model: str) -> float:
@@ -42,7 +45,8 @@ class PriceBound:
         longest = self._prompt.get(stage)
         prompt = _FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
         one = entry.price.cost_usd(prompt, entry.max_tokens)
-        return one * self._calls.get(stage, 1) + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN
+        calls_usd = max(one * self._calls.get(stage, 1), self._dearest_usd.get(model, 0.0))
+        return calls_usd + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN
 
 
 class Ledger:

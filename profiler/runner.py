@@ -24,7 +24,7 @@ Cell = tuple[str, tuple[str, ...]]
 
 
 class UnitOutcome(Protocol):
-    """What a worker gives back."""
+    """What a worker gives back (:class:`vinelm.profiler.unit.UnitResult`)."""
 
     @property
     def observation(self) -> Observation:
@@ -32,7 +32,7 @@ class UnitOutcome(Protocol):
 
     @property
     def checkpoint(self) -> bytes | None:
-        """The state to go on from; None where nothing can follow."""
+        """The state to go on from, if the unit left one."""
 
 
 class Worker(Protocol):
@@ -58,10 +58,10 @@ def profile(
 ) -> ProfileResult:
     """Execute cells until ``coverage`` (a fraction of all reached cells' dollars), a budget or the whole is reached.
 
-    Calls the models and writes to ``store``: spends money. One process, one unit at a time. Every row is durable before the next
-    unit starts; run again with the same arguments, it goes on where it was. The caps hold for the store as a whole. ``requests``
-    are those to sample from (default: all of the workflow's). Ctrl-C ends it in good order. :class:`StoreError` if the store is
-    another workflow's, :class:`ConfigError` for a cap or a sampler that makes no sense.
+    Calls the models and writes to ``store``: spends money. One process, one unit at a time. Every row is durable before the
+    next unit starts; run again with the same arguments, it goes on where it was. The caps hold for the store as a whole.
+    ``requests`` are those to sample from (default: all of the workflow's). Ctrl-C ends it in good order. :class:`StoreError` if
+    the store is another workflow's, :class:`ConfigError` for a cap or a sampler that makes no sense.
     """
     from vinelm.profiler.fingerprint import SETTING, store_identity
     from vinelm.profiler.unit import UnitWorker
@@ -77,7 +77,8 @@ def profile(
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, template, [request.id for request in chosen], seed)
     ledger = Ledger(store, budget_usd=budget_usd, budget_calls=budget_calls)
-    run = _Run(template, catalog, UnitWorker(workflow, catalog, backends), store, ledger, chosen, coverage, on_progress)
+    worker = UnitWorker(workflow, catalog, backends)
+    run = _Run(worker, store, ledger, chosen, template=template, catalog=catalog, target=coverage, on_progress=on_progress)
     return run.through(sampler)
 
 
@@ -100,12 +101,13 @@ class _Run:
 
     def __init__(
         self,
-        template: Template,
-        catalog: Catalog,
         worker: Worker,
         store: ObservationStore,
         ledger: Ledger,
         requests: Sequence[Request],
+        *,
+        template: Template,
+        catalog: Catalog,
         target: float | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -200,7 +202,8 @@ class _Run:
         if observation.failure == "auth":  # no property of the model, and every further call would fail alike
             self.store.settle(entry, observation.cost_usd)
             raise ConfigError(f"model {prefix[-1]!r}: {self._key_hint(prefix[-1])}")
-        self.ledger.settle(entry, upper_usd, observation, outcome.checkpoint)
+        checkpoint = None if observation.ended(self.template.stop) else outcome.checkpoint  # nobody goes on from an end
+        self.ledger.settle(entry, upper_usd, observation, checkpoint)
         self._keep(observation)
         self.executed += 1
         if observation.failure is not None:

@@ -9,9 +9,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
-from vinelm.adapters.forced import ForcedPolicy
+from vinelm.adapters.forced import ForcedMode, ForcedPolicy
 from vinelm.adapters.langgraph import PATH_KEY, GraphControl, build_graph
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, WorkflowError
@@ -24,7 +25,7 @@ from vinelm.workflow import Request, Workflow
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What a unit leaves behind: its row, and the state to go on from (None where nothing can follow)."""
+    """What a unit leaves behind: its row, and the state to go on from (None after a failure and the last invocation)."""
 
     observation: Observation
     checkpoint: bytes | None
@@ -59,13 +60,12 @@ class UnitWorker:
         policy = _UnitPolicy(self.template, prefix, self.control.new_clock(), request)
         try:
             self._invoke(thread_id, policy, request, parent)
-            next_stages, values = self._state(thread_id)
-        except (InputError, KeyboardInterrupt):
+        except InputError:
             raise
         except Exception as error:
-            return UnitResult(self._failed(policy, prefix, request, error), None)
+            return UnitResult(self._failed(policy, error), None)
         else:
-            return self._finished(policy, prefix, request, next_stages, values, self.saver.dump(thread_id))
+            return self._finished(policy, request, thread_id)
         finally:
             self.saver.forget(thread_id)
 
@@ -99,69 +99,54 @@ class UnitWorker:
     def _step(self, thread_id: str, policy: _UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Up to the next of the boundaries, or to the end."""
         arguments: dict[str, Any] = {
-            "config": {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}},
+            "config": _config(thread_id),
             "context": self.control.context(policy=policy, request=policy.request),
             "interrupt_before": boundaries,
             "durability": "exit",
         }
-        if self._is_async:
-            out = asyncio.run(self.graph.ainvoke(start, **arguments))
-        else:
-            out = self.graph.invoke(start, **arguments)
+        graph = self.graph
+        out = asyncio.run(graph.ainvoke(start, **arguments)) if self._is_async else graph.invoke(start, **arguments)
         if isinstance(out, Mapping) and "__interrupt__" in out and out["__interrupt__"]:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}: "
                 "answer it in code while profiling"
             )
 
-    def _state(self, thread_id: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Nodes that wait to run, and the state's values as a checkpoint gives them back."""
-        snapshot = self.graph.get_state({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        values = snapshot.values if isinstance(snapshot.values, Mapping) else vars(snapshot.values)
-        return snapshot.next, {key: value for key, value in values.items() if key != PATH_KEY}
-
     def _stage_of(self, prefix: Sequence[str]) -> str:
         return self.template.invocations[len(prefix) - 1].name
 
     # -- what came of it ---------------------------------------------------------------------------------------
 
-    def _finished(
-        self,
-        policy: _UnitPolicy,
-        prefix: tuple[str, ...],
-        request: Request,
-        waiting: tuple[str, ...],
-        values: dict[str, Any],
-        checkpoint: bytes,
-    ) -> UnitResult:
-        follower = self.template.stage_after(len(prefix))
-        expected = set() if follower is None else {follower.name}
-        if follower is not None and not set(waiting) <= expected:
+    def _finished(self, policy: _UnitPolicy, request: Request, thread_id: str) -> UnitResult:
+        snapshot = self.graph.get_state(_config(thread_id))
+        waiting, depth = snapshot.next, len(policy.prefix)
+        follower = self.template.stage_after(depth)
+        if follower is not None and not set(waiting) <= {follower.name}:
             raise WorkflowError(
-                f"workflow {self.workflow.name!r}: after {len(prefix)} invocations the graph goes to {', '.join(waiting)}, "
+                f"workflow {self.workflow.name!r}: after {depth} invocations the graph goes to {', '.join(waiting)}, "
                 f"its template to {follower.name!r}: make them agree"
             )
-        stopped = policy.verdicts.get(len(prefix), not waiting)
-        success, problem = self._score(request, values, is_answerable=self.template.invocations[len(prefix) - 1].answerable)
+        stopped = policy.verdicts.get(depth, not waiting)
+        success, problem = self._score(request, _values(snapshot.values), depth)
         if problem is not None:
-            return UnitResult(policy.observation(prefix, "tool", problem), None)
-        observation = policy.observation(prefix, success=success, stopped=stopped)
-        if follower is None or observation.ended(self.template.stop):
+            return UnitResult(policy.observation("tool", problem), None)
+        observation = policy.observation(success=success, stopped=stopped)
+        if follower is None:
             return UnitResult(observation, None)
-        return UnitResult(observation, (_WAITS if waiting else _ENDED) + checkpoint)
+        return UnitResult(observation, (_WAITS if waiting else _ENDED) + self.saver.dump(thread_id))
 
-    def _failed(self, policy: _UnitPolicy, prefix: tuple[str, ...], request: Request, error: Exception) -> Observation:
+    def _failed(self, policy: _UnitPolicy, error: Exception) -> Observation:
         last = policy.invocations[-1] if policy.invocations else None
         if isinstance(error, StateError):
-            return policy.observation(prefix, "state", str(error))
+            return policy.observation("state", str(error))
         if last is not None and last.failure is not None:
-            return policy.observation(prefix, last.failure, last.detail)
+            return policy.observation(last.failure, last.detail)
         kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
-        return policy.observation(prefix, kind, type(error).__name__)  # its text may hold a prompt
+        return policy.observation(kind, type(error).__name__)  # its text may hold a prompt
 
-    def _score(self, request: Request, values: dict[str, Any], *, is_answerable: bool) -> tuple[bool, str | None]:
+    def _score(self, request: Request, values: dict[str, Any], depth: int) -> tuple[bool, str | None]:
         """Success, and what is wrong with the scorer if it cannot tell."""
-        if not is_answerable:
+        if not self.template.invocations[depth - 1].answerable:
             return False, None
         try:
             verdict: object = self.workflow.score(request, values)
@@ -170,6 +155,16 @@ class UnitWorker:
         if not isinstance(verdict, (bool, np.bool_)):
             return False, f"score returned {type(verdict).__name__}, not a bool"
         return bool(verdict), None
+
+
+def _config(thread_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
+def _values(state: Any) -> dict[str, Any]:
+    """The state's own keys, as a checkpoint gives them back."""
+    values = state if isinstance(state, Mapping) else vars(state)
+    return {key: value for key, value in values.items() if key != PATH_KEY}
 
 
 def _is_async(builder: Any) -> bool:
@@ -187,8 +182,8 @@ class _UnitPolicy(ForcedPolicy):
     """Forces one invocation and remembers what it came to."""
 
     def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
-        mode = "through" if template.stop == "oracle" else "stop"
-        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)  # type: ignore[arg-type]
+        mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
+        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)
         self.prefix = prefix
         self.request_id = request.id
         self._stage_ended_s = self.clock.now()
@@ -200,7 +195,6 @@ class _UnitPolicy(ForcedPolicy):
 
     def observation(
         self,
-        prefix: tuple[str, ...],
         failure: FailureKind | None = None,
         detail: str | None = None,
         *,
@@ -214,8 +208,8 @@ class _UnitPolicy(ForcedPolicy):
         assert self.template is not None
         return Observation(
             request_id=self.request_id,
-            prefix=prefix,
-            stage=self.template.invocations[len(prefix) - 1].name,
+            prefix=self.prefix,
+            stage=self.template.invocations[len(self.prefix) - 1].name,
             success=success,
             stopped=stopped,
             cost_usd=sum(usage.cost_usd for usage in usages),
@@ -237,5 +231,3 @@ def _total(counts: Sequence[int | None]) -> int | None:
     """Their sum; None if any is unknown, or there are none."""
     known = [n for n in counts if n is not None]
     return sum(known) if known and len(known) == len(counts) else None
-
-

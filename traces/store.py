@@ -8,21 +8,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from sqlalchemy import RowMapping, Table, and_, case, func, literal_column, select
+from sqlalchemy import ColumnElement, RowMapping, Table, and_, bindparam, case, func, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert
+
+from vinelm.errors import StoreError
+from vinelm.observation import Observation
 from vinelm.traces import schema
 from vinelm.traces.identity import StoreIdentity
 from vinelm.traces.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
 from vinelm.traces.sqlite import Database, read_meta
-
-from vinelm.errors import StoreError
-from vinelm.observation import Observation
 from vinelm.workflow import Request
 
 Prefix = tuple[str, ...]
 _FIELDS = tuple(field.name for field in fields(Observation))
+
+
+def _cell(table: Table) -> ColumnElement[bool]:
+    return and_(table.c.request_id == bindparam("request"), table.c.prefix == bindparam("prefix"))
+
+
+# The statements of every unit, built once: building one takes longer than running it.
+_ADD_ROW = insert(schema.observations).on_conflict_do_nothing()
+_ADD_BLOB = insert(schema.blobs).on_conflict_do_nothing()
+_ADD_CHECKPOINT = insert(schema.checkpoints)
+_HAS_ROW = select(schema.observations.c.row_id).where(_cell(schema.observations))
+_CHECKPOINT = (
+    select(schema.blobs.c.digest, schema.blobs.c.content)
+    .select_from(schema.checkpoints.join(schema.blobs, schema.checkpoints.c.digest == schema.blobs.c.digest))
+    .where(_cell(schema.checkpoints))
+)
+_RESERVE = insert(schema.ledger)
+_SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(settled_usd=bindparam("paid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +154,16 @@ class ObservationStore:
         prefix = values["prefix"] = encode_prefix(observation.prefix)
         values |= {"model": observation.model, "depth": observation.depth}
         with self._database.transaction() as connection:
-            fresh = connection.execute(insert(schema.observations).values(values).on_conflict_do_nothing())
-            if not fresh.rowcount:
+            if not connection.execute(_ADD_ROW, values).rowcount:
                 cell = f"request {observation.request_id!r}, prefix {'/'.join(observation.prefix)}"
                 raise StoreError(f"{self.path}: {cell}: this cell has a row already: is another run writing here?")
             if checkpoint is not None:
                 digest = hashlib.sha256(checkpoint).hexdigest()
-                blob = {"digest": digest, "content": zlib.compress(checkpoint)}
-                connection.execute(insert(schema.blobs).values(blob).on_conflict_do_nothing())
-                key = {"request_id": observation.request_id, "prefix": prefix, "digest": digest}
-                connection.execute(insert(schema.checkpoints).values(key))
+                connection.execute(_ADD_BLOB, {"digest": digest, "content": zlib.compress(checkpoint)})
+                connection.execute(_ADD_CHECKPOINT, {"request_id": observation.request_id, "prefix": prefix, "digest": digest})
             if reservation is not None:
-                paid = {"settled_usd": observation.cost_usd + observation.tool_cost_usd}
-                connection.execute(schema.ledger.update().where(schema.ledger.c.entry_id == reservation).values(paid))
+                paid = observation.cost_usd + observation.tool_cost_usd
+                connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def observations(self) -> list[Observation]:
         """All rows, in the order they were bought."""
@@ -159,8 +174,9 @@ class ObservationStore:
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
         """The cell has a row."""
+        cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
-            return connection.execute(select(1).where(_cell(schema.observations, request_id, prefix))).first() is not None
+            return connection.execute(_HAS_ROW, cell).first() is not None
 
     def __len__(self) -> int:
         with self._database.transaction() as connection:
@@ -168,10 +184,9 @@ class ObservationStore:
 
     def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
         """The serialized state after that prefix; None if none is kept. :class:`StoreError` if it is damaged."""
-        joined = schema.checkpoints.join(schema.blobs, schema.checkpoints.c.digest == schema.blobs.c.digest)
-        query = select(schema.blobs.c.digest, schema.blobs.c.content).select_from(joined)
+        cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
-            row = connection.execute(query.where(_cell(schema.checkpoints, request_id, prefix))).first()
+            row = connection.execute(_CHECKPOINT, cell).first()
         if row is None:
             return None
         try:
@@ -194,13 +209,12 @@ class ObservationStore:
             "is_abandoned": False,
         }
         with self._database.transaction() as connection:
-            return int(connection.execute(insert(schema.ledger).values(entry)).lastrowid)
+            return int(connection.execute(_RESERVE, entry).lastrowid)
 
     def settle(self, reservation: int, cost_usd: float) -> None:
         """Close an entry without a row, at what it cost."""
         with self._database.transaction() as connection:
-            entry = schema.ledger.c.entry_id == reservation
-            connection.execute(schema.ledger.update().where(entry).values(settled_usd=cost_usd))
+            connection.execute(_SETTLE, {"entry": reservation, "paid": cost_usd})
 
     def abandon_open(self) -> int:
         """Close the entries of units that never came back, at their upper bound: the call may have been made and billed.
@@ -209,7 +223,7 @@ class ObservationStore:
         """
         gone = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
         with self._database.transaction() as connection:
-            return connection.execute(schema.ledger.update().where(schema.ledger.c.settled_usd.is_(None)).values(gone)).rowcount
+            return connection.execute(update(schema.ledger).where(schema.ledger.c.settled_usd.is_(None)).values(gone)).rowcount
 
     def committed_usd(self) -> float:
         """Dollars spent, plus those set aside for units in flight."""
@@ -242,10 +256,6 @@ def _identity(path: Path, meta: dict[str, str]) -> StoreIdentity:
         return StoreIdentity.from_json(meta["identity"])
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: a SQLite file, but not an observation store: give another path") from error
-
-
-def _cell(table: Table, request_id: str, prefix: Sequence[str]) -> Any:
-    return and_(table.c.request_id == request_id, table.c.prefix == encode_prefix(prefix))
 
 
 def _observation(row: RowMapping) -> Observation:

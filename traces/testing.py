@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.store import ObservationStore
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
+from vinelm.traces.identity import StoreIdentity
+from vinelm.traces.store import ObservationStore
 from vinelm.workflow import Request
 
 

@@ -1,0 +1,177 @@
+"""Is this workflow ready to be profiled? Everything that can be known without spending anything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.offline import OfflineChatModel, estimate_tokens
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import VineLMError
+from vinelm.observation import Observation, Usage
+from vinelm.profiler.fingerprint import fingerprint
+from vinelm.profiler.unit import UnitWorker
+from vinelm.protocols import CallContext
+from vinelm.workflow import Request, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class CheckItem:
+    """One thing that was looked at; ``detail`` is one line: what was found, or what is wrong and how to mend it."""
+
+    name: str
+    is_ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All items, in order. What a failed item makes impossible to look at is left out."""
+
+    workflow: str
+    items: tuple[CheckItem, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Nothing is wrong."""
+        return all(item.is_ok for item in self.items)
+
+
+def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
+    """Look at template, inputs, graph, and a dry run of the first request on a scripted model through every invocation.
+
+    Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer where
+    the workflow has a writer, else the first label, else a fixed text; it has no tools and no structured output. Never raises
+    for a fault of the workflow: that is an item.
+    """
+    return CheckReport(workflow.name, tuple(_items(workflow, catalog)))
+
+
+def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
+    try:
+        template = workflow.template.bind(tuple(catalog))
+    except VineLMError as error:
+        yield CheckItem("template", False, str(error))
+        return
+    path = " > ".join(stage.name for stage in template.invocations)
+    yield CheckItem("template", True, f"{path}, over {len(template.models)} models, stop = {template.stop}")
+    inputs = _inputs(workflow)
+    yield inputs
+    if not inputs.is_ok:
+        return
+    backend = ScriptedBackend(workflow)
+    backends = {model.provider: backend for model in catalog.models}
+    try:
+        worker = UnitWorker(workflow, catalog, backends)
+        parts = fingerprint(workflow, catalog, backends)
+    except Exception as error:  # the workflow's own build(vine) may raise anything
+        yield CheckItem("graph", False, _line(error, "build(vine) raised"))
+        return
+    yield CheckItem(
+        "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
+    )
+    yield from _dry_run(worker, workflow.requests[0])
+
+
+def _inputs(workflow: Workflow) -> CheckItem:
+    request = workflow.requests[0]
+    try:
+        given = workflow.graph_input(request)
+    except Exception as error:
+        return CheckItem("inputs", False, _line(error, f"inputs(request {request.id!r}) raised"))
+    for label in workflow.labels:
+        if label in given:
+            return CheckItem("inputs", False, f"the label {label!r} reaches the graph: leave it out of inputs(request)")
+        if label not in request.data:
+            known = ", ".join(request.data)
+            return CheckItem("inputs", False, f"request {request.id!r} has no label {label!r}: its row has {known}")
+    return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
+
+
+def _dry_run(worker: UnitWorker, request: Request) -> Iterator[CheckItem]:
+    worker.saver.is_comparing = True
+    rows: list[Observation] = []
+    checkpoint: bytes | None = None
+    try:
+        for stage in worker.template.invocations:
+            prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
+            outcome = worker.run(request, prefix, checkpoint)
+            checkpoint = outcome.checkpoint
+            rows.append(outcome.observation)
+            if outcome.observation.failure is not None:
+                break
+    except Exception as error:
+        yield CheckItem("dry run", False, _line(error, "raised"))
+        return
+    last = rows[-1]
+    if last.failure is not None:
+        yield _failed(last, request)
+    else:
+        yield CheckItem(
+            "dry run", True, f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
+        )
+    if last.failure != "state":
+        yield _round_trip(worker.saver.changed)
+    if last.failure is None:
+        yield _scored(worker.workflow, request, rows[0])
+
+
+def _failed(row: Observation, request: Request) -> CheckItem:
+    if row.failure == "state":
+        return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
+    if row.detail and row.detail.startswith("score "):
+        return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: it must return True or False")
+    where = f"request {request.id!r}, stage {row.stage!r} as invocation {row.depth}"
+    return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {row.detail}")
+
+
+def _round_trip(changed: dict[str, str]) -> CheckItem:
+    if changed:
+        return CheckItem("checkpoint", False, f"the state does not survive a checkpoint: {'; '.join(changed.values())}")
+    return CheckItem("checkpoint", True, "the state comes back from a checkpoint as it was")
+
+
+def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem:
+    if workflow.writer is not None and not row.success and workflow.template.stage(row.stage).answerable:
+        return CheckItem("scorer", False, f"request {request.id!r}: the scorer calls the writer's own right answer wrong")
+    return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")
+
+
+def _line(error: Exception, otherwise: str) -> str:
+    """Our own errors are one line already; a foreign one becomes one."""
+    if isinstance(error, VineLMError):
+        return str(error)
+    first = (str(error).splitlines() or [""])[0]
+    return f"{otherwise} {type(error).__name__}: {first}"
+
+
+class ScriptedBackend:
+    """Stands in for every provider: the same answer whatever the prompt, at no cost and in no time."""
+
+    is_simulated = True
+    is_virtual_time = True
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model of one invocation."""
+        return OfflineChatModel.bound(self, model, call)
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """See :class:`vinelm.backends.offline.AnswerSource`."""
+        text = self._text(call.request)
+        tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
+        usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)
+        return text, replace(usage, tokens_estimated=True, finish_reason="stop")
+
+    def _text(self, request: Request | None) -> str:
+        workflow = self._workflow
+        if request is not None and workflow.writer is not None:
+            return workflow.writer.right(request, random.Random(0))
+        label: Any = request.data.get(workflow.labels[0]) if request is not None and workflow.labels else None
+        return "a scripted answer" if label is None else str(label)
