@@ -164,8 +164,12 @@ def test_a_stage_that_runs_inside_a_subgraph_all_the_same_says_so(checkpointer):
     """Called from a node's code, it cannot be seen before."""
     vine = control()
     inner = added()(vine)
+
+    def calls_it(state: Typed):
+        return inner.invoke(state)
+
     outer = StateGraph(Typed)
-    outer.add_node("outer", lambda state: inner.invoke(state))
+    outer.add_node("outer", calls_it)
     outer.add_edge(START, "outer")
     outer.add_edge("outer", END)
     app = outer.compile(checkpointer=InMemorySaver() if checkpointer else None)

@@ -36,7 +36,7 @@ def test_the_path_is_what_was_written_last_at_each_place_and_nothing_after_the_l
         else:
             k = min(step[0], len(path))
             assert channel.update([[entry(k, step[1])]])
-            path, closed = path[:k] + [step[1]], False
+            path, closed = [*path[:k], step[1]], False
         channel = channel.copy()
         if path:
             assert channel.get() == {"path": [entry(k, m) for k, m in enumerate(path)], "closed": closed}

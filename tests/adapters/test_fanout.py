@@ -15,7 +15,7 @@ from vinelm.errors import WorkflowError
 WIDTH = 3
 
 
-def fan(vine, schema, mode, by="route", inside=None, retry=None):
+def fan(vine, schema, mode, *, by="route", inside=None, retry=None):
     """generate -> three Sends of repair -> join."""
     seen = []
 
@@ -57,7 +57,7 @@ def fan(vine, schema, mode, by="route", inside=None, retry=None):
 @pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS)
 def test_a_fan_out_is_one_invocation(schema, mode, by):
     vine = control()
-    graph, seen = fan(vine, schema, mode, by)
+    graph, seen = fan(vine, schema, mode, by=by)
     policy = forced(vine, ["m2", "m1"])
     result = run(graph, mode, {"q": "?"}, thread(), context=vine.context(policy=policy))
     assert result["a"] == "joined"
@@ -123,5 +123,5 @@ def test_different_stages_in_one_superstep_are_refused(mode):
     app = App(mode=mode)
     graph = app.build(vine)
     graph.add_conditional_edges(START, lambda state: ["generate", "repair"], ["generate", "repair"])
-    with pytest.raises(WorkflowError, match="in one superstep: .*put an edge between them"):
+    with pytest.raises(WorkflowError, match=r"in one superstep: .*put an edge between them"):
         run(graph.compile(), mode, {"q": "?"})

@@ -7,7 +7,7 @@ import pytest
 from adapters.kit import KINDS, MODES, Frozen, Model, Plain, Typed, control, forced, get, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send
 from pydantic import BaseModel
 

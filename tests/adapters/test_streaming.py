@@ -58,16 +58,16 @@ def test_a_stage_gets_what_it_asks_for_by_name(mode):
     vine = control()
     got = {}
 
-    def note(state, model, config, runtime, writer, store, previous):
-        got.update(config=config, runtime=runtime, store=store, previous=previous, model=model)
+    def note(writer, **given):
+        got.update(given)
         writer({"custom": 1})
         return {"a": "done"}
 
     def sync(state: Typed, model, config: RunnableConfig, runtime: Runtime, *, writer, store, previous):
-        return note(state, model, config, runtime, writer, store, previous)
+        return note(writer, model=model, config=config, runtime=runtime, store=store, previous=previous)
 
     async def asynchronous(state: Typed, model, config: RunnableConfig, runtime: Runtime, *, writer, store, previous):
-        return note(state, model, config, runtime, writer, store, previous)
+        return note(writer, model=model, config=config, runtime=runtime, store=store, previous=previous)
 
     graph = StateGraph(Typed)
     graph.add_node("generate", vine.stage("generate", sync if mode == "sync" else asynchronous))

@@ -64,7 +64,7 @@ def agent(vine, mode, turns=2):
     graph.add_node("execute", whole.nodes["execute"].runnable)
     graph.add_edge(START, "repair")
     graph.add_edge("repair", "execute")
-    ((name, branch),) = whole.branches["execute"].items()
+    ((_, branch),) = whole.branches["execute"].items()
     graph.add_conditional_edges("execute", branch.path, {"repair": "repair", END: END})
     return graph.compile(checkpointer=InMemorySaver())
 
