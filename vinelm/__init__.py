@@ -16,6 +16,7 @@ _HOME = {
     "Request": "vinelm.workflow",
     "Stage": "vinelm.template",
     "Template": "vinelm.template",
+    "TextWriter": "vinelm.backends.text_writer",
     "Trie": "vinelm.trie",
     "VineLM": "vinelm.controller.vinelm",
     "VineLMError": "vinelm.errors",

@@ -5,8 +5,7 @@ from typing import TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm import Loop, Stage, Template, Workflow, read_jsonl
-from vinelm.backends import TextWriter
+from vinelm import Loop, Stage, Template, TextWriter, Workflow, read_jsonl
 
 
 class State(TypedDict, total=False):
