@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +118,7 @@ class Invocation:
     @property
     def cost_usd(self) -> float:
         """Dollars of all calls of the invocation."""
-        return sum(usage.cost_usd for usage in self.usages)
+        return math.fsum(usage.cost_usd for usage in self.usages)
 
 
 @runtime_checkable
