@@ -3,7 +3,7 @@
 ``coverage`` is dollars of executed (request, node) cells over dollars of running every request on every *reached* node once,
 stops respected and prefixes checkpointed; a cell that is met again is free. The denominator is estimated: what was paid, plus
 for each open cell (reached, not run) the expected price of its subtree from mean costs and continuation rates per
-(depth, model). It is exact once everything is run.
+(depth, model). It is exact once everything is run. Where every cell was free so far, cells are counted instead of dollars.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from vinelm.observation import Observation
 from vinelm.template import Template
+from vinelm.trie import FloatArray
 
 _COST_PRIOR = 4.0  # observations' worth of the model's mean over all depths
 _RATE_PRIOR = 4.0  # observations' worth of the depth's mean over all models
@@ -30,7 +30,7 @@ class Coverage:
         self._allowed = np.zeros(shape)
         for depth, stage in enumerate(template.invocations):
             self._allowed[depth, [self._index[name] for name in stage.models or ()]] = 1.0
-        self.counts: npt.NDArray[np.float64] = np.zeros(shape)
+        self.counts: FloatArray = np.zeros(shape)
         """Executed cells."""
         self._cost = np.zeros(shape)
         self._went_on = np.zeros(shape)
@@ -68,38 +68,41 @@ class Coverage:
         """Coverage so far, in [0, 1]. 0 before anything is known, 1 exactly when everything is run."""
         if self.is_complete:
             return 1.0
-        total = self.exhaustive_usd()
-        return self.spent_usd / total if total > 0 else 0.0
+        paid = self._cost if self._cost.any() else self.counts
+        total = self._whole(np.ones(self.template.depth), paid)
+        return float(paid.sum()) / total if total > 0 else 0.0
 
     def exhaustive_usd(self) -> float:
         """Estimated dollars of every reached cell once; 0.0 before anything is known."""
-        return self._whole(np.ones(self.template.depth))
+        return self._whole(np.ones(self.template.depth), self._cost)
 
     def naive_usd(self) -> float:
         """Estimated dollars of every request on every leaf path from the root, nothing shared, stops respected."""
         choices = self._allowed.sum(axis=1)
-        return self._whole(np.array([choices[d + 1 :].prod() for d in range(len(choices))]))
+        return self._whole(np.array([choices[d + 1 :].prod() for d in range(len(choices))]), self._cost)
 
-    def _whole(self, weight: npt.NDArray[np.float64]) -> float:
-        """Paid cells plus the expected subtrees of open ones, each cell counted ``weight[depth]`` times."""
+    def _whole(self, weight: FloatArray, paid: FloatArray) -> float:
+        """What the executed cells of each (depth, model) cost, plus the expected subtrees of open ones; each cell counts
+        ``weight[depth]`` times.
+        """
         if not self.counts.any():
             return 0.0
-        cost, rate = self._mean_costs(), self._rates()
+        cost, rate = self._means(paid), self._rates()
         total, below = 0.0, 0.0  # below: expected dollars of the children's subtrees, if the request goes on
         for depth in range(self.template.depth - 1, -1, -1):
             subtree = weight[depth] * cost[depth] + rate[depth] * below
-            total += float(self._open[depth] @ subtree + weight[depth] * self._cost[depth].sum())
+            total += float(self._open[depth] @ subtree + weight[depth] * paid[depth].sum())
             below = float(self._allowed[depth] @ subtree)
         return total
 
-    def _mean_costs(self) -> npt.NDArray[np.float64]:
-        """Dollars per cell, shrunk towards the model's mean over depths; towards everybody's for a model never run."""
+    def _means(self, paid: FloatArray) -> FloatArray:
+        """Cost per cell, shrunk towards the model's mean over depths; towards everybody's for a model never run."""
         ran = self.counts.sum(axis=0)
-        overall = self._cost.sum() / self.counts.sum()
-        of_model = np.where(ran > 0, self._cost.sum(axis=0) / np.maximum(ran, 1), overall)
-        return np.asarray((self._cost + _COST_PRIOR * of_model) / (self.counts + _COST_PRIOR))
+        overall = paid.sum() / self.counts.sum()
+        of_model = np.where(ran > 0, paid.sum(axis=0) / np.maximum(ran, 1), overall)
+        return np.asarray((paid + _COST_PRIOR * of_model) / (self.counts + _COST_PRIOR))
 
-    def _rates(self) -> npt.NDArray[np.float64]:
+    def _rates(self) -> FloatArray:
         """P(a request goes on) per cell, shrunk towards its depth's, and that towards the overall rate."""
         overall = (self._went_on.sum() + 1) / (self.counts.sum() + 2)
         ran = self.counts.sum(axis=1, keepdims=True)

@@ -28,7 +28,7 @@ class StoreIdentity:
 
     def to_json(self) -> str:
         """Canonical JSON text, read back by :meth:`from_json`."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return _canonical(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> StoreIdentity:
@@ -59,4 +59,4 @@ class StoreIdentity:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(value, sort_keys=True, default=str)  # TOML may hold dates

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import make_catalog
-from vinelm.traces.recorded import AnswerColumns, answers_table, read_answers
 
 from vinelm.errors import DatasetError
 from vinelm.template import Loop, Stage, Template
+from vinelm.traces.recorded import AnswerColumns, answers_table, read_answers
 
 HEAD = "question_id,model,correct,exec_status,result_rows\n"
 ROWS = HEAD + (

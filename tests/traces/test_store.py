@@ -7,13 +7,13 @@ import sys
 from dataclasses import fields
 
 import pytest
+
+from vinelm.errors import StoreError
+from vinelm.observation import Observation
 from vinelm.traces import schema
 from vinelm.traces.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
 from vinelm.traces.store import ObservationStore
 from vinelm.traces.testing import StoreContract, a_row, an_identity
-
-from vinelm.errors import StoreError
-from vinelm.observation import Observation
 
 
 class TestSqliteStore(StoreContract):
