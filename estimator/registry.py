@@ -11,6 +11,10 @@ _HOME = {
     "latent": ("vinelm.estimator.latent", "LatentEstimator"),
     "cascade": ("vinelm.estimator.cascade", "CascadeEstimator"),
     "cascade-svd": ("vinelm.estimator.cascade", "CascadeSvdEstimator"),
+    "average": ("vinelm.estimator.columns", "AverageEstimator"),
+    "prefix-average": ("vinelm.estimator.columns", "PrefixAverageEstimator"),
+    "prefix-impute": ("vinelm.estimator.columns", "PrefixImputeEstimator"),
+    "prefix-xgboost": ("vinelm.estimator.boosting", "PrefixXgboostEstimator"),
 }
 
 ESTIMATORS: tuple[str, ...] = tuple(_HOME)

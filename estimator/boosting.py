@@ -1,0 +1,102 @@
+"""Prefix fill-in and gradient boosting over hand-made features of cells (§5.3). Needs the extra ``xgboost``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vinelm.errors import InputError
+from vinelm.estimator.cells import Cells
+from vinelm.estimator.columns import ColumnEstimator, Entries
+from vinelm.trie import FloatArray
+
+
+class PrefixXgboostEstimator(ColumnEstimator):
+    """Predicts each unknown entry of the filled-in table from features of its row and column, then takes column means.
+
+    The paper lists the features and leaves the learner's settings open; here XGBoost's defaults with fewer, slower trees.
+    """
+
+    name: ClassVar[str] = "prefix-xgboost"
+
+    def __init__(self, *, trees: int = 80, depth: int = 4, learning_rate: float = 0.1) -> None:
+        super().__init__()
+        self.trees = trees
+        self.depth = depth
+        self.learning_rate = learning_rate
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings given to ``__init__``, as plain JSON."""
+        return {"trees": self.trees, "depth": self.depth, "learning_rate": self.learning_rate}
+
+    def _column_means(self, cells: Cells) -> FloatArray:
+        try:
+            import xgboost
+        except ImportError as error:
+            raise InputError("estimator 'prefix-xgboost' needs xgboost: pip install 'vinelm[xgboost]'") from error
+        entries = Entries.of(cells, fill_in=True)
+        features = cell_features(cells, entries)
+        known, values = entries.is_known[:, 1:].ravel(), entries.values[:, 1:].ravel()
+        settings = {
+            "objective": "binary:logistic", "max_depth": self.depth, "eta": self.learning_rate, "nthread": 1, "seed": 0,
+            "verbosity": 0, "base_score": float(np.clip(values[known].mean(), 0.01, 0.99)),
+        }  # fmt: skip
+        train = xgboost.DMatrix(features[known], label=values[known])
+        booster = xgboost.train(settings, train, num_boost_round=self.trees)
+        full = values.copy()
+        if not known.all():
+            full[~known] = booster.predict(xgboost.DMatrix(features[~known]))
+        return np.concatenate([[0.0], full.reshape(cells.n_requests, -1).mean(axis=0)])
+
+
+def cell_features(cells: Cells, entries: Entries) -> FloatArray:
+    """One row per (request, node) without the root, requests first: depth, counts and means of row and column, values and means
+    of the prefixes at each depth, the siblings' mean, and the models' power scores along the path.
+    """
+    trie, known = cells.trie, entries.is_known
+    size = len(trie)
+    column_mean, column_count = entries.column_means(), known.sum(axis=0)
+    row_count = known.sum(axis=1)
+    row_mean = np.nansum(entries.values, axis=1) / np.maximum(row_count, 1)
+    of_column = [trie.depth.astype(np.float64), column_count, column_mean, _sibling_means(cells, column_mean, column_count)]
+    prefixes = _prefixes(cells)
+    power = _power(cells, column_mean)
+    scores = np.where(prefixes >= 0, power[trie.model[np.maximum(prefixes, 0)]], np.nan)
+    of_column += [np.nanmax(scores[1:], axis=1, initial=0.0), np.nanmean(scores[1:], axis=1), power[trie.model[1:]]]
+    columns = [np.broadcast_to(item[-(size - 1) :], (cells.n_requests, size - 1)) for item in of_column]
+    columns += [np.broadcast_to(item[:, None], (cells.n_requests, size - 1)) for item in (row_count, row_mean)]
+    for d in range(trie.max_depth - 1):  # proper prefixes: the entry itself must not tell
+        at = prefixes[1:, d]
+        is_proper = (at >= 0) & (at != np.arange(1, size))
+        columns.append(np.where(is_proper, entries.values[:, np.maximum(at, 0)], np.nan))
+        columns.append(np.broadcast_to(np.where(is_proper, column_mean[np.maximum(at, 0)], np.nan), columns[-1].shape))
+    return np.stack([np.asarray(column, np.float32).ravel() for column in columns], axis=1)
+
+
+def _prefixes(cells: Cells) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Ancestor of each node at each depth (column d is depth d + 1), itself included; -1 beyond its own depth."""
+    trie = cells.trie
+    table = np.full((len(trie), trie.max_depth), -1, np.int64)
+    for level in trie.levels[1:]:
+        table[level] = table[trie.parent[level]]
+        table[level, trie.depth[level[0]] - 1] = level
+    return table
+
+
+def _sibling_means(cells: Cells, mean: FloatArray, count: Any) -> FloatArray:
+    """Mean of the known entries of a node's siblings; its own column's where it has none."""
+    parent = np.maximum(cells.trie.parent, 0)
+    total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
+    others = np.bincount(parent, count, len(cells.trie))[parent] - count
+    return np.where(others > 0, total / np.maximum(others, 1), mean)
+
+
+def _power(cells: Cells, column_mean: FloatArray) -> FloatArray:
+    """Score of each model: its accuracy as the first one asked, or its mean column where it is never first."""
+    trie = cells.trie
+    first = trie.levels[1]
+    scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])
+    scores[trie.model[first]] = column_mean[first]
+    return scores
