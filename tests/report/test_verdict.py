@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,18 @@ def test_a_gain_over_the_single_model_only_recommends_the_static_plan():
     assert not verdict.gains
     assert "a, then b" in verdict.headline
     assert verdict.rulings[0].advice == "use VineLM or the static plan a, then b"
+
+
+def test_a_single_model_that_turned_out_better_forbids_a_gain():
+    rivals = (make_run("static", first(200)), make_run("best single model", first(150)))
+    contest = make_contest(make_run("VineLM", first(300)), *rivals)
+    contest = replace(contest, others=(make_run("m7", first(310)), make_run("m8", first(390), cost=0.5)))
+    verdict = judge([contest])
+    assert contest.champion.policy == "m7"  # m8 breaks the budget
+    assert verdict.rulings[0].static.outcome == "gain"
+    assert not verdict.gains
+    assert verdict.headline == "No gain: use model m7."
+    assert "m7, the best single model with hindsight" in verdict.lines[0]
 
 
 def test_more_objectives_ask_for_wider_intervals():

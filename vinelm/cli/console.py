@@ -42,6 +42,17 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     stdout().print(table)
 
 
+def say(text: str, *, indent: str = "", bold: bool = False) -> None:
+    """A paragraph on stdout, wrapped to the terminal (100 columns at most)."""
+    import textwrap
+
+    import click
+
+    width = min(stdout().width, 100)
+    hanging = indent + ("  " if indent else "")
+    click.secho(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=hanging), bold=bold)
+
+
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
     """Gives ``start(description) -> advance(done, total)``: bars on stderr, unless quiet or no terminal."""

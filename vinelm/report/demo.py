@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
 from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
-from vinelm.profiler.progress import ProfileResult
-from vinelm.protocols import Backend
+from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, Judged, Profiled
 from vinelm.report.objectives import showcase
-from vinelm.report.page import Frontiers
 from vinelm.report.plans import Plans
 from vinelm.report.replays import frontiers_on, replayed_contest
-from vinelm.report.verdict import Contest, Verdict, judge
+from vinelm.report.verdict import Contest, judge
 from vinelm.template import StopRule
-from vinelm.workflow import Request, Workflow, split_requests
+from vinelm.workflow import Request, split_requests
 
 ESTIMATOR = "cascade-svd"
 
@@ -30,54 +26,6 @@ class Step(Protocol):
 
     def __call__(self, done: float, total: float, detail: str = "") -> None:
         """``done`` of ``total``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoSettings:
-    """What a demo runs on. ``coverage``: share of the training split's exhaustive dollars; ``held_out``: share of requests."""
-
-    workflow: Workflow
-    catalog: Catalog
-    backends: Mapping[str, Backend]
-    output_dir: Path
-    seed: int = 0
-    coverage: float = 0.02
-    held_out: float = 0.35
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """The sparse profile of the training split: what was bought, and the trie estimated from it."""
-
-    result: ProfileResult
-    annotated: AnnotatedTrie
-    spend_by_model: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One stop rule's part: objectives with their contests and verdict, frontiers, and contests of the fully profiled trie."""
-
-    annotated: AnnotatedTrie
-    verdict: Verdict
-    frontiers: Frontiers
-    full: tuple[Contest, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoResult:
-    """Everything that a demo found. ``tables``: (training, held-out) under the workflow's stop; ``agreed``: of the served
-    requests, how many showed exactly what the replay of the complete table says.
-    """
-
-    settings: DemoSettings
-    training: tuple[Request, ...]
-    held_out: tuple[Request, ...]
-    profiled: Profiled
-    tables: tuple[OutcomeTable, OutcomeTable]
-    served: Judged
-    oracle: Judged
-    agreed: tuple[int, int]
 
 
 def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, ...]]:

@@ -1,121 +1,163 @@
-"""From evidence to a page: what was served, swept and replayed, with the verdict first."""
+"""From what a demo found to a page, the verdict first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from vinelm.objective import Objective
+from vinelm.outcomes import OutcomeTable
 from vinelm.report.charts import cost_chart, frontier_table, latency_chart
-from vinelm.report.content import Report, Role, Section, Table
-from vinelm.report.runs import PolicyRun
-from vinelm.report.sweep import Frontier
+from vinelm.report.content import Chart, Report, Row, Section, Table
+from vinelm.report.demo_result import DemoResult, Judged
+from vinelm.report.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
 from vinelm.report.tables import contest_table, plain_runs
-from vinelm.report.verdict import Verdict
-from vinelm.report.words import objective_words
+from vinelm.report.verdict import Contest, Verdict
+from vinelm.report.words import objective_words, percent, usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frontiers:
-    """Both sweeps of one stop rule."""
-
-    cost: tuple[Frontier, ...]
-    latency: tuple[Frontier, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullyProfiled:
-    """One objective's runs when plans are chosen from the complete training table: shown apart, not judged."""
-
-    objective: Objective
-    runs: tuple[tuple[PolicyRun, Role], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """All that a demo found. ``simulated`` says what was not real (None: nothing); ``profile``: what was bought."""
-
-    title: str
-    subtitle: str
-    verdict: Verdict
-    frontiers: Frontiers
-    full: tuple[FullyProfiled, ...]
-    oracle: Frontiers | None
-    profile: Table
-    stop_note: str
-    provenance: tuple[tuple[str, str], ...]
-    simulated: str | None
-
-
-def page_of(evidence: Evidence) -> Report:
+def demo_page(result: DemoResult) -> Report:
     """The page of a demo."""
-    sections = [_served(evidence), _frontiers(evidence), _full(evidence), _profile(evidence)]
-    if evidence.oracle is not None:
-        sections.append(_oracle(evidence, evidence.oracle))
+    verdict, settings = result.served.verdict, result.settings
     return Report(
-        title=evidence.title,
-        subtitle=evidence.subtitle,
-        headline=evidence.verdict.headline,
-        is_gain=bool(evidence.verdict.gains),
-        findings=(
-            *evidence.verdict.lines,
-            f"Intervals: paired bootstrap over held-out requests, {100 * evidence.verdict.level:.1f} % each, so that all "
-            f"{len(evidence.verdict.rulings)} objectives together stay at 95 %. A gain needs the whole interval above zero and "
-            "bounds kept at least as well as the rival's.",
+        title=f"VineLM on {settings.workflow.name}",
+        subtitle=f"{len(result.held_out)} held-out requests served; {percent(result.profiled.result.coverage)} of the cost of "
+        f"{len(result.training)} others profiled; {len(settings.catalog)} models, {result.tables[0].trie.n_nodes:,} paths",
+        headline=verdict.headline,
+        is_gain=bool(verdict.gains),
+        findings=(*verdict.lines, interval_note(verdict)),
+        sections=(
+            _served(verdict),
+            _frontiers(result.served, "", "Frontiers under the workflow's own stop", _FRONTIER_INTRO),
+            _full(result.served.full),
+            _profile(result),
+            *_oracle(result.oracle),
         ),
-        sections=tuple(sections),
-        provenance=evidence.provenance,
-        simulated=evidence.simulated,
+        provenance=provenance(result),
+        simulated=simulated_line(settings.catalog, settings.backends, "The SQL they write is really executed."),
     )
 
 
-def _served(evidence: Evidence) -> Section:
+_FRONTIER_INTRO = (
+    "The same policies over a range of budgets, replayed on the complete table of what every held-out request shows on every "
+    "path. The oracle knows for each request which path is best: no control can do better, and none can know it."
+)
+
+
+def interval_note(verdict: Verdict) -> str:
+    """How the intervals were made."""
+    return (
+        f"In brackets: paired bootstrap over held-out requests at {100 * verdict.level:.1f} %, so that all "
+        f"{len(verdict.rulings)} objectives together stay at 95 %. A gain needs the whole interval on the good side of zero, "
+        "and bounds kept at least as well as the rival's."
+    )
+
+
+def stop_note(table: OutcomeTable) -> str:
+    """How far the workflow's own check and the truth differ after the first invocation, every model counted alike."""
+    first = table.trie.levels[1]
+    right, stopped = table.success[:, first], table.stopped[:, first]
+    accepted_wrong = float((stopped & ~right).sum() / max(stopped.sum(), 1))
+    refused_right = float((right & ~stopped).sum() / max(right.sum(), 1))
+    return (
+        f"After the first invocation the workflow's own check ends {percent(float(stopped.mean()))} of the requests. "
+        f"{percent(accepted_wrong)} of the answers that it accepts are wrong, and it sends back {percent(refused_right)} of "
+        "the right ones: what it accepts, no later model can repair."
+    )
+
+
+def provenance(result: DemoResult) -> tuple[tuple[str, str], ...]:
+    """Dataset, coverage, counts, seed, versions, price dates."""
+    settings, profile = result.settings, result.profiled.result
+    counts = ", ".join(f"depth {depth}: {count:,}" for depth, count in enumerate(profile.counts, start=1))
+    same, total = result.agreed
+    return (
+        *workflow_facts(settings.workflow),
+        ("Split", f"{len(result.training)} training, {len(result.held_out)} held out, by request id and seed"),
+        ("Seed", str(settings.seed)),
+        ("Profiled rows", counts),
+        ("Coverage", f"{percent(profile.coverage)} of {usd(profile.exhaustive_usd)} (every reached cell once, estimated)"),
+        ("Estimator", str(result.profiled.annotated.meta["estimator"])),
+        *catalog_facts(settings.catalog),
+        (
+            "Served against replayed",
+            f"{same:,} of {total:,} requests served by VineLM showed exactly what the complete table says",
+        ),
+        *version_facts(),
+    )
+
+
+def _served(verdict: Verdict) -> Section:
     return Section(
         title="Held-out requests, served",
         intro="Every row is the same LangGraph application answering the same held-out requests, none of which was profiled. "
-        "VineLM, the static plan (one model per stage and a depth cap) and the best single model were all chosen from the "
-        "same sampled observations; the other rows run one model throughout, to the last repair.",
-        parts=tuple(contest_table(ruling.contest, ruling) for ruling in evidence.verdict.rulings),
+        "VineLM, the static plan (one model per stage and a depth cap) and the best single model were chosen from the same "
+        "sampled observations; the other rows run one model throughout.",
+        parts=tuple(contest_table(ruling.contest, ruling) for ruling in verdict.rulings),
     )
 
 
-def _frontiers(evidence: Evidence) -> Section:
-    found = evidence.frontiers
-    return Section(
-        title="Frontiers under the workflow's own stop",
-        intro="The same policies over a range of budgets, replayed on the complete table of what every held-out request "
-        "shows on every path. “Planned in hindsight” chooses with the held-out outcomes themselves: a ceiling for fixed "
-        "plans, not a policy.",
-        parts=(
-            cost_chart("cost", found.cost),
-            frontier_table("The table behind the accuracy–cost frontier", found.cost, "budget", is_cost=True),
-            latency_chart("latency", found.latency),
-            frontier_table("The table behind the accuracy–latency frontier", found.latency, "cap", is_cost=False),
-        ),
+def _frontiers(judged: Judged, prefix: str, title: str, intro: str) -> Section:
+    return Section(title=title, intro=intro, parts=_frontier_parts(judged, prefix))
+
+
+def _frontier_parts(judged: Judged, prefix: str) -> tuple[Table | Chart, ...]:
+    cost, latency = judged.frontiers.cost, judged.frontiers.latency
+    return (
+        cost_chart(f"{prefix}cost", cost),
+        frontier_table("The table behind the accuracy–cost frontier", cost, "budget", is_cost=True),
+        latency_chart(f"{prefix}latency", latency),
+        frontier_table("The table behind the accuracy–latency frontier", latency, "cap", is_cost=False),
     )
 
 
-def _full(evidence: Evidence) -> Section:
+def _full(contests: Iterable[Contest]) -> Section:
     return Section(
         title="With everything profiled",
-        intro="The same choices made from the complete training table in place of the sample: what sparse profiling gave away. "
-        "Replayed on the held-out table.",
-        parts=tuple(plain_runs(item.runs, item.objective, objective_words(item.objective)) for item in evidence.full),
-    )
-
-
-def _profile(evidence: Evidence) -> Section:
-    return Section(title="What was profiled", intro=evidence.stop_note, parts=(evidence.profile,))
-
-
-def _oracle(evidence: Evidence, oracle: Frontiers) -> Section:
-    return Section(
-        title="Replay under the oracle stop",
-        intro="The paper's case: a request ends exactly when its answer is right. Only labelled replay can do that; no served "
-        "application has such a stop, so these figures say what a perfect check would be worth, not what users would get.",
-        parts=(
-            cost_chart("oracle-cost", oracle.cost),
-            frontier_table("The table behind this frontier", oracle.cost, "budget", is_cost=True),
-            latency_chart("oracle-latency", oracle.latency),
-            frontier_table("The table behind this latency frontier", oracle.latency, "cap", is_cost=False),
+        intro="The same choices made from the complete training table in place of the sample, replayed on the held-out table: "
+        "what sparse profiling gave away. Not part of the verdict.",
+        parts=tuple(
+            plain_runs(
+                ((c.vinelm, "full"), (c.static, "static"), (c.single, "single")), c.objective, objective_words(c.objective)
+            )
+            for c in contests
         ),
     )
+
+
+def _profile(result: DemoResult) -> Section:
+    spend, total = result.profiled.spend_by_model, result.profiled.result.spent_usd
+    rows = tuple(
+        Row(
+            cells=(
+                name,
+                f"{item.rows:,}",
+                str(item.failures),
+                usd(item.cost_usd),
+                percent(item.cost_usd / total if total else 0),
+            )
+        )
+        for name, item in spend.items()
+    )
+    saved = result.profiled.result
+    saving = (
+        f"{usd(saved.spent_usd)} spent: {saved.exhaustive_usd / saved.spent_usd:.0f} times less than every reached cell once, "
+        f"{saved.naive_usd / saved.spent_usd:.0f} times less than every path anew (both estimated)."
+        if saved.spent_usd
+        else ""
+    )
+    bought = Table(
+        title="What the profile bought", columns=("model", "rows", "failed", "cost", "share"), rows=rows, note=saving
+    )
+    return Section(
+        title="What was profiled", intro=stop_note(result.tables[1]), parts=(bought, price_table(result.settings.catalog))
+    )
+
+
+def _oracle(oracle: Judged) -> tuple[Section, ...]:
+    findings = " ".join((oracle.verdict.headline, *oracle.verdict.lines))
+    section = Section(
+        title="Replay under the oracle stop",
+        intro="The paper's case: a request ends exactly when its answer is right. Only labelled replay can do that, no served "
+        "application has such a check: these figures say what a perfect check would be worth, not what users get. " + findings,
+        parts=(*(contest_table(r.contest, r) for r in oracle.verdict.rulings), *_frontier_parts(oracle, "oracle-")),
+    )
+    return (section,)

@@ -17,10 +17,15 @@ from vinelm.report.verdict import Contest
 HINDSIGHT = "oracle (best path of each request)"
 
 
-def run_of(replayed: Replayed, policy: str, plan: str) -> PolicyRun:
+def run_of(replayed: Replayed, policy: str, plan: str, expected_accuracy: float | None = None) -> PolicyRun:
     """A replay as a run."""
     return PolicyRun(
-        policy=policy, plan=plan, success=replayed.success, cost_usd=replayed.cost_usd, latency_s=replayed.latency_s
+        policy=policy,
+        plan=plan,
+        success=replayed.success,
+        cost_usd=replayed.cost_usd,
+        latency_s=replayed.latency_s,
+        expected_accuracy=expected_accuracy,
     )
 
 
@@ -29,9 +34,8 @@ def replayed_run(plans: Plans, table: OutcomeTable, objective: Objective, role: 
     node = plans.node(objective, role)
     if node is None:
         return None
-    text = path_text(plans.trie, node)
     found = replay(table, plans.planner, objective) if role == "vinelm" else follow(table, node)
-    return run_of(found, name, text)
+    return run_of(found, name, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
 
 
 def replayed_contest(plans: Plans, table: OutcomeTable, objective: Objective) -> Contest | None:
@@ -41,7 +45,10 @@ def replayed_contest(plans: Plans, table: OutcomeTable, objective: Objective) ->
     vinelm, static, single = runs["vinelm"], runs["static"], runs["single"]
     if vinelm is None or static is None or single is None or node is None:
         return None
-    others = tuple(run_of(follow(table, at), model, path_text(plans.trie, at)) for model, at in plans.throughout())
+    others = tuple(
+        run_of(follow(table, at), model, path_text(plans.trie, at), float(plans.annotated.accuracy[at]))
+        for model, at in plans.throughout()
+    )
     return Contest(objective=objective, vinelm=vinelm, static=static, single=single, model=plans.model_at(node), others=others)
 
 

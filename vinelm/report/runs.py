@@ -33,7 +33,8 @@ class PolicyRun:
     """One policy over the same requests, in the same order, as every run it is compared with. Arrays have shape (requests,).
 
     ``policy`` is who decided (``VineLM``, ``best static plan``, ``best single model``, a model's name), ``plan`` what it
-    decided, in words. ``latency_s`` runs from a request's arrival to its answer.
+    decided, in words. ``latency_s`` runs from a request's arrival to its answer. ``expected_accuracy`` is what the
+    estimates promised; None where nobody planned it.
     """
 
     policy: str
@@ -41,6 +42,7 @@ class PolicyRun:
     success: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
+    expected_accuracy: float | None = None
 
     def __len__(self) -> int:
         return len(self.success)

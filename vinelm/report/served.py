@@ -65,11 +65,11 @@ class Service:
             count()
         return Contest(
             objective=objective,
-            vinelm=_run(own, NAMES["vinelm"], path_text(self.plans.trie, self._node(objective, "vinelm"))),
-            static=self._fixed_run(static, NAMES["static"]),
-            single=self._fixed_run(single, NAMES["single"]),
+            vinelm=self._run(own, NAMES["vinelm"], self._node(objective, "vinelm")),
+            static=self._run(self._fixed[static], NAMES["static"], static),
+            single=self._run(self._fixed[single], NAMES["single"], single),
             model=self.plans.model_at(single),
-            others=tuple(self._fixed_run(node, model) for model, node in self.plans.throughout()),
+            others=tuple(self._run(self._fixed[node], model, node) for model, node in self.plans.throughout()),
         )
 
     def _node(self, objective: Objective, role: str) -> int:
@@ -90,15 +90,12 @@ class Service:
         count()
         return served
 
-    def _fixed_run(self, node: int, name: str) -> PolicyRun:
-        return _run(self._fixed[node], name, path_text(self.plans.trie, node))
-
-
-def _run(served: Sequence[Served], policy: str, plan: str) -> PolicyRun:
-    return PolicyRun(
-        policy=policy,
-        plan=plan,
-        success=np.array([one.success for one in served], np.bool_),
-        cost_usd=np.array([one.cost_usd for one in served]),
-        latency_s=np.array([one.latency_s for one in served]),
-    )
+    def _run(self, served: Sequence[Served], policy: str, node: int) -> PolicyRun:
+        return PolicyRun(
+            policy=policy,
+            plan=path_text(self.plans.trie, node),
+            success=np.array([one.success for one in served], np.bool_),
+            cost_usd=np.array([one.cost_usd for one in served]),
+            latency_s=np.array([one.latency_s for one in served]),
+            expected_accuracy=float(self.plans.annotated.accuracy[node]),
+        )

@@ -22,7 +22,18 @@ def contest_table(contest: Contest, ruling: Ruling | None = None, *, note: str =
         rows.append(Row(role=role, cells=(*cells[:-1], versus.get(id(run), ""), cells[-1])))
     timed = ("right in time",) if is_timed else ()
     late = ("late",) if is_timed else ()
-    columns = ("policy", "accuracy", "95 % interval", *timed, "mean cost", "mean latency", *late, "VineLM is ahead by", "plan")
+    columns = (
+        "policy",
+        "expected",
+        "accuracy",
+        "95 % interval",
+        *timed,
+        "mean cost",
+        "mean latency",
+        *late,
+        "VineLM is ahead by",
+        "plan",
+    )
     return Table(
         title=objective_words(objective),
         columns=columns,
@@ -41,7 +52,7 @@ def contest_runs(contest: Contest) -> list[tuple[PolicyRun, Role]]:
 
 
 def run_cells(run: PolicyRun, objective: Objective) -> tuple[str, ...]:
-    """Policy, accuracy, interval, share in time (under a latency cap), dollars, seconds, late share (likewise), plan."""
+    """Policy, expected accuracy, accuracy, interval, share in time (under a cap), dollars, seconds, late share, plan."""
     interval = mean_interval(run.success, resample_weights(len(run), 0))
     timed: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
@@ -49,7 +60,7 @@ def run_cells(run: PolicyRun, objective: Objective) -> tuple[str, ...]:
         in_time = run.success & (run.latency_s <= objective.max_latency_s)
         timed, late = (percent(float(in_time.mean())),), (percent(run.late(objective.max_latency_s)),)
     return (
-        run.policy, percent(run.accuracy), percent_interval(interval), *timed,
+        run.policy, percent(run.expected_accuracy), percent(run.accuracy), percent_interval(interval), *timed,
         usd(run.mean_cost_usd), seconds(run.mean_latency_s), *late, run.plan,
     )  # fmt: skip
 
@@ -59,7 +70,7 @@ def plain_runs(runs: Iterable[tuple[PolicyRun, Role]], objective: Objective, tit
     rows = tuple(Row(role=role, cells=run_cells(run, objective)) for run, role in runs)
     is_timed = objective.max_latency_s is not None
     timed, late = (("right in time",), ("late",)) if is_timed else ((), ())
-    columns = ("policy", "accuracy", "95 % interval", *timed, "mean cost", "mean latency", *late, "plan")
+    columns = ("policy", "expected", "accuracy", "95 % interval", *timed, "mean cost", "mean latency", *late, "plan")
     return Table(title=title, columns=columns, rows=rows, text_columns=(0, len(columns) - 1), note=note)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vinelm.objective import Objective
@@ -26,36 +26,57 @@ class Contest:
     model: str
     others: tuple[PolicyRun, ...] = ()
 
+    @property
+    def champion(self) -> PolicyRun:
+        """The single model that turned out best on these requests: bounds kept first, then what the objective counts."""
+        alone = (replace(self.single, policy=self.model), *self.others)
+        return min(alone, key=lambda run: (run.shortfall(self.objective), -float(run.worth(self.objective).mean())))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """VineLM minus a rival in what the objective counts (more is better), and what that allows to say.
 
-    A gain needs an interval above zero *and* bounds kept at least as well as the rival keeps them.
+    A gain needs an interval above zero *and* bounds kept at least as well as the rival keeps them. ``is_same``: every request
+    showed the same under both.
     """
 
     rival: PolicyRun
     difference: Interval
     outcome: Outcome
     overshot: bool
+    is_same: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """One objective's two comparisons."""
+    """One objective's comparisons: with the static plan and the single model that the same observations would have chosen, and
+    with the single model that turned out best (``champion``, chosen with hindsight).
+    """
 
     contest: Contest
     static: Comparison
     single: Comparison
+    champion: Comparison
+
+    @property
+    def is_gain(self) -> bool:
+        """Better than what the same observations would have frozen, and not behind any single model, hindsight included."""
+        return self.static.outcome == "gain" and self.beats_single
+
+    @property
+    def beats_single(self) -> bool:
+        """Better than the chosen single model, and not behind any other."""
+        return self.single.outcome == "gain" and self.champion.difference.value >= 0
 
     @property
     def advice(self) -> str:
         """What to use for this objective, in a few words."""
-        if self.static.outcome == "gain" and self.single.outcome == "gain":
+        if self.is_gain:
             return "use VineLM"
-        if self.single.outcome == "gain":
+        if self.beats_single:
             return f"use VineLM or the static plan {self.static.rival.plan}"
-        return f"use model {self.contest.model}"
+        return f"use model {self.contest.champion.policy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +88,8 @@ class Verdict:
 
     @property
     def gains(self) -> tuple[Ruling, ...]:
-        """Objectives under which VineLM beats both the static plan and the single model."""
-        return tuple(r for r in self.rulings if r.static.outcome == "gain" and r.single.outcome == "gain")
+        """Objectives under which VineLM is worth having."""
+        return tuple(r for r in self.rulings if r.is_gain)
 
     @property
     def headline(self) -> str:
@@ -77,20 +98,20 @@ class Verdict:
         if self.gains:
             share = f"{len(self.gains)} of {total} objectives"
             return f"Gain shown under {share}, over the best static plan and the best single model."
-        over_single = [r for r in self.rulings if r.single.outcome == "gain"]
+        over_single = [r for r in self.rulings if r.beats_single]
         if over_single:
             plans = ", ".join(sorted({r.static.rival.plan for r in over_single}))
             return (
                 f"No gain shown over a static plan; over the best single model in {len(over_single)} of {total} objectives: "
                 f"the static plan {plans} does as well."
             )
-        models = list(dict.fromkeys(r.contest.model for r in self.rulings))
+        models = list(dict.fromkeys(r.contest.champion.policy for r in self.rulings))
         return f"No gain: use model {' or '.join(models)}" + (" (by objective, see below)." if len(models) > 1 else ".")
 
     @property
     def lines(self) -> tuple[str, ...]:
         """One sentence per objective and rival."""
-        return tuple(f"{objective_words(ruling.contest.objective)}: {sentence(ruling, self.level)}" for ruling in self.rulings)
+        return tuple(f"{objective_words(ruling.contest.objective)}: {sentence(ruling)}" for ruling in self.rulings)
 
 
 def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
@@ -107,17 +128,27 @@ def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
             outcome = "gain"
         elif difference.high < 0:
             outcome = "loss"
-        return Comparison(rival=rival, difference=difference, outcome=outcome, overshot=overshot)
+        own = contest.vinelm
+        is_same = bool((own.success == rival.success).all() and (own.cost_usd == rival.cost_usd).all())
+        return Comparison(rival=rival, difference=difference, outcome=outcome, overshot=overshot, is_same=is_same)
 
     return Verdict(
-        rulings=tuple(Ruling(contest=c, static=compare(c, c.static), single=compare(c, c.single)) for c in contests),
+        rulings=tuple(
+            Ruling(contest=c, static=compare(c, c.static), single=compare(c, c.single), champion=compare(c, c.champion))
+            for c in contests
+        ),
         level=level,
     )
 
 
-def sentence(ruling: Ruling, level: float) -> str:
-    """How VineLM did against both rivals under one objective, with intervals."""
-    return f"{_against(ruling, ruling.static, level)}; {_against(ruling, ruling.single, level)}; {ruling.advice}."
+def sentence(ruling: Ruling) -> str:
+    """How VineLM did against its rivals under one objective, with intervals, and what to use."""
+    said = [_against(ruling, ruling.static), _against(ruling, ruling.single)]
+    champion = ruling.champion
+    if champion.difference.value < 0 and ruling.single.outcome != "loss":
+        gap = difference_text(champion, ruling.contest.objective)
+        said.append(f"{gap} against {champion.rival.policy}, the best single model with hindsight")
+    return f"{'; '.join(said)}; {ruling.advice}."
 
 
 def difference_text(comparison: Comparison, objective: Objective) -> str:
@@ -131,7 +162,9 @@ def difference_text(comparison: Comparison, objective: Objective) -> str:
     return f"{-100 * value / base:+.0f} % cost ({-100 * high / base:+.0f} to {-100 * low / base:+.0f})"
 
 
-def _against(ruling: Ruling, comparison: Comparison, level: float) -> str:
+def _against(ruling: Ruling, comparison: Comparison) -> str:
+    if comparison.is_same:
+        return f"the same as the {comparison.rival.policy}"
     said = f"{difference_text(comparison, ruling.contest.objective)} against the {comparison.rival.policy}"
     if comparison.outcome == "no gain shown" and comparison.overshot and comparison.difference.low > 0:
         return f"{said}, but its bounds were missed by more"

@@ -1,0 +1,183 @@
+"""``vinelm demo``: the whole idea in a minute, on bundled requests and simulated models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
+
+if TYPE_CHECKING:
+    from vinelm.report.demo_result import DemoResult
+    from vinelm.report.verdict import Contest, Ruling
+
+
+@click.command("demo")
+@click.option(
+    "--output-dir", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Where files go."
+)
+@click.option(
+    "--preset", default="paper", show_default=True, metavar="NAME", help="Simulated models: paper, paper-2, one-wins."
+)
+@click.option("--coverage", type=float, default=0.02, show_default=True, help="Share of the training split's cost to profile.")
+@dataset_option
+@seed_option
+@limit_option
+@output_options
+def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, seed: int, **data: Any) -> None:
+    """Profile, estimate, plan, serve and report on NL2SQL: no keys, no network, under a minute.
+
+    Simulated models write SQL, which is really executed. Profiles a sample of a training split, plans for three objectives,
+    serves held-out requests through the LangGraph app under VineLM, the best static plan and every single model, and ends
+    with a plain verdict. Writes report.html, demo.vine and profile.db, replacing those of an earlier demo.
+
+    Example: vinelm demo --seed 1 --output-dir runs/demo
+    """
+    from vinelm.cli.console import progress
+    from vinelm.cli.inputs import load_inputs
+    from vinelm.errors import ConfigError
+    from vinelm.report.demo import run_demo
+    from vinelm.report.demo_result import DemoSettings
+    from vinelm.report.html import write_page
+    from vinelm.report.page import demo_page
+
+    if not 0.0 < coverage <= 1.0:
+        raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
+    with progress(quiet=quiet) as start:
+        inputs = load_inputs("nl2sql", seed=seed, **data)
+        settings = DemoSettings(
+            workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, output_dir=output_dir, seed=seed,
+            coverage=coverage,
+        )  # fmt: skip
+        result = run_demo(settings, start)
+    page = write_page(demo_page(result), output_dir / "report.html")
+    if as_json:
+        _print_json(result, page)
+    else:
+        _show(result, page)
+
+
+def _show(result: DemoResult, page: Path) -> None:
+    from vinelm.cli.console import say
+    from vinelm.report.page import interval_note, stop_note
+    from vinelm.report.words import percent, usd
+
+    profile, annotated = result.profiled.result, result.profiled.annotated
+    say("Simulated models: answers, prices and latencies are not those of real ones.", bold=True)
+    say(
+        f"Profiled {sum(profile.counts):,} cells of {len(result.training)} training requests for {usd(profile.spent_usd)}: "
+        f"{percent(profile.coverage)} of the cost of all {annotated.trie.n_nodes:,} paths."
+    )
+    click.echo()
+    say("1. The plans, from that sample alone", bold=True)
+    _show_plans(result)
+    say(f"2. Served: {len(result.held_out)} held-out requests through the LangGraph app", bold=True)
+    for ruling in result.served.verdict.rulings:
+        _show_contest(ruling.contest)
+    _show_each_model(result.served.verdict.rulings[0].contest)
+    say(stop_note(result.tables[1]))
+    click.echo()
+    say("3. If the check were perfect (oracle stop, labelled replay, nothing served)", bold=True)
+    for line in (result.oracle.verdict.headline, *result.oracle.verdict.lines):
+        say(line, indent="  ")
+    click.echo()
+    say(f"Verdict: {result.served.verdict.headline}", bold=True)
+    for line in result.served.verdict.lines:
+        say(line, indent="  ")
+    say(interval_note(result.served.verdict))
+    click.echo(f"\nReport: {page}")
+
+
+def _show_plans(result: DemoResult) -> None:
+    from vinelm.cli.console import show_table
+    from vinelm.report.plans import NAMES, Plans, path_text
+    from vinelm.report.words import objective_words, percent, seconds, usd
+
+    plans = Plans(result.profiled.annotated)
+    for ruling in result.served.verdict.rulings:
+        rows = []
+        for role, name in NAMES.items():
+            found = plans.decision(ruling.contest.objective, role)
+            figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s))
+            rows.append((name, *figures, path_text(plans.trie, found.target)))
+        columns = ("policy", "accuracy", "cost", "latency", "<plan")
+        show_table(objective_words(ruling.contest.objective), columns, rows)
+
+
+def _show_contest(contest: Contest) -> None:
+    """VineLM and its rivals, as promised and as served; and the single model that turned out best."""
+    from vinelm.cli.console import show_table
+    from vinelm.report.words import objective_words, percent, seconds, usd
+
+    cap, champion = contest.objective.max_latency_s, contest.champion
+    hindsight = (replace(champion, policy=f"hindsight: {champion.policy}"),)
+    rows = []
+    for run in (contest.vinelm, contest.static, contest.single, *hindsight):
+        right = float(run.worth(contest.objective).mean()) if cap is not None else run.accuracy
+        figures = (percent(run.expected_accuracy), percent(right), usd(run.mean_cost_usd), seconds(run.mean_latency_s))
+        rows.append((run.policy, *figures))
+    right_name = "right in time" if cap is not None else "accuracy"
+    columns = ("policy", "expected", right_name, "cost", "latency")
+    show_table(objective_words(contest.objective), columns, rows)
+
+
+def _show_each_model(contest: Contest) -> None:
+    from vinelm.cli.console import show_table
+    from vinelm.objective import Objective
+    from vinelm.report.tables import run_cells
+
+    rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in contest.others]
+    columns = ("one model throughout", "expected", "accuracy", "95 % interval", "cost", "latency")
+    show_table("Each single model, served", columns, rows)
+
+
+def _print_json(result: DemoResult, page: Path) -> None:
+    from vinelm.cli.console import print_json
+    from vinelm.report.page import provenance
+
+    print_json(
+        {
+            "report": str(page),
+            "is_simulated": True,
+            "verdict": result.served.verdict.headline,
+            "objectives": [_ruled(ruling) for ruling in result.served.verdict.rulings],
+            "oracle_replay": {
+                "verdict": result.oracle.verdict.headline,
+                "objectives": [_ruled(ruling) for ruling in result.oracle.verdict.rulings],
+            },
+            "provenance": dict(provenance(result)),
+        }
+    )
+
+
+def _ruled(ruling: Ruling) -> dict[str, Any]:
+    from vinelm.report.tables import contest_runs
+
+    contest = ruling.contest
+    return {
+        "objective": contest.objective.to_dict(),
+        "advice": ruling.advice,
+        "comparisons": [
+            {
+                "against": found.rival.policy,
+                "outcome": found.outcome,
+                "difference": found.difference.value,
+                "low": found.difference.low,
+                "high": found.difference.high,
+            }
+            for found in (ruling.static, ruling.single)
+        ],
+        "runs": [
+            {
+                "policy": run.policy,
+                "plan": run.plan,
+                "accuracy": run.accuracy,
+                "cost_usd": run.mean_cost_usd,
+                "latency_s": run.mean_latency_s,
+            }
+            for run, _ in contest_runs(contest)
+        ],
+    }
