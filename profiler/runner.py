@@ -61,7 +61,7 @@ def profile(
     Calls the models and writes to ``store``: spends money. One process, one unit at a time. Every row is durable before the
     next unit starts; run again with the same arguments, it goes on where it was. The caps hold for the store as a whole.
     ``requests`` are those to sample from (default: all of the workflow's). Ctrl-C ends it in good order. :class:`StoreError` if
-    the store is another workflow's, :class:`ConfigError` for a cap or a sampler that makes no sense.
+    the store is another workflow's or in another run's hands, :class:`ConfigError` for a cap or a sampler that makes no sense.
     """
     from vinelm.profiler.fingerprint import SETTING, store_identity
     from vinelm.profiler.unit import UnitWorker
@@ -76,10 +76,11 @@ def profile(
     template = workflow.template.bind(tuple(catalog))
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, template, [request.id for request in chosen], seed)
-    ledger = Ledger(store, budget_usd=budget_usd, budget_calls=budget_calls)
     worker = UnitWorker(workflow, catalog, backends)
-    run = _Run(worker, store, ledger, chosen, template=template, catalog=catalog, target=coverage, on_progress=on_progress)
-    return run.through(sampler)
+    with store.exclusive():
+        ledger = Ledger(store, budget_usd=budget_usd, budget_calls=budget_calls)
+        run = _Run(worker, store, ledger, chosen, template=template, catalog=catalog, target=coverage, on_progress=on_progress)
+        return run.through(sampler)
 
 
 def _check(requests: Sequence[Request], coverage: float | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.traces import schema
 from vinelm.traces.identity import StoreIdentity
+from vinelm.traces.lock import run_lock
 from vinelm.traces.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
 from vinelm.traces.sqlite import Database, read_meta
 from vinelm.workflow import Request
@@ -119,6 +121,10 @@ class ObservationStore:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the store for one run; others may read. :class:`StoreError` names the process that holds it already."""
+        return run_lock(self.path)
+
     # -- requests ----------------------------------------------------------------------------------------------
 
     def register(self, requests: Iterable[Request]) -> None:
@@ -219,7 +225,7 @@ class ObservationStore:
     def abandon_open(self) -> int:
         """Close the entries of units that never came back, at their upper bound: the call may have been made and billed.
 
-        How many there were. Only for a run that knows itself alone on the store.
+        How many there were. Only for a run that holds the store (:meth:`exclusive`).
         """
         gone = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
         with self._database.transaction() as connection:

@@ -227,6 +227,17 @@ def test_a_store_of_another_workflow_is_refused_before_anything_is_spent(tmp_pat
     assert backend.calls == []
 
 
+def test_one_run_at_a_time(tmp_path):
+    workflow, backend = toy(), ToyBackend()
+    with new_store(tmp_path / "s.db", workflow) as store, new_store(tmp_path / "s.db", workflow) as other:
+        entry = store.reserve("q0", ("m0",), 1.0)
+        with store.exclusive(), pytest.raises(StoreError, match=rf"another run is writing to it \(pid {os.getpid()} on "):
+            run(other, workflow, backend)
+        assert backend.calls == []
+        store.settle(entry, 0.0)  # nobody took it for abandoned
+        assert run(other, workflow, backend).abandoned == 0
+
+
 def test_only_the_requests_asked_for_are_run(tmp_path):
     workflow, backend = toy(n_requests=6), ToyBackend()
     with new_store(tmp_path / "s.db", workflow) as store:
