@@ -7,6 +7,7 @@ from vinelm.protocols import AnswerWriter
 from vinelm.trie import Trie
 from vinelm.workflow import Workflow
 from vinelm.workflows.nl2sql import workflow as module
+from vinelm.workflows.nl2sql.bundled import bundled_dataset
 from vinelm.workflows.nl2sql.sql import run_sql
 from vinelm.workflows.nl2sql.workflow import nl2sql, nl2sql_2
 
@@ -85,7 +86,7 @@ def test_the_bundled_dataset_is_the_default():
     workflow = nl2sql()
     assert isinstance(workflow, Workflow)
     assert workflow.name == "nl2sql"
-    assert len(workflow.requests) >= 400
-    for request in workflow.requests[::40]:
+    assert [request.id for request in workflow.requests] == [row["question_id"] for row in bundled_dataset().questions]
+    for request in workflow.requests[::10]:
         assert request.data.keys() == {"question", "db_id", "gold_sql"}
         assert workflow.score(request, {"sql": request.data["gold_sql"]})
