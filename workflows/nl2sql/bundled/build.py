@@ -1,0 +1,79 @@
+"""Writes the bundled databases and their questions into an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import zip_longest
+from pathlib import Path
+
+from vinelm.workflows.nl2sql.bundled.dice import Dice
+from vinelm.workflows.nl2sql.bundled.domain import Domain
+from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of
+
+SEED = "vinelm-nl2sql-1"
+DATABASES, QUESTIONS, MANIFEST = "databases", "questions.jsonl", "manifest.json"
+_WRITTEN_BY = (3_040_000).to_bytes(4, "big")
+"""The header of a SQLite file names the version that wrote it, and nothing reads that; with one value for all, the files are
+the same wherever they are made."""
+
+
+def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None:
+    """Databases, ``questions.jsonl``, and ``manifest.json`` (bytes by file): on disk when this returns."""
+    (folder / DATABASES).mkdir()
+    asked: list[list[dict[str, str]]] = []
+    for domain in domains:
+        path = folder / DATABASES / f"{domain.db_id}.sqlite"
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            write_database(connection, domain, seed)
+            asked.append(_numbered(domain.db_id, questions_of(domain, connection, seed)))
+        _seal(path)
+    lines = [json.dumps(row) for rank in zip_longest(*asked) for row in rank if row is not None]
+    _write_text(folder / QUESTIONS, "".join(f"{line}\n" for line in lines))
+    sizes = {str(path.relative_to(folder).as_posix()): path.stat().st_size for path in sorted(folder.rglob("*.*"))}
+    _write_text(folder / MANIFEST, json.dumps(sizes, indent=1))
+
+
+def write_database(connection: sqlite3.Connection, domain: Domain, seed: str = SEED) -> None:
+    """The domain's schema and rows into an empty database, in one transaction, foreign keys checked."""
+    for pragma in ("page_size = 4096", "auto_vacuum = NONE", "encoding = 'UTF-8'", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute("BEGIN")
+    for statement in filter(str.strip, domain.schema.split(";")):
+        connection.execute(_tidied(statement))
+    for table, rows in domain.fill(Dice(f"{seed}/{domain.db_id}")).items():
+        places = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our own table names
+    connection.execute("COMMIT")
+
+
+def _tidied(statement: str) -> str:
+    return "\n".join(line.strip() for line in statement.strip().splitlines())
+
+
+def _numbered(db_id: str, questions: Sequence[Question]) -> list[dict[str, str]]:
+    """Rows of ``questions.jsonl``. Databases take turns in the file, so that its first n lines are a fair sample."""
+    return [
+        {"question_id": f"{db_id}-{number:03d}", "db_id": db_id, "question": question.text, "gold_sql": question.gold_sql}
+        for number, question in enumerate(questions, start=1)
+    ]
+
+
+def _seal(path: Path) -> None:
+    """Make the finished file the same for all versions of SQLite, and read-only."""
+    with open(path, "r+b") as file:
+        file.seek(96)
+        file.write(_WRITTEN_BY)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(0o444)
+
+
+def _write_text(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

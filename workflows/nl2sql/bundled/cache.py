@@ -1,0 +1,117 @@
+"""Where the bundled dataset lies: built once per user and version of its makers, then only read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vinelm.errors import DatasetError
+
+_LEFTOVER_S = 3600.0
+"""A build takes seconds: an unfinished folder this old belongs to a process that died."""
+_UNFINISHED = ".building-"
+
+
+@dataclass(frozen=True, slots=True)
+class BundledDataset:
+    """The questions (``question_id``, ``db_id``, ``question``, ``gold_sql``) and the folder of ``<db_id>.sqlite``."""
+
+    questions: tuple[Mapping[str, str], ...]
+    databases: Path
+
+
+def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
+    """The bundled questions and databases; their content is the same on every machine.
+
+    The first call writes them (seconds, a few MB) into ``<cache_dir>/nl2sql-<digest of the makers' source>``; later ones only
+    read. ``cache_dir`` is by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``). Any number of
+    processes may call at once: the folder appears in one step, complete; one in which a file is missing or cut is built again.
+
+    Raises:
+        DatasetError: the cache folder cannot be written.
+    """
+    from vinelm.workflows.nl2sql.bundled.build import DATABASES, QUESTIONS
+
+    folder = (cache_dir or _user_cache()) / f"nl2sql-{source_digest()}"
+    if not _is_whole(folder):
+        try:
+            _build(folder)
+        except OSError as failure:
+            raise DatasetError(
+                f"{folder.parent}: cannot write the bundled databases: {failure.strerror}: "
+                "set XDG_CACHE_HOME to a folder that you can write"
+            ) from failure
+    lines = (folder / QUESTIONS).read_text(encoding="utf-8").splitlines()
+    return BundledDataset(tuple(json.loads(line) for line in lines), folder / DATABASES)
+
+
+def source_digest() -> str:
+    """Twelve hexadecimal digits that change with any of the modules that make the dataset."""
+    digest = hashlib.sha256()
+    for module in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _user_cache() -> Path:
+    named = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    try:
+        return (named if named.is_absolute() else Path.home() / ".cache") / "vinelm"
+    except RuntimeError as failure:
+        raise DatasetError("no home folder for the bundled databases: set XDG_CACHE_HOME to a folder") from failure
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether every file of the manifest is there with the size it was written with."""
+    from vinelm.workflows.nl2sql.bundled.build import MANIFEST
+
+    try:
+        sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _build(folder: Path) -> None:
+    """Write into a folder beside, then rename. Whoever renames first wins; the other's work is thrown away."""
+    from vinelm.workflows.nl2sql.bundled.build import write_all
+    from vinelm.workflows.nl2sql.bundled.domains import DOMAINS
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder.parent)
+    beside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
+    try:
+        write_all(beside, DOMAINS)
+        beside.chmod(0o755)
+        _put_in_place(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put_in_place(beside: Path, folder: Path) -> None:
+    try:
+        beside.rename(folder)
+    except OSError:
+        if _is_whole(folder):
+            return  # another process was faster
+        damaged = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
+        folder.rename(damaged / folder.name)
+        shutil.rmtree(damaged, ignore_errors=True)
+        beside.rename(folder)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what builds that were killed left behind."""
+    for leftover in parent.glob(f"{_UNFINISHED}*"):
+        try:
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_S:
+                shutil.rmtree(leftover, ignore_errors=True)
+        except OSError:
+            continue  # another process removed it
