@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vinelm.controller.known import Known
+from vinelm.controller.query import Query
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View, first_of
 
 INTERVAL_Z = 1.6448536269514722
@@ -16,7 +18,7 @@ INTERVAL_Z = 1.6448536269514722
 _UNIT = {FLOOR: "", LATENCY_CAP: " s", COST_CAP: " USD"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Decision:
     """The plan of one moment: run ``next_model`` now and, if nothing changes, end at ``target``.
 
@@ -27,8 +29,18 @@ class Decision:
     node: int
     target: int
     next_model: str | None
-    relaxed: tuple[str, ...] = ()
-    view: View = field(compare=False, repr=False, kw_only=True)
+    relaxed: tuple[str, ...]
+    known: Known = field(compare=False, repr=False)
+    query: Query = field(compare=False, repr=False)
+
+    def __init__(self, known: Known, query: Query, target: int, next_model: str | None, relaxed: tuple[str, ...] = ()) -> None:
+        # the generated one sets a frozen object's fields one by one, at half the price of the whole plan
+        self.__dict__.update(node=query.node, target=target, next_model=next_model, relaxed=relaxed, known=known, query=query)
+
+    @cached_property
+    def view(self) -> View:
+        """The subtree as the objective saw it."""
+        return View(self.known, self.query)
 
     @property
     def stop(self) -> bool:
@@ -47,27 +59,27 @@ class Decision:
     @cached_property
     def path(self) -> tuple[str, ...]:
         """The models from the root to ``target``."""
-        return self.view.known.trie.prefix(self.target)
+        return self.known.trie.prefix(self.target)
 
     @property
     def accuracy(self) -> float:
         """Expected accuracy of ending at ``target``: the estimate, also where the plan was made against a lower bound."""
-        return float(self.view.known.annotated.accuracy[self.target])
+        return float(self.known.annotated.accuracy[self.target])
 
     @property
     def path_cost_usd(self) -> float:
         """Expected dollars from the root, early stops discounted."""
-        return float(self.view.known.cost_usd[self.target])
+        return float(self.known.cost_usd[self.target])
 
     @property
     def path_latency_s(self) -> float:
         """Expected seconds from the root at zero load, for a request that goes all the way."""
-        return float(self.view.known.latency_s[self.target])
+        return float(self.known.latency_s[self.target])
 
     @cached_property
     def remaining_cost_usd(self) -> float:
         """Dollars still to come for a request that goes all the way: K(v) - K(u)."""
-        return float(self.view.known.full_cost_usd[self.target] - self.view.known.full_cost_usd[self.node])
+        return float(self.known.full_cost_usd[self.target] - self.known.full_cost_usd[self.node])
 
     @cached_property
     def remaining_latency_s(self) -> float:
@@ -77,7 +89,7 @@ class Decision:
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, where the trie has standard errors."""
-        annotated = self.view.known.annotated
+        annotated = self.known.annotated
         found = {}
         for name, error in (
             ("accuracy", annotated.accuracy_se),
@@ -111,7 +123,7 @@ class Decision:
     @cached_property
     def runner_up(self) -> Choice | None:
         """The best end that begins with another next step; None where there is none. Its bounds may have to give way too."""
-        view, trie = self.view, self.view.known.trie
+        view, trie = self.view, self.known.trie
         others = view.allowed.copy()
         if self.stop:
             others[0] = False
@@ -123,7 +135,7 @@ class Decision:
     @cached_property
     def reason(self) -> str:
         """One line for a person."""
-        path = " → ".join(self.path[len(self.view.known.trie.prefix(self.node)) :])
+        path = " → ".join(self.path[len(self.known.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in all, {self.remaining_latency_s:.3g} s to go"
         if self.relaxed:

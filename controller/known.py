@@ -29,6 +29,8 @@ class Known:
         self.cost_usd = annotated.path_cost_usd
         self.full_cost_usd = annotated.full_cost_usd
         self.full_cost_var = annotated.full_cost_var
+        self._ranked: dict[tuple[str, float | None], npt.NDArray[np.intp]] = {}
+        self._places: dict[tuple[str, float | None], npt.NDArray[np.int32]] = {}
         self._accuracy: dict[float | None, FloatArray] = {None: annotated.accuracy}
 
     def accuracy(self, confidence: float | None) -> FloatArray:
@@ -72,3 +74,54 @@ class Known:
             visits[level] = visits[self.trie.parent[level]]
             visits[level, self.annotated.engine[level]] += 1
         return visits
+
+    @cached_property
+    def _visit_table(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
+        """Distinct rows of :attr:`visits`, and which of them is each node's."""
+        base = int(self.visits.max(initial=0)) + 1
+        if self.visits.shape[1] * np.log2(base) < 62:
+            codes = self.visits @ (base ** np.arange(self.visits.shape[1], dtype=np.int64))
+            _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+            return self.visits[first], inverse
+        rows, inverse = np.unique(self.visits, axis=0, return_inverse=True)
+        return rows, inverse.ravel()
+
+    @property
+    def visit_vectors(self) -> npt.NDArray[np.int16]:
+        """The distinct engine visits of all paths. Shape (vectors, engines)."""
+        return self._visit_table[0]
+
+    @cached_property
+    def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
+        """Row of :attr:`visit_vectors` of each node."""
+        vectors, group = self._visit_table
+        return group.astype(np.uint16) if len(vectors) < 2**16 else group.astype(np.int32)
+
+    @cached_property
+    def latency_place(self) -> npt.NDArray[np.int32]:
+        """Dense rank of each node's T; equal times share one."""
+        return np.unique(self.latency_s, return_inverse=True)[1].astype(np.int32)
+
+    def ranked(self, target: str, confidence: float | None) -> npt.NDArray[np.intp]:
+        """Every end, best first by that target and the ties of DESIGN §5; for latency at zero load."""
+        key = (target, confidence)
+        found = self._ranked.get(key)
+        if found is None:
+            ends = np.flatnonzero(self.endings)
+            accuracy, cost, latency = (values[ends] for values in (self.accuracy(confidence), self.cost_usd, self.latency_s))
+            keys = [latency, cost, -accuracy]
+            if target != "accuracy":
+                keys.append(cost if target == "cost" else latency)
+            found = self._ranked[key] = ends[np.lexsort(keys)]
+        return found
+
+    def place(self, target: str, confidence: float | None) -> npt.NDArray[np.int32]:
+        """Position of each end in :meth:`ranked`; -1 for other nodes. Shape (n + 1,)."""
+        key = (target, confidence)
+        found = self._places.get(key)
+        if found is None:
+            found = np.full(len(self.trie), -1, np.int32)
+            ranked = self.ranked(target, confidence)
+            found[ranked] = np.arange(len(ranked), dtype=np.int32)
+            self._places[key] = found
+        return found

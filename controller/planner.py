@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
+from vinelm.controller.index import Index
 from vinelm.controller.known import Known
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
+
+_INFINITY = float("inf")
 
 
 class Planner:
@@ -24,6 +27,9 @@ class Planner:
         self.annotated = annotated
         self.trie = annotated.trie
         self.known = Known(annotated, available)
+        self._index = Index(self.known)
+        self._size = len(annotated.trie)
+        self._engines = annotated.engines
 
     def plan(
         self,
@@ -46,35 +52,53 @@ class Planner:
         :class:`InfeasibleError` where ``on_infeasible="raise"`` and no path meets the bounds, or where nothing is left to end
         at; :class:`ConfigError` for an argument that is negative, NaN or of another trie.
         """
-        query = self._query(objective, node, elapsed_s, spent_usd, load, candidates, may_stop)
+        if not 0 <= node < self._size:
+            raise ConfigError(f"node {node} is not in this trie: it has nodes 0 to {self._size - 1}")
+        if not (0.0 <= elapsed_s < _INFINITY and 0.0 <= spent_usd < _INFINITY):
+            raise ConfigError(f"elapsed_s is {elapsed_s} and spent_usd {spent_usd}: both must be finite numbers >= 0")
+        load_s = None if load is None else load_array(load, self._engines)
+        query = Query(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
+        lookup = self._index.lookup(objective)
+        shelf = lookup.plain if load_s is None else lookup.loaded
+        if shelf is not None and candidates is None:
+            frontier = shelf.get(node, may_stop)
+            if frontier is not None:
+                left_s = None if lookup.max_s is None else lookup.max_s - elapsed_s
+                left_usd = lookup.max_usd - spent_usd if lookup.is_each and lookup.max_usd is not None else lookup.max_usd
+                at = frontier.first(left_s, left_usd, lookup.floor, load_s)
+                if at >= 0:
+                    return Decision(self.known, query, int(frontier.ends[at]), frontier.names[frontier.step[at]])
+        return self._measured(query)
+
+    def prepare(self, objective: Objective) -> None:
+        """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
+        matter. Only needed above some tens of thousands of nodes; without it such tries are measured whole on each plan.
+        """
+        self._index.prepare(objective)
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of what has been built for looking plans up."""
+        return self._index.nbytes
+
+    @property
+    def index_ends(self) -> int:
+        """Ends kept in what has been built for looking plans up."""
+        return self._index.n_ends
+
+    def _measured(self, query: Query) -> Decision:
+        """The same plan from every end of the subtree: any question, and the only way where bounds have to give way."""
+        if query.candidates is not None and query.candidates.shape != (self._size,):
+            raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
+        if query.objective.risk == "dp":
+            raise ConfigError('risk="dp" is not available yet: use "mean" or "mean+sd"')
         view = View(self.known, query)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))
-        if choice.relaxed and objective.on_infeasible == "raise":
+        if choice.relaxed and query.objective.on_infeasible == "raise":
             raise infeasible(view, choice)
-        return Decision(node, choice.target, self._next_model(node, choice.target), choice.relaxed, view=view)
-
-    def _query(  # noqa: PLR0917
-        self,
-        objective: Objective,
-        node: int,
-        elapsed_s: float,
-        spent_usd: float,
-        load: Mapping[str, float] | FloatArray | None,
-        candidates: BoolArray | None,
-        may_stop: bool,
-    ) -> Query:
-        if not 0 <= node < len(self.trie):
-            raise ConfigError(f"node {node} is not in this trie: it has nodes 0 to {len(self.trie) - 1}")
-        for name, value in (("elapsed_s", elapsed_s), ("spent_usd", spent_usd)):
-            if not 0.0 <= value < float("inf"):
-                raise ConfigError(f"{name} is {value}: it must be a finite number >= 0")
-        if candidates is not None and candidates.shape != (len(self.trie),):
-            raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.trie)},)")
-        if objective.risk == "dp":
-            raise ConfigError('risk="dp" is not available yet: use "mean" or "mean+sd"')
-        return Query(objective, node, elapsed_s, spent_usd, load_array(load, self.annotated.engines), candidates, may_stop)
+        return Decision(self.known, query, choice.target, self._next_model(query.node, choice.target), choice.relaxed)
 
     def _next_model(self, node: int, target: int) -> str | None:
         if target == node:

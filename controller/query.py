@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """Where a request stands and what it wants. ``load_s``: extra seconds per invocation of each engine, None for none."""
 
     objective: Objective
@@ -33,15 +32,14 @@ def load_array(load: Mapping[str, float] | FloatArray | None, engines: Sequence[
     """
     if load is None:
         return None
-    if isinstance(load, Mapping):
-        array = np.array([load.get(engine, 0.0) for engine in engines], np.float64)
+    if isinstance(load, np.ndarray):
+        if load.shape != (len(engines),):
+            raise ConfigError(f"load has shape {load.shape}: it needs one number for each of {', '.join(engines)}")
+        values = load.tolist()
     else:
-        array = np.asarray(load, np.float64)
-        if array.shape != (len(engines),):
-            raise ConfigError(f"load has shape {array.shape}: it needs one number for each of {', '.join(engines)}")
-    total = float(array.sum())
-    if total == 0.0 and not array.any():
+        values = [load.get(engine, 0.0) for engine in engines]
+    if not any(values):
         return None
-    if not (total < float("inf") and array.min() >= 0.0):  # a NaN makes the sum NaN
+    if not (sum(values) < float("inf") and min(values) >= 0.0):  # a NaN makes the sum NaN
         raise ConfigError("load must be finite seconds >= 0 for every engine: drop the engines that are not known")
-    return array
+    return np.array(values, np.float64)

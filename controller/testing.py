@@ -117,21 +117,42 @@ def _measure(annotated: AnnotatedTrie, objective: Objective, start: int, end: in
     return Measured(end, accuracy, cost, latency, live_s, bounded_s, bounded_usd)
 
 
+def grid_annotated(rng: random.Random, n_models: int, depth: int, *, n_engines: int = 3, steps: int = 16) -> AnnotatedTrie:
+    """A full trie on a grid of 1/64, correlated as real ones are (dearer models are better and slower), for larger checks."""
+    names = tuple(f"m{i}" for i in range(n_models))
+    catalog = Catalog(_model(name, engine=f"e{i % n_engines}") for i, name in enumerate(names))
+    template = Template((Stage("first", names), Loop((Stage("again", names),), depth - 1)) if depth > 1 else (Stage("first"),))
+    trie = Trie.from_template(template)
+    noise = np.random.default_rng(rng.randrange(2**32))
+    level = (trie.model + 1) / n_models
+
+    def grid(base: FloatArray, top: int) -> FloatArray:
+        values = np.floor(np.clip(base * noise.uniform(0.3, 1.7, len(trie)), 0.0, 1.0) * steps) / steps * top
+        values[0] = 0.0
+        return values
+
+    success, stop = grid(0.5 * level, 1), grid(np.full(len(trie), 0.4), 1)
+    zeros = np.zeros(len(trie))
+    arrays = (success, stop, np.minimum(success, stop), grid(0.6 * level, 4), zeros, grid(0.6 * level, 4), zeros)
+    return AnnotatedTrie(trie, template, catalog, *arrays)
+
+
 # -- random cases ----------------------------------------------------------------------------------------------
 
 
 def random_annotated(rng: random.Random, *, max_models: int = 4, max_depth: int = 4) -> AnnotatedTrie:
     """An irregular, non-monotone trie on a grid of eighths: sums are exact in floating point, and ties are common."""
-    models = [f"m{i}" for i in range(rng.randint(1, max_models))]
+    models = [f"m{i}" for i in range(rng.randint(max(max_models - 1, 1), max_models))]
     catalog = Catalog(_model(name, engine=f"e{rng.randrange(3)}") for name in models)
-    template = _template(rng, models, rng.randint(1, max_depth))
+    template = _template(rng, models, rng.randint(max(max_depth - 1, 1), max_depth))
     full = Trie.from_template(template)
-    keep = rng.sample(range(1, len(full)), rng.randint(1, len(full) - 1))
+    keep = [node for node in range(1, len(full)) if rng.random() < 0.4] or [1]
     trie = full if rng.random() < 0.5 else Trie.from_prefixes(template, [full.prefix(node) for node in keep])
     size = len(trie)
+    coarse = rng.choice((1, 1, 4))
 
     def grid(top: int) -> FloatArray:
-        return np.array([rng.randint(0, top) / 8 for _ in range(size)])
+        return np.array([rng.randint(0, top // coarse) * coarse / 8 for _ in range(size)])
 
     stop = grid(8)
     success = grid(8)
@@ -149,7 +170,9 @@ def random_annotated(rng: random.Random, *, max_models: int = 4, max_depth: int 
     return AnnotatedTrie(trie, template, catalog, **arrays, accuracy_se=grid(2) / 4)
 
 
-def random_question(rng: random.Random, annotated: AnnotatedTrie) -> tuple[Objective, dict[str, object]]:
+def random_question(
+    rng: random.Random, annotated: AnnotatedTrie, *, has_errors: bool = True
+) -> tuple[Objective, dict[str, object]]:
     """An objective and the rest of a question to the planner; about a third cannot be met."""
     target = rng.choice(("accuracy", "cost", "latency"))
     fields: dict[str, object] = {"maximize": "accuracy"} if target == "accuracy" else {"minimize": target}
@@ -163,7 +186,7 @@ def random_question(rng: random.Random, annotated: AnnotatedTrie) -> tuple[Objec
         fields["cost_budget"] = rng.choice(("population", "population", "per_request"))
     if (fields.get("risk") == "mean+sd" or fields.get("cost_budget") == "per_request") and rng.random() < 0.5:
         fields["z"] = rng.randint(0, 4) / 2
-    if rng.random() < 0.2:
+    if has_errors and rng.random() < 0.2:
         fields["confidence"] = rng.choice((0.6, 0.9))
     asked: dict[str, object] = {
         "node": rng.randrange(len(annotated.trie)) if rng.random() < 0.6 else 0,
@@ -180,7 +203,7 @@ def random_question(rng: random.Random, annotated: AnnotatedTrie) -> tuple[Objec
 
 def _template(rng: random.Random, models: list[str], depth: int) -> Template:
     def allowed() -> tuple[str, ...]:
-        return tuple(rng.sample(models, rng.randint(1, len(models))))
+        return tuple(rng.sample(models, rng.randint((len(models) + 1) // 2, len(models))))
 
     first = Stage("first", allowed(), answerable=depth == 1 or rng.random() < 0.8)
     if depth == 1:

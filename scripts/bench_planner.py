@@ -1,0 +1,225 @@
+"""Time of one replan, from 30 to 2.4 million paths, beside a pruned depth-first search (§4.3) and a plain array scan."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from datetime import date
+
+import numpy as np
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.controller.planner import Planner
+from vinelm.controller.query import Query, load_array
+from vinelm.controller.view import View
+from vinelm.objective import Objective
+from vinelm.template import Loop, Stage, Template
+from vinelm.trie import Trie
+
+SHAPES = ((2, 4), (8, 3), (4, 6), (8, 5), (8, 6), (8, 7))
+KINDS = ("min cost | A", "max A | T", "max A | C", "max A | C, T")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--max-nodes", type=int, default=3_000_000)
+    parser.add_argument("--queries", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rows = []
+    for n_models, depth in SHAPES:
+        if sum(n_models**k for k in range(1, depth + 1)) > options.max_nodes:
+            continue
+        annotated = synthetic(n_models, depth, options.seed)
+        for kind in KINDS:
+            rows.extend(bench(annotated, kind, options))
+            if not options.json:
+                for row in rows[-2:]:
+                    print_row(row)
+    if options.json:
+        print(json.dumps(rows))
+    return 0
+
+
+def print_row(row):
+    if row["nodes"] == 30 and row["objective"] == KINDS[0] and not row["loaded_engines"]:
+        print(
+            f"{'nodes':>9} {'objective':14} loaded  root_us   p99  step_us  dfs_us   slice_us  build_s  bytes/node  ends kept"
+        )
+    print(
+        f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {row['median_us']:8.1f} {row['p99_us']:6.1f}"
+        f" {row['step_median_us']:7.1f} {row['python_dfs_us']:9.0f} {row['numpy_slice_us']:9.0f} {row['build_s']:8.2f}"
+        f" {row['bytes_per_node']:9.1f} {row['ends_kept']:10,}"
+    )
+
+
+def synthetic(n_models: int, depth: int, seed: int) -> AnnotatedTrie:
+    """A full trie under the oracle stop. Dearer models are better and slower; every prefix has its own noise, and a model
+    that is asked again helps less.
+    """
+    rng = np.random.default_rng(seed)
+    names = tuple(f"m{i}" for i in range(n_models))
+    price = Price(input=1, output=1, source="made up", as_of=date(2026, 1, 1))
+    catalog = Catalog(Model(name=n, provider="simulated", model_id=n, engine=f"e{i}", price=price) for i, n in enumerate(names))
+    template = Template((Stage("first", names), Loop((Stage("again", names),), depth - 1)), "oracle")
+    trie = Trie.from_template(template)
+    size = len(trie)
+    skill = np.linspace(0.25, 0.6, n_models)
+    success = skill[trie.model] * np.where(trie.depth > 1, 0.6, 1.0) * rng.uniform(0.7, 1.3, size)
+    up = np.maximum(trie.parent, 0)
+    success = np.where((trie.model == trie.model[up]) & (trie.depth > 1), 0.4 * success, success)
+    cost = (0.0005 * 2.0 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.2, size)
+    latency = (0.8 * 1.3 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.25, size)
+    for values in (success, cost, latency):
+        values[0] = 0.0
+    zeros = np.zeros(size)
+    return AnnotatedTrie(
+        trie, template, catalog, success, success, success, cost, zeros, latency, zeros, meta={"estimator": "made up"}
+    )
+
+
+def objectives(annotated: AnnotatedTrie, kind: str, count: int, rng) -> list[Objective]:
+    """Objectives whose bounds lie between tight and loose, each another object."""
+    accuracy, cost, latency = (
+        np.quantile(values[1:], np.linspace(0.02, 0.98, 97))
+        for values in (annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s)
+    )
+    made = []
+    for _ in range(count):
+        a, c, t = (float(rng.choice(values)) for values in (accuracy, cost, latency))
+        made.append(
+            {
+                "min cost | A": lambda a=a: Objective(minimize="cost", min_accuracy=a),
+                "max A | T": lambda t=t: Objective(maximize="accuracy", max_latency_s=t),
+                "max A | C": lambda c=c: Objective(maximize="accuracy", max_cost_usd=c),
+                "max A | C, T": lambda c=c, t=t: Objective(maximize="accuracy", max_cost_usd=c, max_latency_s=t),
+            }[kind]()
+        )
+    return made
+
+
+def bench(annotated: AnnotatedTrie, kind: str, options) -> list[dict[str, object]]:
+    rng = np.random.default_rng(options.seed + 1)
+    asked = objectives(annotated, kind, options.queries, rng)
+    planner = Planner(annotated)
+    started = time.perf_counter()
+    planner.prepare(asked[0])
+    build_s = time.perf_counter() - started
+    rows = []
+    for is_loaded in (False, True):
+        loads = [
+            {f"e{i}": float(s) for i, s in enumerate(rng.exponential(0.3, 8))} if is_loaded else None
+            for _ in range(options.queries)
+        ]
+        root_us, step_us, feasible = replans(planner, asked, loads, rng)
+        few = max(2, min(options.queries, 400_000 // len(annotated.trie)))
+        rows.append(
+            {
+                "nodes": annotated.trie.n_nodes,
+                "objective": kind,
+                "loaded_engines": 8 if is_loaded else 0,
+                "feasible": feasible,
+                "median_us": statistics.median(root_us),
+                "p99_us": float(np.quantile(root_us, 0.99)),
+                "step_median_us": statistics.median(step_us),
+                "step_p99_us": float(np.quantile(step_us, 0.99)),
+                "build_s": build_s,
+                "bytes_per_node": planner.index_bytes / annotated.trie.n_nodes,
+                "ends_kept": planner.index_ends,
+                "python_dfs_us": dfs_time(annotated, asked[:few], loads[:few]),
+                "numpy_slice_us": slice_time(planner, asked[:few], loads[:few]),
+            }
+        )
+    return rows
+
+
+def replans(planner, asked, loads, rng):
+    """Microseconds of each plan at the root, the mean over each request's steps, and the share of feasible questions."""
+    root_us, step_us, feasible = [], [], 0
+    for _ in range(2):  # the first pass builds what prepare() leaves to the first request
+        root_us, step_us, feasible = [], [], 0
+        for objective, load in zip(asked, loads, strict=True):
+            node, elapsed, steps = 0, 0.0, []
+            while True:
+                before = time.perf_counter_ns()
+                decision = planner.plan(objective, node=node, elapsed_s=elapsed, load=load)
+                steps.append((time.perf_counter_ns() - before) / 1000)
+                if node == 0:
+                    if not decision.is_feasible:
+                        break
+                    feasible += 1
+                if decision.stop or not decision.is_feasible:
+                    break
+                node = planner.trie.child(node, decision.next_model)
+                elapsed += float(planner.annotated.latency_s[node]) * float(rng.lognormal(-0.03, 0.25))
+            if len(steps) > 1 or decision.is_feasible:
+                root_us.append(steps[0])
+                step_us.append(statistics.mean(steps))
+    return root_us, step_us, feasible / len(asked)
+
+
+def slice_time(planner, asked, loads) -> float:
+    times = []
+    for objective, load in zip(asked, loads, strict=True):
+        before = time.perf_counter_ns()
+        view = View(planner.known, Query(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True))
+        view.choose()
+        times.append((time.perf_counter_ns() - before) / 1000)
+    return statistics.median(times)
+
+
+def dfs_time(annotated, asked, loads) -> float:
+    search = PrunedSearch(annotated)
+    times = []
+    for objective, load in zip(asked, loads, strict=True):
+        before = time.perf_counter_ns()
+        search.best(objective, load)
+        times.append((time.perf_counter_ns() - before) / 1000)
+    return statistics.median(times)
+
+
+class PrunedSearch:
+    """§4.3 in plain Python: prune where a cap is passed, where the floor is reached, and where the incumbent costs less."""
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        self.end = annotated.trie.end.tolist()
+        self.accuracy = annotated.accuracy.tolist()
+        self.cost = annotated.path_cost_usd.tolist()
+        self.latency = annotated.path_latency_s.tolist()
+        self.engine = annotated.engine.tolist()
+        self.parent = annotated.trie.parent.tolist()
+        self.engines = annotated.engines
+
+    def best(self, objective: Objective, load) -> int:
+        """The node that the search comes back with; 0 for none."""
+        delay = [load[name] for name in self.engines] if load else [0.0] * len(self.engines)
+        extra = {0: 0.0}
+        floor = objective.min_accuracy
+        max_s = float("inf") if objective.max_latency_s is None else objective.max_latency_s
+        max_usd = float("inf") if objective.max_cost_usd is None else objective.max_cost_usd
+        best, best_accuracy, best_cost = 0, -1.0, float("inf")
+        at, last = 1, len(self.end)
+        while at < last:
+            extra[at] = extra[self.parent[at]] + delay[self.engine[at]]
+            cost = self.cost[at]
+            if self.latency[at] + extra[at] > max_s or cost > max_usd or (floor is not None and cost >= best_cost):
+                at = self.end[at]
+                continue
+            if floor is not None:
+                if self.accuracy[at] >= floor:
+                    best, best_cost = at, cost
+                    at = self.end[at]
+                    continue
+            elif self.accuracy[at] > best_accuracy:
+                best, best_accuracy = at, self.accuracy[at]
+            at += 1
+        return best
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The planner against its definition: random questions on random irregular, non-monotone tries, ties included."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+
+from vinelm.controller.planner import Planner
+from vinelm.controller.query import Query, load_array
+from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
+from vinelm.controller.view import View
+from vinelm.errors import InfeasibleError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=20_000)
+    parser.add_argument(
+        "--large", type=int, default=20_000, help="questions on tries of 340 to 5,460 paths, against a full scan"
+    )
+    parser.add_argument("--per-trie", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    mismatches, feasible, ties, looked_up, nodes = [], 0, 0, 0, 0
+    for done in range(0, options.queries, options.per_trie):
+        rng = random.Random(f"{options.seed}:{done}")
+        annotated = random_annotated(rng, max_models=rng.choice((2, 3, 3, 4, 5)), max_depth=rng.choice((1, 2, 3, 3, 4)))
+        planner = Planner(annotated)
+        nodes += annotated.trie.n_nodes
+        for _ in range(options.per_trie):
+            objective, asked = random_question(rng, annotated)
+            expected = brute_force(annotated, objective, **asked)
+            found = answer(planner, objective, asked)
+            feasible += expected is not None and expected[1]
+            if expected is not None:
+                ties += is_tied(planner, objective, asked, expected[0])
+                looked_up += "candidates" not in asked and expected[1] and objective.risk == "mean"
+            if found != expected:
+                mismatches.append(f"{objective}, {asked}: expected {expected}, found {found}")
+    large = check_large(options.large, options.seed, mismatches)
+    result = {
+        "queries": options.queries,
+        "mismatches": len(mismatches),
+        "feasible": feasible,
+        "tied": ties,
+        "from_frontiers_at_most": looked_up,
+        "large_queries": large,
+        "mean_nodes": nodes / (options.queries / options.per_trie),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    if options.json:
+        print(json.dumps(result))
+    else:
+        for name, value in result.items():
+            print(f"{name:24} {value}")
+    for line in mismatches[:10]:
+        print(line, file=sys.stderr)
+    return 1 if mismatches else 0
+
+
+def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
+    """Frontiers against measuring the whole subtree, itself checked against the definition on the small tries."""
+    shapes = ((4, 4), (8, 3), (4, 6), (3, 7))
+    for number, shape in enumerate(shapes * 3):
+        rng = random.Random(f"{seed}:large:{number}")
+        annotated = grid_annotated(rng, *shape, n_engines=rng.choice((1, 3, 8)), steps=rng.choice((8, 16, 64)))
+        planner = Planner(annotated)
+        for _ in range(queries // (3 * len(shapes))):
+            objective, asked = random_question(rng, annotated, has_errors=False)
+            depth = rng.choice((0, 0, 1, 2))
+            asked["node"] = int(rng.choice(annotated.trie.levels[depth]))
+            load = load_array(asked.get("load"), annotated.engines)
+            view = View(planner.known, Query(objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load,
+                                             asked.get("candidates"), asked["may_stop"]))  # fmt: skip
+            choice = view.choose()
+            expected = None if choice is None else (choice.target, not choice.relaxed)
+            found = answer(planner, objective, asked)
+            if found != expected:
+                mismatches.append(f"large: {objective}, {asked}: expected {expected}, found {found}")
+    return queries
+
+
+def answer(planner: Planner, objective, asked):
+    try:
+        decision = planner.plan(objective, **asked)
+    except InfeasibleError:
+        return None
+    return decision.target, decision.is_feasible
+
+
+def is_tied(planner: Planner, objective, asked, target: int) -> bool:
+    """Another end of the same subtree is just as good by the objective's target."""
+    annotated = planner.annotated
+    values = {
+        "accuracy": planner.known.accuracy(objective.confidence),
+        "cost": annotated.path_cost_usd,
+        "latency": annotated.path_latency_s,
+    }[objective.target]
+    span = annotated.trie.subtree(asked["node"])
+    return bool((annotated.trie.answerable[span] & (values[span] == values[target])).sum() > 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

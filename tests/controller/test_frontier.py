@@ -1,0 +1,86 @@
+import random
+
+import numpy as np
+import pytest
+
+from vinelm.controller import frontier as frontier_module
+from vinelm.controller import index as index_module
+from vinelm.controller.planner import Planner
+from vinelm.controller.query import Query, load_array
+from vinelm.controller.testing import grid_annotated, random_question
+from vinelm.controller.view import View
+from vinelm.objective import Objective
+
+
+def measured(planner, objective, asked):
+    load = load_array(asked.get("load"), planner.annotated.engines)
+    query = Query(
+        objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load, asked.get("candidates"), asked["may_stop"]
+    )
+    choice = View(planner.known, query).choose()
+    return None if choice is None else choice.target
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize(("n_models", "depth", "n_engines"), [(4, 4, 3), (8, 3, 8), (3, 5, 1)])
+def test_a_frontier_finds_what_measuring_every_end_finds(n_models, depth, n_engines, blocks, monkeypatch):
+    if blocks:  # long lists are skipped through: make every list long
+        monkeypatch.setattr(frontier_module, "SCAN", 4)
+        monkeypatch.setattr(frontier_module, "BLOCK", 3)
+    rng = random.Random(n_models * depth + blocks)
+    for steps in (8, 64):
+        annotated = grid_annotated(rng, n_models, depth, n_engines=n_engines, steps=steps)
+        planner = Planner(annotated)
+        for _ in range(250):
+            objective, asked = random_question(rng, annotated, has_errors=False)
+            if rng.random() < 0.5:
+                asked["node"] = 0
+            expected = measured(planner, objective, asked)
+            if expected is not None:
+                assert planner.plan(objective, **asked).target == expected, (objective, asked)
+
+
+def test_frontiers_built_ahead_are_those_built_on_the_way(monkeypatch):
+    monkeypatch.setattr(index_module, "AHEAD", 20)
+    annotated = grid_annotated(random.Random(5), 4, 4)
+    objective = Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)
+    ahead, on_the_way = Planner(annotated), Planner(annotated)
+    ahead.prepare(objective)
+    shelves = [planner._index.lookup(objective).loaded for planner in (ahead, on_the_way)]
+    assert len(shelves[0].frontiers) > 20
+    for key, built in shelves[0].frontiers.items():
+        other = shelves[1].get(key // 2, bool(key % 2))
+        np.testing.assert_array_equal(built.ends, other.ends)
+    assert ahead.index_bytes > 0
+
+
+def test_a_large_trie_is_answered_without_frontiers_too(monkeypatch):
+    annotated = grid_annotated(random.Random(6), 4, 4)
+    objective = Objective(maximize="accuracy", max_latency_s=6.0)
+    expected = Planner(annotated).plan(objective).target
+    monkeypatch.setattr(index_module, "LAZY", 10)
+    planner = Planner(annotated)
+    assert planner.plan(objective).target == expected
+    assert planner.index_ends == 0
+
+
+def test_the_room_for_frontiers_is_bounded(monkeypatch):
+    monkeypatch.setattr(index_module, "ROOM", 5)
+    annotated = grid_annotated(random.Random(7), 3, 4)
+    planner = Planner(annotated)
+    objective = Objective(maximize="accuracy", max_latency_s=6.0)
+    for node in range(len(annotated.trie)):
+        planner.plan(objective, node=node)
+    assert len(planner._index.lookup(objective).plain.frontiers) <= 6
+    monkeypatch.setattr(index_module, "OBJECTIVES", 3)
+    for bound in range(10):
+        planner.plan(Objective(maximize="accuracy", max_latency_s=float(bound)))
+    assert len(planner._index._lookups) <= 3
+
+
+def test_pruning_leaves_few_ends():
+    annotated = grid_annotated(random.Random(8), 8, 3, n_engines=8)
+    planner = Planner(annotated)
+    planner.prepare(Objective(maximize="accuracy", max_latency_s=6.0))
+    shelf = planner._index.lookup(Objective(maximize="accuracy", max_latency_s=6.0)).loaded
+    assert shelf.frontiers[1].n < annotated.trie.n_nodes / 2
