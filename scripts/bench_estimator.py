@@ -1,0 +1,290 @@
+"""Estimators against known truths: error, regret, interval coverage and time, per table, coverage, sampler and estimator.
+
+Tables are simulated truths (`truths.py`) and, where --data (or VINELM_DATA) has them, exact tables of real answers: eight
+recorded Spider systems as a retry cascade, and exam questions with real same-model retries, to depth 2. Prices of the Spider
+systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running every
+request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap allows; a
+floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from truths import SHAPES, TRUTHS, make_truth
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.estimator.base import RateEstimator
+from vinelm.estimator.cells import Cells
+from vinelm.estimator.registry import make_estimator
+from vinelm.outcomes import OutcomeTable
+from vinelm.profiler.sampling import make_sampler
+from vinelm.template import Loop, Stage, Template
+from vinelm.traces.recorded import answers_table
+from vinelm.trie import Trie
+
+COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)
+EVERYWHERE = ("latent", "cascade", "cascade-svd", "average", "prefix-average")
+SLOW = ("prefix-impute", "prefix-xgboost")  # at 2 % on 8x3 only
+Z90 = 1.6449
+SPIDER_USD_PER_1000 = {
+    "gpt-4__dea_sql": 20.0, "gpt-4__dail_sql": 15.0, "gpt-4__zero_shot": 6.0, "gpt-3.5__c3": 1.0,
+    "codes-7b__sft": 0.3, "codes-1b__sft": 0.05, "mistral-7b__dts_sql": 0.3, "codellama-13b__lora": 0.4,
+}  # fmt: skip
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
+
+
+def tables(data: Path | None, names: list[str] | None) -> Iterator[tuple[str, OutcomeTable]]:
+    makers: dict[str, Callable[[], OutcomeTable]] = {}
+    if data is not None and data.is_dir():
+        makers["real: spider 8x3"] = lambda: spider_table(data)
+        makers["real: exams 9x2"] = lambda: exam_table(data)
+    for truth in TRUTHS:
+        for shape in SHAPES:
+            makers[f"simulated: {truth} {shape}"] = lambda truth=truth, shape=shape: make_truth(truth, shape)
+    for name, make in makers.items():
+        if not names or any(part in name for part in names):
+            yield name, make()
+
+
+def spider_table(data: Path) -> OutcomeTable:
+    """Eight recorded systems; asking the same one again repeats its answer, so the table is exact at every depth."""
+    catalog = catalog_of(list(SPIDER_USD_PER_1000))
+    template = Template((Stage("generate"), Loop((Stage("repair"),), times=2)), "oracle").bind(tuple(catalog))
+    rng = np.random.default_rng(20261120)
+
+    def cost(requests: Any, models: Any) -> Floats:
+        size = rng.lognormal(-0.125, 0.5, (len(requests), 1))
+        return np.asarray(size * np.array([SPIDER_USD_PER_1000[model] / 1000 for model in models]))
+
+    return answers_table(data / "outcomes" / "spider_sql.csv.gz", template, catalog, cost)
+
+
+def exam_table(data: Path) -> OutcomeTable:
+    """Exam questions, nine models, two turns. Round 2 of the same model is its recorded retry; another model after a failure is
+    that model's own first answer. Exact to depth 2 and no further. Questions that some model left without an answer are out.
+    """
+    with gzip.open(data / "outcomes" / "exam_retries.csv.gz", "rt", encoding="utf-8", newline="") as text:
+        rows = list(csv.DictReader(text))
+    cell = {((row["dataset"], row["question_id"]), row["model"], row["round"]): row for row in rows}
+    models = sorted({row["model"] for row in rows})
+
+    def is_whole(question: tuple[str, str]) -> bool:
+        first = [cell.get((question, model, "1")) for model in models]
+        return all(row and (row["correct"] == "1" or (question, row["model"], "2") in cell) for row in first)
+
+    questions = sorted({(row["dataset"], row["question_id"]) for row in rows})
+    questions = [question for question in questions if is_whole(question)]
+    catalog = catalog_of(models)
+    template = Template((Stage("answer"), Loop((Stage("retry"),), times=1)), "oracle").bind(tuple(catalog))
+    trie = Trie.from_template(template)
+    shape = (len(questions), len(trie))
+    success, cost, latency = np.zeros(shape, np.bool_), np.zeros(shape), np.zeros(shape)
+    for i, question in enumerate(questions):
+        for node in range(1, len(trie)):
+            path = trie.prefix(node)
+            again = len(path) == 2 and path[0] == path[1]
+            row = cell.get((question, path[-1], "2" if again else "1"), cell[question, path[-1], "1"])
+            success[i, node] = row["correct"] == "1"
+            cost[i, node], latency[i, node] = float(row["cost_usd"] or 0.0), float(row["latency_s"] or 0.0)
+    names = tuple("/".join(question) for question in questions)
+    return OutcomeTable(template, catalog, trie, names, success, success.copy(), cost, latency)
+
+
+def catalog_of(models: list[str]) -> Catalog:
+    price = {"input": 1.0, "output": 1.0, "source": "not used: the table has its own costs", "as_of": "2025-01-01"}
+    return Catalog.from_dict({"model": [{"name": n, "provider": "recorded", "model": n, "price": price} for n in models]})
+
+
+# -- sampling --------------------------------------------------------------------------------------------------
+
+
+def buy(table: OutcomeTable, sampler: str, coverage: float, seed: int) -> Bools:
+    """Cells bought until their dollars reach the coverage, shape (requests, n + 1)."""
+    budget = coverage * table.exhaustive_cost_usd
+    row = {name: i for i, name in enumerate(table.request_ids)}
+    nodes: dict[tuple[str, ...], list[int]] = {}
+    bought = np.zeros(table.success.shape, np.bool_)
+    spent, round_ = 0.0, 0
+    while spent < budget:
+        seen = [table.observation(int(r), int(u)) for r, u in np.argwhere(bought)] if round_ else []
+        before = spent
+        for walk in make_sampler(sampler, table.template, table.request_ids, seed).walks(round_, seen):
+            request = row[walk.request_id]
+            if walk.path not in nodes:
+                nodes[walk.path] = table.trie.path(table.trie.node(walk.path))
+            for node in nodes[walk.path]:
+                if not bought[request, node]:
+                    bought[request, node] = True
+                    spent += table.cost_usd[request, node]
+                if table.ended[request, node]:
+                    break
+            if spent >= budget:
+                break
+        round_ += 1
+        if spent == before:
+            break
+    return bought
+
+
+def encode(table: OutcomeTable, bought: Bools) -> Cells:
+    node, request = np.nonzero(bought.T)  # by node, then request
+    used = np.unique(request)
+    order = np.argsort(np.array([table.request_ids[i] for i in used]))
+    rank = np.empty(len(used), np.int64)
+    rank[order] = np.arange(len(used))
+    place = rank[np.searchsorted(used, request)]
+    at = np.lexsort((place, node))
+    node, request, place = node[at].astype(np.int64), request[at], place[at]
+    none = np.zeros(len(node), np.bool_)
+    return Cells.from_arrays(
+        trie=table.trie, rule=table.template.stop, request_ids=tuple(table.request_ids[i] for i in used[order]),
+        request=place, node=node, stop=table.ended[request, node], right=table.success[request, node], labelled=~none,
+        failed=none, cost_usd=table.cost_usd[request, node], latency_s=table.latency_s[request, node],
+    )  # fmt: skip
+
+
+# -- judging ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Exact path accuracies and costs, shape (nodes,) without the root, and the caps and floors that plans are tried at."""
+
+    accuracy: Floats
+    cost_usd: Floats
+    caps: Floats
+    floors: Floats
+
+    @classmethod
+    def of(cls, table: OutcomeTable) -> Truth:
+        """Caps at quantiles of the paths' costs, floors evenly over their accuracies."""
+        exact = table.annotate()
+        accuracy, cost = exact.accuracy[1:], exact.path_cost_usd[1:]
+        caps = np.quantile(cost, np.linspace(0.02, 1.0, 25))
+        floors = np.linspace(np.quantile(accuracy, 0.05), accuracy.max() - 0.005, 20)
+        return cls(accuracy, cost, caps, floors)
+
+
+def judge(truth: Truth, fitted: AnnotatedTrie) -> dict[str, float]:
+    error = fitted.accuracy[1:] - truth.accuracy
+    found = {
+        "mae": float(np.abs(error).mean()), "max_abs": float(np.abs(error).max()), "signed": float(error.mean()),
+        "cap_regret": float(np.mean([_regret(truth, fitted.accuracy[1:], cap) for cap in truth.caps])),
+        "floor_miss_rate": float(np.mean([_misses(truth, fitted, floor) for floor in truth.floors])),
+        "cost_mae_relative": float(np.abs(fitted.path_cost_usd[1:] / truth.cost_usd - 1.0).mean()),
+    }  # fmt: skip
+    if fitted.accuracy_se is not None and fitted.cost_se is not None:
+        found["coverage90"] = float(np.mean(np.abs(error) <= Z90 * fitted.accuracy_se[1:]))
+        off = np.abs(fitted.path_cost_usd[1:] - truth.cost_usd)
+        found["cost_coverage90"] = float(np.mean(off <= Z90 * fitted.cost_se[1:]))
+    return found
+
+
+def _regret(truth: Truth, estimate: Floats, cap: float) -> float:
+    allowed = truth.cost_usd <= cap
+    return float(truth.accuracy[allowed].max() - truth.accuracy[allowed][np.argmax(estimate[allowed])])
+
+
+def _misses(truth: Truth, fitted: AnnotatedTrie, floor: float) -> bool:
+    meets = fitted.accuracy[1:] >= floor
+    if not meets.any():
+        return False
+    chosen = np.flatnonzero(meets)[np.argmin(fitted.path_cost_usd[1:][meets])]
+    return bool(truth.accuracy[chosen] < floor - 0.01)
+
+
+# -- running ---------------------------------------------------------------------------------------------------
+
+
+def run(name: str, table: OutcomeTable, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    truth = Truth.of(table)
+    for sampler in settings.samplers:
+        for coverage in settings.coverages:
+            found: dict[str, list[dict[str, float]]] = {}
+            depths: list[list[int]] = []
+            for seed in range(settings.seeds):
+                cells = encode(table, buy(table, sampler, coverage, seed))
+                depths.append(cells.count_by_depth)
+                for estimator in estimators(name, table, coverage, settings.slow):
+                    found.setdefault(estimator, []).append(fit_and_judge(estimator, cells, table, truth))
+            for estimator, results in found.items():
+                means = {key: float(np.mean([result[key] for result in results])) for key in results[0]}
+                by_depth = [round(float(n), 1) for n in np.mean(depths, axis=0)]
+                yield {
+                    "table": name, "sampler": sampler, "coverage": coverage, "estimator": estimator, "seeds": settings.seeds,
+                    "cells_by_depth": by_depth, **{key: round(value, 5) for key, value in means.items()},
+                }  # fmt: skip
+
+
+def estimators(name: str, table: OutcomeTable, coverage: float, slow: bool) -> list[str]:
+    known = [each for each in EVERYWHERE if table.template.stop == "oracle" or not each.startswith("prefix")]
+    if slow and coverage == 0.02 and table.template.stop == "oracle" and "8x3" in name:
+        known += SLOW
+    return known
+
+
+def fit_and_judge(name: str, cells: Cells, table: OutcomeTable, truth: Truth) -> dict[str, float]:
+    estimator = make_estimator(name)
+    assert isinstance(estimator, RateEstimator)
+    start = time.perf_counter()
+    fitted = estimator.fit_cells(cells, table.template, table.catalog).annotated_
+    seconds = time.perf_counter() - start
+    return judge(truth, fitted) | {"fit_s": seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
+    parser.add_argument("--quick", action="store_true", help="5 seeds, coverages 0.5 and 2 %%, no slow baselines")
+    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
+    parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--sampler", action="append", dest="samplers")
+    parser.add_argument("--coverage", action="append", type=float, dest="coverages")
+    settings = parser.parse_args()
+    settings.data = Path(settings.data) if settings.data else None
+    settings.slow = not settings.quick
+    settings.seeds = settings.seeds or (5 if settings.quick else 20)
+    settings.samplers = settings.samplers or ["cascade"]
+    settings.coverages = settings.coverages or ([0.005, 0.02] if settings.quick else list(COVERAGES))
+    results = []
+    for name, table in tables(settings.data, settings.table):
+        for result in run(name, table, settings):
+            results.append(result)
+            if not settings.json:
+                print(line(result), flush=True)
+        print(f"done: {name}", file=sys.stderr, flush=True)
+    if settings.json:
+        print(json.dumps({"head": " ".join((__doc__ or "").split()), "results": results}, indent=1))
+
+
+def line(result: dict[str, Any]) -> str:
+    covered = f"{100 * result['coverage90']:4.0f} %" if "coverage90" in result else "     -"
+    return (
+        f"{result['table']:34} {result['sampler']:9} {100 * result['coverage']:4.1f} %  {result['estimator']:14}"
+        f" mae {100 * result['mae']:5.2f}  max {100 * result['max_abs']:5.1f}  signed {100 * result['signed']:+6.2f}"
+        f"  cap {100 * result['cap_regret']:5.2f}  floor {100 * result['floor_miss_rate']:3.0f} %  in 90 % {covered}"
+        f"  {1000 * result['fit_s']:6.0f} ms  cells {result['cells_by_depth']}"
+    )
+
+
+if __name__ == "__main__":
+    main()
