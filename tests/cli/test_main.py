@@ -75,7 +75,7 @@ def test_an_error_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code,
     assert edge.main(["plan"]) == code
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == line + "\n"
+    assert said.err.strip() == line
 
 
 def test_the_traceback_comes_on_request(monkeypatch, capsys):

@@ -145,6 +145,6 @@ def _print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) 
 
     from vinelm.cli.console import print_json
 
-    spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in ("model", "depth")}  # type: ignore[arg-type]
+    spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in ("model", "depth")}
     facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
     print_json({**facts, **asdict(result), "spend": spend})

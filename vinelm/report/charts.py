@@ -42,31 +42,21 @@ def latency_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -
 def frontier_table(title: str, frontiers: Sequence[Frontier], bound_name: str, *, is_cost: bool) -> Table:
     """The figures behind a chart, one row per policy and cap."""
     rows = tuple(
-        Row(role=frontier.role, cells=_cells(frontier, point, is_cost=is_cost))
+        Row(role=frontier.role, cells=_cells(frontier, point, is_cost=is_cost), detail=point.plan)
         for frontier in frontiers
         for point in frontier.points
     )
-    last = "accuracy" if is_cost else "right in time"
-    columns = ("policy", bound_name, last, "95 % interval", "accuracy", "mean cost", "mean latency", "late", "plan")
-    text_columns = (0, len(columns) - 1)
-    if is_cost:
-        rows = tuple(Row(role=row.role, cells=(*row.cells[:4], *row.cells[5:7], row.cells[8])) for row in rows)
-        columns, text_columns = (*columns[:4], *columns[5:7], columns[8]), (0, 6)
-    return Table(title=title, columns=columns, rows=rows, text_columns=text_columns, is_folded=True)
+    counted = ("accuracy",) if is_cost else ("accuracy", "right in time")
+    columns = ("policy", bound_name, *counted, "95 % interval", "mean cost", "mean latency", *(() if is_cost else ("late",)))
+    return Table(title=title, columns=columns, rows=rows, is_folded=True)
 
 
 def _cells(frontier: Frontier, point: Point, *, is_cost: bool) -> tuple[str, ...]:
-    return (
-        frontier.name,
-        "" if point.cap == float("inf") else (usd if is_cost else seconds)(point.cap),
-        percent(point.worth.value),
-        percent_interval(point.worth),
-        percent(point.accuracy),
-        usd(point.cost_usd),
-        seconds(point.latency_s),
-        "" if is_cost else percent(point.late),
-        point.plan,
-    )
+    figures = (percent_interval(point.worth), usd(point.cost_usd), seconds(point.latency_s))
+    if is_cost:
+        return (frontier.name, usd(point.cap), percent(point.worth.value), *figures)
+    found = (percent(point.accuracy), percent(point.worth.value))
+    return (frontier.name, seconds(point.cap), *found, *figures, percent(point.late))
 
 
 def _series(frontier: Frontier, x: list[float], bound: str, unit: object) -> Series:

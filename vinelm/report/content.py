@@ -41,10 +41,11 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One table row; ``role`` marks it with that policy's colour."""
+    """One table row; ``role`` marks it with that policy's colour, ``detail`` stands small under the first cell."""
 
     cells: tuple[str, ...]
     role: Role | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ from vinelm.annotated import AnnotatedTrie
 from vinelm.errors import DatasetError
 from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
-from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, Judged, Profiled
+from vinelm.report.content import Role
+from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.report.objectives import showcase
-from vinelm.report.plans import Plans
-from vinelm.report.replays import frontiers_on, replayed_contest
+from vinelm.report.plans import NAMES, Plans
+from vinelm.report.replays import frontiers_on, replayed_contest, replayed_run
 from vinelm.report.verdict import Contest, judge
 from vinelm.template import StopRule
 from vinelm.workflow import Request, split_requests
@@ -105,13 +106,19 @@ def judged(
     training, held_out = tables
     full = training.annotate()
     cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
-    apart = [replayed_contest(Plans(full), held_out, contest.objective) for contest in contests]
     return Judged(
         annotated=annotated,
         verdict=judge(contests, seed=seed),
         frontiers=Frontiers(cost=cost, latency=latency),
-        full=tuple(contest for contest in apart if contest is not None),
+        full=tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests),
     )
+
+
+def full_choice(plans: Plans, held_out: OutcomeTable, objective: Objective) -> FullChoice:
+    """What the three policies would do if everything had been profiled."""
+    shown_as: dict[Role, Role] = {"vinelm": "full", "static": "static", "single": "single"}
+    found = [(replayed_run(plans, held_out, objective, role, NAMES[role]), shown) for role, shown in shown_as.items()]
+    return FullChoice(objective=objective, runs=tuple((run, role) for run, role in found if run is not None))
 
 
 def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest]) -> tuple[int, int]:

@@ -9,11 +9,14 @@ from typing import Any
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.progress import ProfileResult
 from vinelm.protocols import Backend
+from vinelm.report.content import Role
+from vinelm.report.runs import PolicyRun
 from vinelm.report.sweep import Frontier
-from vinelm.report.verdict import Contest, Verdict
+from vinelm.report.verdict import Verdict
 from vinelm.workflow import Request, Workflow
 
 
@@ -48,13 +51,21 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FullChoice:
+    """One objective planned from the complete training table: the runs of the policies that have a feasible plan there."""
+
+    objective: Objective
+    runs: tuple[tuple[PolicyRun, Role], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """One stop rule's part: objectives with their contests and verdict, frontiers, and contests of the fully profiled trie."""
 
     annotated: AnnotatedTrie
     verdict: Verdict
     frontiers: Frontiers
-    full: tuple[Contest, ...]
+    full: tuple[FullChoice, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

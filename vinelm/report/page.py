@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from vinelm.outcomes import OutcomeTable
 from vinelm.report.charts import cost_chart, frontier_table, latency_chart
 from vinelm.report.content import Chart, Report, Row, Section, Table
-from vinelm.report.demo_result import DemoResult, Judged
+from vinelm.report.demo_result import DemoResult, FullChoice, Judged
+from vinelm.report.plans import NAMES
 from vinelm.report.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
 from vinelm.report.tables import contest_table, plain_runs
-from vinelm.report.verdict import Contest, Verdict
+from vinelm.report.verdict import Verdict
 from vinelm.report.words import objective_words, percent, usd
 
 
@@ -109,18 +110,21 @@ def _frontier_parts(judged: Judged, prefix: str) -> tuple[Table | Chart, ...]:
     )
 
 
-def _full(contests: Iterable[Contest]) -> Section:
+def _full(choices: Iterable[FullChoice]) -> Section:
     return Section(
         title="With everything profiled",
         intro="The same choices made from the complete training table in place of the sample, replayed on the held-out table: "
         "what sparse profiling gave away. Not part of the verdict.",
         parts=tuple(
-            plain_runs(
-                ((c.vinelm, "full"), (c.static, "static"), (c.single, "single")), c.objective, objective_words(c.objective)
-            )
-            for c in contests
+            plain_runs(choice.runs, choice.objective, objective_words(choice.objective), _missing(choice)) for choice in choices
         ),
     )
+
+
+def _missing(choice: FullChoice) -> str:
+    roles = {role for _, role in choice.runs}
+    gone = [NAMES[role] for role in NAMES if ("full" if role == "vinelm" else role) not in roles]
+    return f"By the complete table no plan meets the bounds for: {', '.join(gone)}." if gone else ""
 
 
 def _profile(result: DemoResult) -> Section:

@@ -22,8 +22,11 @@ NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "sin
 
 
 def path_text(trie: Trie, node: int) -> str:
-    """A path in words: ``generate a, repair b, repair c``."""
-    return ", ".join(f"{stage} {model}" for stage, model in trie.edges(node)) or "no invocation"
+    """A path in words: ``generate a, repair b, repair c``; ``a, up to 3 invocations`` where one model does it all."""
+    edges = list(trie.edges(node))
+    if len(edges) > 1 and len({model for _, model in edges}) == 1:
+        return f"{edges[0][1]}, up to {len(edges)} invocations"
+    return ", ".join(f"{stage} {model}" for stage, model in edges) or "no invocation"
 
 
 @dataclass(frozen=True, slots=True)

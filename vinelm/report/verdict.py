@@ -162,6 +162,11 @@ def difference_text(comparison: Comparison, objective: Objective) -> str:
     return f"{-100 * value / base:+.0f} % cost ({-100 * high / base:+.0f} to {-100 * low / base:+.0f})"
 
 
+def versus_text(comparison: Comparison, objective: Objective) -> str:
+    """The difference, or that there is none at all."""
+    return "the same" if comparison.is_same else difference_text(comparison, objective)
+
+
 def _against(ruling: Ruling, comparison: Comparison) -> str:
     if comparison.is_same:
         return f"the same as the {comparison.rival.policy}"

@@ -1,0 +1,209 @@
+"""The report of a user's own store: what the trie promises over a range of budgets, and how sure the rows make it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from vinelm.annotated import AnnotatedTrie
+from vinelm.errors import EvidenceError
+from vinelm.objective import Objective
+from vinelm.observation import Observation
+from vinelm.report.charts import cost_chart, frontier_table, latency_chart
+from vinelm.report.content import Report, Role, Row, Section, Table
+from vinelm.report.estimation import require_same_workflow
+from vinelm.report.objectives import showcase
+from vinelm.report.plans import NAMES, Plans, path_text
+from vinelm.report.provenance import Facts, catalog_facts, price_table, version_facts
+from vinelm.report.runs import Interval
+from vinelm.report.sweep import Bound, Frontier, Point, cap_grid
+from vinelm.report.words import objective_words, percent, percent_interval, seconds, usd
+from vinelm.trie import FloatArray
+
+REFITS = 60
+"""Bootstrap refits of the estimator: enough for the ends of a 95 % interval to be read to a point."""
+
+Done = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resampled:
+    """A trie, and its path accuracies when fitted again on resampled requests. ``accuracy``: (refits, n + 1)."""
+
+    annotated: AnnotatedTrie
+    accuracy: FloatArray
+
+    def interval(self, node: int) -> Interval:
+        """95 % percentile interval of A(node), moved where needed so as to hold the estimate."""
+        value = float(self.annotated.accuracy[node])
+        low, high = np.quantile(self.accuracy[:, node], [0.025, 0.975])
+        return Interval(value, min(float(low), value), max(float(high), value))
+
+
+def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: Done | None = None) -> Report:
+    """The page for a store and the trie estimated from it. Reads both, calls nothing.
+
+    :class:`StoreError`, :class:`TrieFileError`, :class:`ConfigError` if one is unreadable or they do not belong together.
+    """
+    from vinelm.traces.store import ObservationStore
+    from vinelm.vinefile import load_trie
+
+    annotated = load_trie(trie)
+    with ObservationStore.open(store) as opened:
+        identity, rows = opened.identity, opened.observations()
+    require_same_workflow(annotated, identity.workflow, identity.dataset_digest, str(trie))
+    resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
+    plans = Plans(annotated)
+    cost = estimated_frontiers(plans, resampled, "max_cost_usd")
+    latency = estimated_frontiers(plans, resampled, "max_latency_s")
+    best, alone = _best(annotated, plans, resampled)
+    return Report(
+        title=f"VineLM on {identity.workflow}",
+        subtitle=f"{len(rows):,} observations of {annotated.meta.get('requests', '?')} requests; "
+        f"{len(annotated.catalog)} models, {annotated.trie.n_nodes:,} paths",
+        headline=_headline(plans),
+        is_gain=False,
+        findings=(best, alone, _CAVEAT),
+        sections=(
+            Section(
+                title="Estimated frontiers",
+                intro="What the trie promises for each budget. Nothing was served: a promise picked as the best of many "
+                "estimates tends to be too good. Judge on requests that were not profiled before relying on it.",
+                parts=(
+                    cost_chart("cost", cost, note=_REFIT_NOTE),
+                    frontier_table("The table behind the accuracy–cost frontier", cost, "budget", is_cost=True),
+                    replace(latency_chart("latency", latency, note=_REFIT_NOTE), y_title="accuracy", caption=_LATENCY_CAPTION),
+                    frontier_table("The table behind the accuracy–latency frontier", latency, "cap", is_cost=False),
+                ),
+            ),
+            Section(title="Three objectives", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
+            Section(title="What was profiled", parts=(_depth_table(annotated), price_table(annotated.catalog))),
+        ),
+        provenance=_provenance(annotated, Path(store), Path(trie), seed),
+        simulated="The observations in this store are those of simulated models, not of real ones."
+        if identity.is_simulated
+        else None,
+    )
+
+
+_REFIT_NOTE = f"Intervals: {REFITS} refits on resampled requests."
+_LATENCY_CAPTION = (
+    "Each point maximises accuracy among the paths whose expected latency, gone all the way at zero load, stays below the cap. "
+    f"{_REFIT_NOTE}"
+)
+_CAVEAT = "Estimates from a sample; nothing was served. Intervals hold for plans fixed in advance, not for the best of many."
+
+
+def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int, on_done: Done | None = None) -> Resampled:
+    """Fit the trie's own estimator again on :data:`REFITS` resamples of the requests. Seconds of work, no I/O."""
+    from vinelm.estimator.registry import make_estimator
+
+    by_request: dict[str, list[Observation]] = defaultdict(list)
+    for row in rows:
+        by_request[row.request_id].append(row)
+    ids = sorted(by_request)
+    if not ids:
+        raise EvidenceError("the store has no observation: profile some requests first")
+    name = str(annotated.meta.get("estimator", "cascade-svd"))
+    rng, accuracy = np.random.default_rng(seed), []
+    for index in range(REFITS):
+        drawn = rng.integers(0, len(ids), len(ids))
+        again = [replace(row, request_id=f"{copy}") for copy, at in enumerate(drawn) for row in by_request[ids[at]]]
+        fitted = make_estimator(name).fit(again, annotated.template, annotated.catalog, trie=annotated.trie)
+        accuracy.append(fitted.annotated_.accuracy)
+        if on_done is not None:
+            on_done(index + 1, REFITS)
+    return Resampled(annotated=annotated, accuracy=np.stack(accuracy))
+
+
+def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tuple[Frontier, ...]:
+    """VineLM, the best static plan and the best single model over the grid of caps, by the trie's own figures."""
+    caps = cap_grid(plans.annotated, bound)
+    roles: tuple[Role, ...] = ("vinelm", "static", "single")
+    return tuple(
+        Frontier(NAMES[role], role, tuple(p for cap in caps if (p := _point(plans, resampled, bound, cap, role))))
+        for role in roles
+    )
+
+
+def _point(plans: Plans, resampled: Resampled, bound: Bound, cap: float, role: Role) -> Point | None:
+    is_cost = bound == "max_cost_usd"
+    objective = (
+        Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
+    )
+    node = plans.node(objective, role)
+    if node is None:
+        return None
+    annotated = plans.annotated
+    return Point(
+        cap=cap,
+        plan=path_text(plans.trie, node),
+        worth=resampled.interval(node),
+        accuracy=float(annotated.accuracy[node]),
+        cost_usd=float(annotated.path_cost_usd[node]),
+        latency_s=float(annotated.path_latency_s[node]),
+        late=None,
+    )
+
+
+def _objective_table(plans: Plans, resampled: Resampled, objective: Objective) -> Table:
+    rows = []
+    for item in plans.compared(objective):
+        if item.decision is None:
+            rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
+            continue
+        interval = resampled.interval(item.decision.target)
+        figures = (usd(item.decision.path_cost_usd), seconds(item.decision.path_latency_s))
+        cells = (item.policy, percent(interval.value), percent_interval(interval), *figures)
+        rows.append(Row(role=item.role, cells=cells, detail=item.plan))
+    columns = ("policy", "accuracy", "95 % interval", "cost", "latency")
+    return Table(title=objective_words(objective), columns=columns, rows=tuple(rows))
+
+
+def _headline(plans: Plans) -> str:
+    same = sum(len({item.plan for item in plans.compared(objective)}) == 1 for objective in showcase(plans))
+    if same == 3:
+        return "No gain estimated: one model, fixed in advance, is the best plan under all three objectives."
+    return f"Estimated only: VineLM's plan differs from a fixed one under {3 - same} of 3 objectives. Serve to know."
+
+
+def _best(annotated: AnnotatedTrie, plans: Plans, resampled: Resampled) -> tuple[str, str]:
+    anything = Objective(maximize="accuracy")
+    said = []
+    for role, words in (("vinelm", "Most accurate path"), ("single", "Most accurate single model")):
+        node = plans.decision(anything, role).target  # type: ignore[arg-type]
+        interval = resampled.interval(node)
+        said.append(
+            f"{words}: {path_text(annotated.trie, node)}, {percent(interval.value)} ({percent_interval(interval)}) at "
+            f"{usd(float(annotated.path_cost_usd[node]))} per request."
+        )
+    return said[0], said[1]
+
+
+def _depth_table(annotated: AnnotatedTrie) -> Table:
+    rows = []
+    for depth, level in enumerate(annotated.trie.levels[1:], start=1):
+        count = annotated.count[level] if annotated.count is not None else np.zeros(len(level))
+        stage = annotated.trie.stages[annotated.trie.stage[level[0]]]
+        rows.append(Row(cells=(f"{depth}", stage, f"{len(level):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")))
+    columns = ("depth", "stage", "paths", "paths observed", "observations")
+    return Table(title="Observations by depth", columns=columns, rows=tuple(rows), text_columns=(0, 1))
+
+
+def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:
+    meta = annotated.meta
+    return (
+        ("Store and trie", f"{store.name}, {trie.name}"),
+        ("Dataset", f"sha256 {meta.get('dataset_digest', 'not recorded')}"),
+        ("Stop rule", annotated.template.stop),
+        ("Estimator", str(meta.get("estimator"))),
+        ("Coverage", f"{percent(meta.get('coverage'))} of the cost of every reached cell once (estimated)"),
+        ("Spent", usd(meta.get("spent_usd"))),
+        ("Seed", f"{seed} (bootstrap)"),
+        *catalog_facts(annotated.catalog),
+        *version_facts(),
+    )
