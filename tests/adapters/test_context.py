@@ -191,9 +191,11 @@ def test_a_with_block_serves_where_no_context_can_be_passed(mode):
         run(graph, mode, {"q": "?"})
         run(graph, mode, {"q": "?"}, context={"tenant": "acme"})
         run(graph, mode, {"q": "?"}, context=vine.context(Objective(minimize="cost")))
+        run(graph, mode, {"q": "?"}, context=vine.context(Objective(minimize="latency"), user=Plain("acme")))
     run(graph, mode, {"q": "?"})
-    assert [context.objective for context in vine.contexts] == [GOAL, GOAL, Objective(minimize="cost"), None]
-    assert [context.request_id for context in vine.contexts] == ["r1", "r1", None, None]
+    cost, latency = Objective(minimize="cost"), Objective(minimize="latency")
+    assert [context.objective for context in vine.contexts] == [GOAL, GOAL, cost, latency, None]
+    assert [context.request_id for context in vine.contexts] == ["r1", "r1", None, None, None]
 
 
 def test_with_blocks_nest_and_end_with_an_exception():

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from vinelm.adapters.default import DefaultPolicy
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import PATH_KEY, GraphControl
 from vinelm.errors import WorkflowError
 from vinelm.template import Loop, Stage, Template
 
@@ -169,14 +169,44 @@ def test_update_state_as_node_follows_the_workflows_own_verdict():
     assert graph.get_state(thread()).next == ()
 
 
-def test_a_route_before_the_first_stage_is_the_workflows_own():
+def test_update_state_in_the_middle_of_a_run_follows_the_workflows_own_verdict():
+    vine = control()
+    graph = App(turns=1).build(vine).compile(checkpointer=InMemorySaver())
+    context = vine.context(policy=Deciding(vine, []))
+    for text, after in (("one", ("repair",)), ("one;", ())):
+        graph.invoke({"q": "?"}, thread(text), context=context, interrupt_before=["execute"])
+        graph.update_state(thread(text), {"a": text}, as_node="execute")
+        assert graph.get_state(thread(text)).next == after
+
+
+def test_a_route_before_the_first_stage_is_the_workflows_own_in_every_turn():
     vine = control()
     graph = StateGraph(Typed)
     graph.add_node("generate", vine.stage("generate", lambda state, model: {"a": "x"}, state=Typed))
     graph.add_conditional_edges(START, vine.route(lambda state: False, again="generate", end=END))
+    app = graph.compile(checkpointer=InMemorySaver())
     policy = Deciding(vine, [])
-    assert graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))["a"] == "x"
+    for _ in range(2):
+        assert app.invoke({"q": "?", "a": ""}, thread(), context=vine.context(policy=policy))["a"] == "x"
+    assert len(policy.invocations) == 2
     assert policy.asked == []
+
+
+@pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS)
+def test_a_route_right_behind_a_stage_sees_a_state_without_the_path(schema):
+    """Its function says no type, so LangGraph hands it the stage's own."""
+    vine = control()
+    seen = []
+    graph = StateGraph(schema)
+    graph.add_node("generate", vine.stage("generate", lambda state, model: {"a": "x"}, state=schema))
+    graph.add_edge(START, "generate")
+    graph.add_conditional_edges("generate", vine.route(lambda state: not seen.append(state), again="generate", end=END))
+    graph.compile().invoke({"q": "?"}, context=vine.context(policy=forced(vine, ["m0"])))
+    if schema is Typed:
+        assert seen[0].get("a") == "x"
+        assert PATH_KEY not in seen[0]
+    else:
+        assert type(seen[0]) is schema
 
 
 @pytest.mark.parametrize(

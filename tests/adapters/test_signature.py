@@ -1,5 +1,6 @@
 """What can be wrapped, and the one line for what cannot."""
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,17 @@ def logged(fn):
     return wrapper
 
 
+@contextlib.contextmanager
+def span():
+    yield
+
+
+@span()
+def wrapped_elsewhere(state: "Typed", model):
+    """The wrapper that ``span`` puts around it lives in contextlib, which knows no Typed."""
+    return {"a": model.name_}
+
+
 def partial_of(state, model, prefix):
     return {"a": prefix + model.name_}
 
@@ -79,6 +91,8 @@ SYNC = {
     "class method": Service.of_class,
     "object": Callable_(),
     "decorated": logged(function),
+    "decorated by another module": wrapped_elsewhere,
+    "partial": functools.partial(with_default, tries=3),
 }
 ASYNC = {"coroutine": coroutine, "method": Service().amethod, "object": AsyncCallable()}
 
