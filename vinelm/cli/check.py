@@ -41,14 +41,16 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
 
         print_json({**asdict(report), "is_ok": report.is_ok})
     else:
-        _show(report)
+        _show(report, workflow)
     wrong = [item for item in report.items if not item.is_ok]
     if wrong:
         raise WorkflowError(f"{workflow}: {wrong[0].name}: {wrong[0].detail}")
 
 
-def _show(report: CheckReport) -> None:
+def _show(report: CheckReport, spec: str) -> None:
+    from vinelm.cli.console import say
+
     for item in report.items:
-        click.echo(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}")
+        say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
     if report.is_ok:
-        click.echo(f"{report.workflow} is ready: vinelm profile")
+        click.echo(f"Ready. Next: vinelm profile {spec}")

@@ -42,15 +42,16 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     stdout().print(table)
 
 
-def say(text: str, *, indent: str = "", bold: bool = False) -> None:
-    """A paragraph on stdout, wrapped to the terminal (100 columns at most)."""
+def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
+    """A paragraph on stdout, wrapped to the terminal (100 columns at most); ``hanging`` indents its further lines."""
     import textwrap
 
     import click
 
     width = min(stdout().width, 100)
-    hanging = indent + ("  " if indent else "")
-    click.secho(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=hanging), bold=bold)
+    further = indent + " " * hanging
+    wrapped = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
+    click.secho(wrapped, bold=bold)
 
 
 @contextmanager

@@ -82,11 +82,11 @@ def _show(result: DemoResult, page: Path) -> None:
     click.echo()
     say("3. If the check were perfect (oracle stop, labelled replay, nothing served)", bold=True)
     for line in (result.oracle.verdict.headline, *result.oracle.verdict.lines):
-        say(line, indent="  ")
+        say(line, indent="  ", hanging=2)
     click.echo()
     say(f"Verdict: {result.served.verdict.headline}", bold=True)
     for line in result.served.verdict.lines:
-        say(line, indent="  ")
+        say(line, indent="  ", hanging=2)
     say(interval_note(result.served.verdict))
     click.echo(f"\nReport: {page}")
 

@@ -63,7 +63,7 @@ def _depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
-    from vinelm.cli.console import show_table
+    from vinelm.cli.console import say, show_table
     from vinelm.report.words import percent
 
     meta = annotated.meta
@@ -79,7 +79,7 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
         ],
     )  # fmt: skip
     simulated = " Simulated models." if meta["is_simulated"] else ""
-    click.echo(
+    say(
         f"{meta['requests']} of {meta['requests_registered']} requests, {percent(meta['coverage'])} of the cost of running "
         f"everything (estimated); stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )

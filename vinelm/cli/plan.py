@@ -56,7 +56,7 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
 
 def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> None:
     """The plan and its rivals as tables of 80 columns."""
-    from vinelm.cli.console import show_table
+    from vinelm.cli.console import say, show_table
     from vinelm.report.words import objective_words, percent, seconds, usd
 
     rows = []
@@ -73,7 +73,7 @@ def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> Non
     for line in (*_interval_lines(best), *_slack_lines(best)):
         click.echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    click.echo(f"{simulated}Cost: expected dollars per request. Latency: of a request that goes all the way, at zero load.")
+    say(f"{simulated}Cost: expected dollars per request. Latency: of a request that goes all the way, at zero load.")
 
 
 def _interval_lines(best: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,26 +104,25 @@ def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], *, q
 
 
 def _show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
+    from vinelm.cli.console import say
     from vinelm.report.words import percent, usd
 
-    for title, by in (("model", "model"), ("depth", "depth")):
-        _spend_table(title, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
+    _spend_table("model", store.spend("model"), result.spent_usd)
+    _spend_table("depth", store.spend("depth"), result.spent_usd)
     failed = f", {sum(result.failures.values())} failed calls" if result.failures else ""
-    click.echo(
-        f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, stopped by {result.stopped_by}."
-    )
-    saved = result.exhaustive_usd / result.spent_usd if result.spent_usd else float("nan")
-    naive = result.naive_usd / result.spent_usd if result.spent_usd else float("nan")
-    click.echo(
-        f"Coverage {percent(result.coverage)} of {usd(result.exhaustive_usd)}, the estimated cost of every reached cell once."
-    )
-    click.echo(f"Saved {saved:.1f}x against running everything with checkpoints, {naive:.1f}x against running every path anew.")
+    say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, stopped by {result.stopped_by}.")
+    say(f"Coverage: {percent(result.coverage)} of {usd(result.exhaustive_usd)}, the estimated cost of every reached cell once.")
+    if result.spent_usd:
+        say(
+            f"Saved {result.exhaustive_usd / result.spent_usd:.1f}x against running everything with checkpoints, "
+            f"{result.naive_usd / result.spent_usd:.1f}x against running every path anew."
+        )
     if inputs.is_simulated:
-        click.echo("Simulated models: prices and answers are not those of real ones.")
+        say("Simulated models: prices and answers are not those of real ones.")
     click.echo(f"Next: vinelm estimate {store.path}")
 
 
-def _spend_table(title: str, spend: dict[str | int, Any], total: float) -> None:
+def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
     from vinelm.cli.console import show_table
     from vinelm.report.words import percent, usd
 

@@ -62,10 +62,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with a paragraph, then its charts and tables in order."""
+    """A heading with a paragraph and a list of findings, then its charts and tables in order."""
 
     title: str
     intro: str = ""
+    findings: tuple[str, ...] = ()
     parts: tuple[Table | Chart, ...] = ()
 
 

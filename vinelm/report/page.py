@@ -10,7 +10,7 @@ from vinelm.report.content import Chart, Report, Row, Section, Table
 from vinelm.report.demo_result import DemoResult, FullChoice, Judged
 from vinelm.report.plans import NAMES
 from vinelm.report.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
-from vinelm.report.tables import contest_table, plain_runs
+from vinelm.report.tables import contest_table, plain_runs, singles_table
 from vinelm.report.verdict import Verdict
 from vinelm.report.words import objective_words, percent, usd
 
@@ -91,8 +91,15 @@ def _served(verdict: Verdict) -> Section:
         title="Held-out requests, served",
         intro="Every row is the same LangGraph application answering the same held-out requests, none of which was profiled. "
         "VineLM, the static plan (one model per stage and a depth cap) and the best single model were chosen from the same "
-        "sampled observations; the other rows run one model throughout.",
-        parts=tuple(contest_table(ruling.contest, ruling) for ruling in verdict.rulings),
+        "sampled observations; “with hindsight” is the single model that turned out best on these very requests.",
+        parts=_contests(verdict),
+    )
+
+
+def _contests(verdict: Verdict) -> tuple[Table, ...]:
+    """Per objective what is judged, and folded below it every single model."""
+    return tuple(
+        table for ruling in verdict.rulings for table in (contest_table(ruling.contest, ruling), singles_table(ruling.contest))
     )
 
 
@@ -157,11 +164,11 @@ def _profile(result: DemoResult) -> Section:
 
 
 def _oracle(oracle: Judged) -> tuple[Section, ...]:
-    findings = " ".join((oracle.verdict.headline, *oracle.verdict.lines))
     section = Section(
         title="Replay under the oracle stop",
         intro="The paper's case: a request ends exactly when its answer is right. Only labelled replay can do that, no served "
-        "application has such a check: these figures say what a perfect check would be worth, not what users get. " + findings,
-        parts=(*(contest_table(r.contest, r) for r in oracle.verdict.rulings), *_frontier_parts(oracle, "oracle-")),
+        "application has such a check: these figures say what a perfect check would be worth, not what users get.",
+        findings=(oracle.verdict.headline, *oracle.verdict.lines),
+        parts=(*_contests(oracle.verdict), *_frontier_parts(oracle, "oracle-")),
     )
     return (section,)

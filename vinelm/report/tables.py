@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from vinelm.objective import Objective
 from vinelm.report.content import Role, Row, Table
 from vinelm.report.runs import PolicyRun, mean_interval, resample_weights
-from vinelm.report.verdict import Contest, Ruling, versus_text
+from vinelm.report.verdict import Comparison, Contest, Ruling, versus_text
 from vinelm.report.words import objective_words, percent, percent_interval, seconds, usd
 
 
-def contest_table(contest: Contest, ruling: Ruling | None = None, *, note: str = "") -> Table:
-    """One objective: VineLM, the static plan, the best single model, then every other run. One row each."""
-    versus = _versus(contest, ruling)
-    rows = tuple(
-        Row(role=role, cells=run_cells(run, contest.objective), detail=plan_detail(run) + versus.get(id(run), ""))
-        for run, role in contest_runs(contest)
+def contest_table(contest: Contest, ruling: Ruling) -> Table:
+    """One objective: VineLM, the best static plan and single model by the same estimates, and the best one in hindsight."""
+    rivals: tuple[tuple[PolicyRun, Role, Comparison], ...] = (
+        (contest.static, "static", ruling.static), (contest.single, "single", ruling.single),
+    )  # fmt: skip
+    best = replace(contest.champion, policy=f"with hindsight: {contest.champion.policy}")
+    rows = [_run_row(contest.vinelm, contest.objective, "vinelm")]
+    rows += [_run_row(run, contest.objective, role, comparison) for run, role, comparison in rivals]
+    rows.append(_run_row(best, contest.objective, "model", ruling.champion))
+    columns = run_columns(contest.objective)
+    return Table(title=objective_words(contest.objective), columns=columns, rows=tuple(rows))
+
+
+def singles_table(contest: Contest) -> Table:
+    """Every single model, run to the last invocation, under that objective's measure. Folded."""
+    return Table(
+        title=f"Every single model: {objective_words(contest.objective)}",
+        columns=run_columns(contest.objective),
+        rows=tuple(_run_row(run, contest.objective, "model") for run in contest.others),
+        is_folded=True,
     )
-    return Table(title=objective_words(contest.objective), columns=run_columns(contest.objective), rows=rows, note=note)
 
 
-def plan_detail(run: PolicyRun) -> str:
-    """The plan, without the name where the row begins with it."""
-    return run.plan.removeprefix(f"{run.policy}, ")
+def _run_row(run: PolicyRun, objective: Objective, role: Role, against: Comparison | None = None) -> Row:
+    versus = f" · VineLM against it: {versus_text(against, objective)}" if against else ""
+    return Row(role=role, cells=run_cells(run, objective), detail=run.plan.removeprefix(f"{run.policy}, ") + versus)
 
 
 def contest_runs(contest: Contest) -> list[tuple[PolicyRun, Role]]:
@@ -56,10 +70,3 @@ def plain_runs(runs: Iterable[tuple[PolicyRun, Role]], objective: Objective, tit
     """Runs that are shown apart and not judged."""
     rows = tuple(Row(role=role, cells=run_cells(run, objective), detail=run.plan) for run, role in runs)
     return Table(title=title, columns=run_columns(objective), rows=rows, note=note)
-
-
-def _versus(contest: Contest, ruling: Ruling | None) -> dict[int, str]:
-    if ruling is None:
-        return {}
-    found = (ruling.static, ruling.single)
-    return {id(one.rival): f" · VineLM against it: {versus_text(one, contest.objective)}" for one in found}
