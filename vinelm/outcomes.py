@@ -23,7 +23,8 @@ class OutcomeTable:
 
     Arrays have shape (requests, n + 1), column 0 being the root: ``success`` and ``stopped`` as in an
     :class:`~vinelm.observation.Observation`, ``cost_usd`` and ``latency_s`` of the node's own invocation with the tools after
-    it. ``template`` is bound to ``catalog`` and carries the stop rule.
+    it. ``template`` is bound to ``catalog`` and carries the stop rule. ``failed`` marks invocations that failed and so ended
+    their request without a right answer; None where none did.
     """
 
     template: Template
@@ -34,6 +35,7 @@ class OutcomeTable:
     stopped: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
+    failed: BoolArray | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.request_ids), len(self.trie))
@@ -84,12 +86,19 @@ class OutcomeTable:
         """Only these rows."""
         keep = np.asarray(requests, dtype=np.intp)
         arrays = {name: getattr(self, name)[keep] for name in ("success", "stopped", "cost_usd", "latency_s")}
+        if self.failed is not None:
+            arrays["failed"] = self.failed[keep]
         return replace(self, request_ids=tuple(self.request_ids[i] for i in keep), **arrays)
 
     @cached_property
     def ended(self) -> BoolArray:
-        """The request goes no further from this node, under the template's stop rule. Shape (requests, n + 1)."""
+        """The request goes no further from this node: the template's stop rule fires or the invocation failed.
+
+        Shape (requests, n + 1).
+        """
         ended = (self.success if self.template.stop == "oracle" else self.stopped).copy()
+        if self.failed is not None:
+            ended |= self.failed
         ended[:, 0] = False
         return ended
 
@@ -127,14 +136,16 @@ class OutcomeTable:
 
     def observation(self, request: int, node: int) -> Observation:
         """The row that a profiler would have stored for this cell."""
+        has_failed = self.failed is not None and bool(self.failed[request, node])
         return Observation(
             request_id=self.request_ids[request],
             prefix=self.trie.prefix(node),
             stage=self.trie.stages[self.trie.stage[node]],
-            success=bool(self.success[request, node]),
-            stopped=bool(self.stopped[request, node]),
+            success=None if has_failed else bool(self.success[request, node]),
+            stopped=None if has_failed else bool(self.stopped[request, node]),
             cost_usd=float(self.cost_usd[request, node]),
             latency_s=float(self.latency_s[request, node]),
+            failure="unknown" if has_failed else None,
         )
 
     def annotate(self) -> AnnotatedTrie:

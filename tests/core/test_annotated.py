@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -102,3 +103,18 @@ def test_independent_answers_repeat_at_every_depth():
         assert (table.cost_usd[:, node] == cost[:, model]).all()
     assert not table.success[:, 0].any()
     assert table.cost_usd[:, 0].sum() == 0
+
+
+def test_a_failed_invocation_ends_its_request_without_an_answer():
+    table = random_table(6, n_requests=8, n_models=2, depth=2, stop="oracle")
+    failed = np.zeros_like(table.success)
+    failed[0, 1] = True
+    success = table.success & ~failed
+    broken = dataclasses.replace(table, success=success, failed=failed)
+    assert not broken.reached[0, 2]
+    row = broken.observation(0, 1)
+    assert (row.failure, row.success, row.stopped) == ("unknown", None, None)
+    assert row.ended("oracle")
+    assert broken.rows([0]).ended[0, 1]
+    annotated = broken.annotate()
+    assert annotated.stop[1] > annotated.stop_success[1]

@@ -39,14 +39,16 @@ def exact_table(
     A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
     below a node that ends the request under that rule are not run: ``success`` False, ``stopped`` True, no cost, no time;
     read them through the table's ``reached``, under that rule alone (a node that no request reaches keeps zero latency). The
-    same holds below a failed call, whose own cell is no success and stopped, with what it cost.
+    same holds below a failed call, whose own cell is marked in ``failed``, with what it cost.
 
     ``requests``: default all of the workflow's. Spends no money: backends that would are refused (:class:`ConfigError`).
     """
     chosen = tuple(workflow.requests if requests is None else requests)
     run = _Run.of(workflow, catalog, backends, only_reached)
     shape = (len(chosen), len(run.trie))
-    arrays = _Arrays(np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape), np.zeros(shape))
+    arrays = _Arrays(
+        np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.bool_)
+    )
     arrays.stopped[:, 0] = False
     for row, request in enumerate(chosen):
         run.fill(request, row, arrays)
@@ -61,6 +63,7 @@ def exact_table(
         stopped=arrays.stopped,
         cost_usd=arrays.cost_usd,
         latency_s=arrays.latency_s,
+        failed=arrays.failed if arrays.failed.any() else None,
     )
 
 
@@ -70,6 +73,7 @@ class _Arrays:
     stopped: Any
     cost_usd: Any
     latency_s: Any
+    failed: Any
 
 
 @dataclass(slots=True)
@@ -133,6 +137,7 @@ class _Run:
             states[node] = cell.state
             arrays.cost_usd[row, node], arrays.latency_s[row, node] = cell.cost_usd, cell.latency_s
             if cell.has_failed:
+                arrays.failed[row, node] = True
                 skip_until = end
                 continue
             sql = cell.state["sql"]
