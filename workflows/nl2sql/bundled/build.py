@@ -10,12 +10,12 @@ from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 
+from vinelm.workflows.nl2sql.bundled.cache import DATABASES, MANIFEST, QUESTIONS
 from vinelm.workflows.nl2sql.bundled.dice import Dice
 from vinelm.workflows.nl2sql.bundled.domain import Domain
 from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of
 
 SEED = "vinelm-nl2sql-1"
-DATABASES, QUESTIONS, MANIFEST = "databases", "questions.jsonl", "manifest.json"
 _WRITTEN_BY = (3_040_000).to_bytes(4, "big")
 """The header of a SQLite file names the version that wrote it, and nothing reads that; with one value for all, the files are
 the same wherever they are made."""

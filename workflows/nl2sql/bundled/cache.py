@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vinelm.errors import DatasetError
 
+DATABASES, QUESTIONS, MANIFEST = "databases", "questions.jsonl", "manifest.json"
 _LEFTOVER_S = 3600.0
 """A build takes seconds: an unfinished folder this old belongs to a process that died."""
 _UNFINISHED = ".building-"
@@ -37,8 +38,6 @@ def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
     Raises:
         DatasetError: the cache folder cannot be written.
     """
-    from vinelm.workflows.nl2sql.bundled.build import DATABASES, QUESTIONS
-
     folder = (cache_dir or _user_cache()) / f"nl2sql-{source_digest()}"
     if not _is_whole(folder):
         try:
@@ -70,8 +69,6 @@ def _user_cache() -> Path:
 
 def _is_whole(folder: Path) -> bool:
     """Whether every file of the manifest is there with the size it was written with."""
-    from vinelm.workflows.nl2sql.bundled.build import MANIFEST
-
     try:
         sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
