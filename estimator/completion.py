@@ -18,13 +18,16 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Completed:
-    """``rates`` of every node; ``reaching``: expected requests that reach it, of which ``cells.count`` were seen there;
-    ``mean_difficulty``: mean grid value of those that reach it. Shape (n + 1,) each.
+    """Shape (n + 1,) each: ``rates`` of every node; ``reaching``, the expected requests that reach it, of which ``cells.count``
+    were seen there; ``mean_difficulty``, the mean grid value of those; ``sensitivity`` of each head's rate to its logit.
+
+    A sensitivity is the mean of p (1 - p) over grid points, smaller than that of the mean p, and counts unseen requests only.
     """
 
     rates: Rates
     reaching: FloatArray
     mean_difficulty: FloatArray
+    sensitivity: tuple[FloatArray, FloatArray, FloatArray]
 
 
 def complete(cells: Cells, mixture: Mixture) -> Completed:
@@ -53,7 +56,16 @@ def complete(cells: Cells, mixture: Mixture) -> Completed:
     rates = Rates.of(
         trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
-    return Completed(rates, reaching, (unseen + seen) @ mixture.grid / reaching)
+    sensitivity = (
+        _mean_slope(unseen, stop, reaching),
+        _mean_slope(unseen * stop, right_if_stop, stopping),
+        _mean_slope(unseen * (1.0 - stop), right_if_on, going_on),
+    )
+    return Completed(rates, reaching, (unseen + seen) @ mixture.grid / reaching, sensitivity)
+
+
+def _mean_slope(unseen: FloatArray, chance: FloatArray, everyone: FloatArray) -> FloatArray:
+    return np.asarray((unseen * chance * (1.0 - chance)).sum(axis=1) / np.maximum(everyone, 1e-300))
 
 
 def _right(

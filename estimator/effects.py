@@ -1,4 +1,4 @@
-"""Which effects decide a node's rates: a sparse 0/1 design over the trie, in groups that share one variance.
+"""Which effects decide a node's rates: a sparse design over the trie, in groups that share one variance.
 
 A node is (m1, ..., md). Its logit is a sum of effects of its last model m = md, of the depth, and of what was asked before:
 
@@ -12,6 +12,7 @@ role       stage x model                                    a good writer need n
 turn       depth x model                                    the same, per turn
 previous   previous model x model                           mending this very model's answer
 earlier    earlier model (any turn, once) x model           errors that two models share
+further    earlier model x model                            each further time that the earlier one was asked
 legacy     earlier model (any turn, once)                   what its failure says about the request and leaves behind
 self       stage at which the model itself was asked before asking again repeats a wrong answer
 again      (none)                                           asking the very same model twice running
@@ -33,8 +34,8 @@ Ints = npt.NDArray[np.int64]
 Matrix = Any  # scipy.sparse has no stubs
 
 START_VARIANCE = {
-    "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.05, "turn": 0.02, "previous": 0.05, "earlier": 0.05, "legacy": 0.03,
-    "self": 4.0, "again": 1.0,
+    "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.03, "turn": 0.01, "previous": 0.05, "earlier": 0.03,
+    "further": 0.01, "legacy": 0.01, "self": 4.0, "again": 1.0,
 }  # fmt: skip
 """Prior variance of each group on the logit scale, where the fit starts; it is then estimated from the rows."""
 
@@ -57,36 +58,47 @@ class Effects:
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
         depth = trie.depth[1:].astype(np.int64) - 1
-        earlier_node, earlier_model = _earlier(trie)
-        last = trie.model[earlier_node].astype(np.int64)
-        was_self = earlier_model == last
-        up = trie.parent[nodes]
-        deep = up > 0
-        up_model = trie.model[up[deep]].astype(np.int64)
-        entries: list[tuple[str, Ints, Ints, int]] = [
-            ("level", nodes, stage, n_stages),
-            ("depth", nodes, depth, trie.max_depth),
-            ("model", nodes, model, n_models),
-            ("role", nodes, stage * n_models + model, n_stages * n_models),
-            ("turn", nodes, depth * n_models + model, trie.max_depth * n_models),
-            ("previous", nodes[deep], up_model * n_models + model[deep], n_models**2),
-            ("earlier", earlier_node, earlier_model * n_models + last, n_models**2),
-            ("legacy", earlier_node, earlier_model, n_models),
-            ("self", earlier_node[was_self], np.zeros(int(was_self.sum()), np.int64), 1),
-            ("again", nodes[deep][up_model == model[deep]], np.zeros(int((up_model == model[deep]).sum()), np.int64), 1),
+        above, above_model, times = _earlier(trie)
+        pair = above_model * n_models + trie.model[above]
+        is_self, is_repeated = above_model == trie.model[above], times > 1
+        deep = nodes[trie.parent[nodes] > 0]
+        before, now = trie.model[trie.parent[deep]].astype(np.int64), trie.model[deep].astype(np.int64)
+        parts = [
+            _Part("level", nodes, stage, n_stages),
+            _Part("depth", nodes, depth, trie.max_depth),
+            _Part("model", nodes, model, n_models),
+            _Part("role", nodes, stage * n_models + model, n_stages * n_models),
+            _Part("turn", nodes, depth * n_models + model, trie.max_depth * n_models),
+            _Part("previous", deep, before * n_models + now, n_models**2),
+            _Part("earlier", above, pair, n_models**2),
+            _Part("further", above[is_repeated], pair[is_repeated], n_models**2, times[is_repeated] - 1.0),
+            _Part("legacy", above, above_model, n_models),
+            _Part("self", above[is_self], 0 * above[is_self], 1),
+            _Part("again", deep[before == now], 0 * deep[before == now], 1),
         ]
-        design, group = _stack(entries, size)
+        design, group = _stack(parts, size)
         slopes = [
-            ("all", nodes, np.zeros(size - 1, np.int64), 1),
-            ("stage", nodes, stage, n_stages),
-            ("model", nodes, model, n_models),
+            _Part("all", nodes, 0 * nodes, 1),
+            _Part("stage", nodes, stage, n_stages),
+            _Part("model", nodes, model, n_models),
         ]
         slope, slope_group = _stack(slopes, size)
-        return cls(design, group, tuple(name for name, *_ in entries), slope, slope_group)
+        return cls(design, group, tuple(part.name for part in parts), slope, slope_group)
 
 
-def _earlier(trie: Trie) -> tuple[Ints, Ints]:
-    """(node, model) pairs: each model that was asked above the node, once per node. Sorted by node, then model."""
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One group: entries (node, column) of value ``times``, 1 if None."""
+
+    name: str
+    nodes: Ints
+    column: Ints
+    width: int
+    times: npt.NDArray[Any] | None = None
+
+
+def _earlier(trie: Trie) -> tuple[Ints, Ints, Ints]:
+    """(node, model, times): each model that was asked above the node, and how often. Sorted by node, then model."""
     pairs: list[Ints] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
     ancestor = trie.parent[nodes].astype(np.int64)
@@ -95,15 +107,15 @@ def _earlier(trie: Trie) -> tuple[Ints, Ints]:
         nodes, ancestor = nodes[keep], ancestor[keep]
         pairs.append(nodes * len(trie.models) + trie.model[ancestor])
         ancestor = trie.parent[ancestor].astype(np.int64)
-    found = np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64)
-    return found // len(trie.models), found % len(trie.models)
+    found, times = np.unique(np.concatenate(pairs) if pairs else np.zeros(0, np.int64), return_counts=True)
+    return found // len(trie.models), found % len(trie.models), times
 
 
-def _stack(entries: list[tuple[str, Ints, Ints, int]], size: int) -> tuple[Matrix, Ints]:
+def _stack(parts: list[_Part], size: int) -> tuple[Matrix, Ints]:
     """One CSR matrix of all groups side by side, and each column's group. Columns that no node uses stay, harmless."""
-    starts = np.cumsum([0, *(width for *_, width in entries)])
-    rows = np.concatenate([nodes for _, nodes, _, _ in entries])
-    columns = np.concatenate([column + start for (_, _, column, _), start in zip(entries, starts, strict=False)])
-    matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(size, int(starts[-1])))
-    group = np.repeat(np.arange(len(entries)), [width for *_, width in entries])
-    return matrix, group
+    starts = np.cumsum([0, *(part.width for part in parts)])
+    rows = np.concatenate([part.nodes for part in parts])
+    columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])
+    values = np.concatenate([np.ones(len(part.nodes)) if part.times is None else part.times for part in parts])
+    matrix = sparse.csr_array((values, (rows, columns)), shape=(size, int(starts[-1])))
+    return matrix, np.repeat(np.arange(len(parts)), [part.width for part in parts])
