@@ -48,7 +48,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
 
     settings.output_dir.mkdir(parents=True, exist_ok=True)
     path = settings.output_dir / "profile.db"
-    for old in (path, path.with_name("profile.db-wal"), path.with_name("profile.db-shm")):
+    for old in (path.with_name(f"profile.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
         old.unlink(missing_ok=True)
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})

@@ -1,0 +1,145 @@
+"""profile → estimate → plan → report, as a user types it; and the demo on a small dataset."""
+
+import json
+import re
+
+import pytest
+
+from vinelm.cli.main import main
+from vinelm.traces.store import ObservationStore
+from vinelm.vinefile import load_trie
+
+PROFILE = ["profile", "nl2sql", "--dataset", "data", "--preset", "paper-2", "--quiet", "--store", "s.db"]
+
+
+def run(capsys, *args: str, code: int = 0):
+    assert main(list(args)) == code
+    return capsys.readouterr()
+
+
+def run_json(capsys, *args: str, code: int = 0):
+    return json.loads(run(capsys, *args, "--json", code=code).out)
+
+
+def test_the_four_commands_hand_on_to_each_other(shop, capsys):
+    profiled = run_json(capsys, *PROFILE, "--coverage", "0.3")
+    assert profiled["is_simulated"] is True
+    assert profiled["coverage"] >= 0.3
+    assert profiled["stopped_by"] == "coverage"
+    assert sum(spend["rows"] for spend in profiled["spend"]["model"].values()) == profiled["executed"]
+    assert profiled["exhaustive_usd"] > profiled["spent_usd"]
+
+    estimated = run_json(capsys, "estimate", "s.db", "-o", "t.vine")
+    assert estimated["paths"] == 14
+    assert estimated["observations"] == profiled["executed"]
+    assert sum(depth["observations"] for depth in estimated["depths"]) == profiled["executed"]
+
+    planned = run_json(capsys, "plan", "t.vine", "--maximize", "accuracy")
+    best, static, single = planned["plans"]
+    assert [p["policy"] for p in planned["plans"]] == ["VineLM", "best static plan", "best single model"]
+    assert best["accuracy"] >= static["accuracy"] >= single["accuracy"]
+    assert len(set(single["plan"])) == 1
+    assert best["accuracy"] == pytest.approx(float(load_trie(shop / "t.vine").accuracy[1:].max()))
+
+    reported = run_json(capsys, "report", "s.db", "t.vine", "-o", "out")
+    page = (shop / "out" / "report.html").read_text()
+    assert reported["report"] == "out/report.html"
+    assert "(simulated models)</title>" in page
+    assert str(shop) not in page
+
+
+def test_a_second_run_goes_on_and_a_third_finds_nothing_to_do(shop, capsys):
+    first = run_json(capsys, *PROFILE, "--coverage", "0.1")
+    second = run_json(capsys, *PROFILE, "--coverage", "0.2")
+    third = run_json(capsys, *PROFILE, "--coverage", "0.2")
+    assert second["executed"] > 0
+    assert third["executed"] == 0
+    with ObservationStore.open(shop / "s.db") as store:
+        assert len(store) == first["executed"] + second["executed"]
+
+
+def test_a_spent_budget_exits_3_and_the_rows_stay(shop, capsys):
+    said = run(capsys, *PROFILE, "--budget-usd", "0.03", "--coverage", "1", code=3)
+    assert "stopped by budget" in said.out
+    assert said.err.startswith("stopped: ")
+    with ObservationStore.open(shop / "s.db") as store:
+        assert len(store) > 0
+        assert store.committed_usd() <= 0.03
+
+
+def test_another_seed_needs_another_store(shop, capsys):
+    run(capsys, *PROFILE, "--coverage", "0.1")
+    said = run(capsys, *PROFILE, "--coverage", "0.1", "--seed", "1", code=2)
+    assert "s.db" in said.err
+    assert "seed" in said.err
+
+
+def test_tables_fit_80_columns(shop, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(capsys, *PROFILE, "--coverage", "0.3").out
+    text += run(capsys, "estimate", "s.db", "-o", "t.vine").out
+    text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", "--max-cost-usd", "1", "--max-latency-s", "60").out
+    text += run(capsys, "check", "nl2sql", "--dataset", "data").out
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "Slack of max_latency_s" in text
+
+
+def test_the_simulated_catalog_is_announced(shop, capsys):
+    said = run(capsys, "profile", "nl2sql", "--dataset", "data", "--coverage", "0.01", "--store", "s.db")
+    assert said.err.startswith("simulated models (preset paper, 8 models): give --models")
+    assert "Simulated models" in said.out
+
+
+def test_check_passes_a_sound_workflow(shop, capsys):
+    found = run_json(capsys, "check", "nl2sql", "--dataset", "data")
+    assert found["is_ok"] is True
+    assert {"template", "graph", "dry run", "checkpoint"} <= {item["name"] for item in found["items"]}
+
+
+@pytest.fixture
+def demo(shop, capsys):
+    args = ["demo", "--dataset", "data", "--preset", "paper-2", "--output-dir", "out", "--coverage", "0.3", "--quiet"]
+    return shop, run_json(capsys, *args), args
+
+
+def test_the_demo_serves_judges_and_writes_a_page(demo, capsys):
+    shop, found, _ = demo
+    assert found["is_simulated"] is True
+    assert [sorted(o["objective"]) for o in found["objectives"]] == [
+        ["max_cost_usd", "maximize"],
+        ["min_accuracy", "minimize"],
+        ["max_latency_s", "maximize"],
+    ]
+    for ruled in found["objectives"]:
+        policies = [r["policy"] for r in ruled["runs"]]
+        assert policies == ["VineLM", "best static plan", "best single model", "sim-gemma-27b", "sim-sonnet"]
+        for comparison in ruled["comparisons"]:
+            if comparison["outcome"] == "gain":
+                assert comparison["low"] > 0
+    page = (shop / "out" / "report.html").read_text()
+    assert found["verdict"].split(":")[0] in page
+    assert page.index(found["verdict"].split(":")[0]) < page.index("<main>")
+    assert "Replay under the oracle stop" in page
+    assert re.search(r"sha256 [0-9a-f]{64}", page)
+    assert str(shop) not in page
+
+
+def test_served_requests_show_exactly_what_the_complete_table_says(demo):
+    _, found, _ = demo
+    same, total = re.match(r"(\d+) of (\d+) requests", found["provenance"]["Served against replayed"]).groups()
+    assert same == total
+    assert int(total) > 0
+
+
+def test_the_demo_says_the_same_again(demo, capsys):
+    _, found, args = demo
+    assert run_json(capsys, *args) == found
+
+
+def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(capsys, *demo[2]).out
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.startswith("Simulated models")
+    assert "\nVerdict: " in text
+    assert text.rstrip().endswith("Report: out/report.html")
