@@ -9,6 +9,7 @@ from vinelm.controller.decision import Decision
 from vinelm.controller.index import Index
 from vinelm.controller.known import Known
 from vinelm.controller.query import Query, load_array
+from vinelm.controller.stochastic import DeadlineProgram
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
@@ -90,14 +91,14 @@ class Planner:
         """The same plan from every end of the subtree: any question, and the only way where bounds have to give way."""
         if query.candidates is not None and query.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
-        if query.objective.risk == "dp":
-            raise ConfigError('risk="dp" is not available yet: use "mean" or "mean+sd"')
         view = View(self.known, query)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))
         if choice.relaxed and query.objective.on_infeasible == "raise":
             raise infeasible(view, choice)
+        if query.objective.risk == "dp":
+            choice = _by_program(view, choice)
         return Decision(self.known, query, choice.target, self._next_model(query.node, choice.target), choice.relaxed)
 
     def _next_model(self, node: int, target: int) -> str | None:
@@ -112,6 +113,14 @@ class Planner:
         where = "/".join(self.trie.prefix(query.node)) or "the root"
         why = f" (not served any more: {', '.join(self.known.missing)})" if self.known.missing else ""
         return f"no path leads on from {where}{why}: give the planner nodes to end at"
+
+
+def _by_program(view: View, choice: Choice) -> Choice:
+    """The stochastic program's choice, where only time is in question and there is some left; else the given one."""
+    if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
+        return choice
+    ends = view.feasible(without=(LATENCY_CAP,))
+    return Choice(DeadlineProgram(view, ends).target(), choice.relaxed)
 
 
 def infeasible(view: View, choice: Choice) -> InfeasibleError:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from vinelm.controller.decision import Decision
+from vinelm.controller.explain import explain
 from vinelm.controller.following import Following, Judge
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.protocols import Clock, Invocation
+from vinelm.protocols import Clock, Invocation, LoadMonitor
 from vinelm.template import Template
 from vinelm.trie import BoolArray
 from vinelm.workflow import Request
@@ -64,7 +66,7 @@ class Session(Following):
     - ``on_error``: ``"default"`` turns the controller's own failure into the default model; ``"raise"`` hands it on. An
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
-    - ``load``: read before each plan.
+    - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Session(Following):
         on_error: OnError = "default",
         can_end: bool = True,
         candidates: BoolArray | None = None,
-        load: Load | None = None,
+        load: Load | LoadMonitor | None = None,
         template: Template | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -111,11 +113,13 @@ class Session(Following):
             model = self._chosen.get(prefix)
             if model is None:
                 model = self._chosen[prefix] = self._choose(stage, prefix)
+            self._tell(model, None)
             return model
 
     def record(self, invocation: Invocation) -> None:
         """Count its dollars. After a failure the same prefix is planned anew."""
         super().record(invocation)
+        self._tell(invocation.prefix[-1], invocation)
         if invocation.failure is not None:
             with self._lock:
                 self._chosen.pop(invocation.prefix[:-1], None)
@@ -134,6 +138,16 @@ class Session(Following):
     def trace(self) -> list[dict[str, Any]]:
         """Every answer given, in order, as plain JSON types."""
         return [step.to_dict() for step in self.steps]
+
+    def explain(self) -> str:
+        """Every answer with its alternatives, what each would have brought and why it lost, as text."""
+        blocks = []
+        for step in self.steps:
+            where = "/".join(step.prefix) or "start"
+            head = f"[{where}] {step.stage or 'end'}: {step.model or 'end here'}"
+            head += f" ({step.elapsed_s:.3g} s and ${step.spent_usd:.4g} used)" + (f" - {step.note}" if step.note else "")
+            blocks.append(head if step.decision is None else f"{head}\n{explain(step.decision)}")
+        return "\n\n".join(blocks)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -198,9 +212,34 @@ class Session(Following):
         if self._load is None:
             return None, ""
         try:
-            return self._load(), ""
+            if callable(self._load):
+                return self._load(), ""
+            delays = self._load.delays()
+            stale = sorted(engine for engine, delay in delays.items() if delay.is_stale)
+            note = f"old load report of {', '.join(stale)}" if stale else ""
+            return {engine: delay.extra_s for engine, delay in delays.items()}, note
         except Exception as error:
             return None, f"no load known ({type(error).__name__}): planned without"
+
+    def _tell(self, model: str, invocation: Invocation | None) -> None:
+        """Count a call out, or in again with what it took beyond zero load. A monitor that fails costs nothing."""
+        if self._load is None or callable(self._load) or model not in self.planner.annotated.catalog:
+            return
+        with suppress(Exception):
+            engine = self.planner.annotated.catalog[model].engine
+            if invocation is None:
+                self._load.dispatched(engine)
+            else:
+                self._load.finished(engine, self._excess_s(invocation))
+
+    def _excess_s(self, invocation: Invocation) -> float | None:
+        if invocation.failure is not None:
+            return None
+        try:
+            node = self.planner.trie.node(invocation.prefix)
+        except KeyError:
+            return None
+        return invocation.latency_s - float(self.planner.annotated.latency_s[node])
 
     # -- what the request has used -----------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.controller.following import Judge
+from vinelm.controller.load import OwnLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Load, Mode, OnError, Session
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.protocols import Backend, Clock, Policy
+from vinelm.protocols import Backend, Clock, LoadMonitor, Policy
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request
@@ -24,7 +25,8 @@ class VineLM(GraphControl):
 
     ``models`` is a catalog or the path of its TOML file; None takes the one that ``trie`` brings. Until a trie is loaded, or
     for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
-    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan.
+    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan. By default that
+    is seen from our own calls, where they take real time.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class VineLM(GraphControl):
         trie: AnnotatedTrie | str | Path | None = None,
         mode: Mode = "enforce",
         on_error: OnError = "default",
-        load: Load | None = None,
+        load: Load | LoadMonitor | None = None,
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
         if models is None:
@@ -99,8 +101,13 @@ class VineLM(GraphControl):
             started_at=started_at,
             mode=self.mode,
             on_error=self.on_error,
-            load=self._load_source,
+            load=self._load_seen(),
         )
+
+    def _load_seen(self) -> Load | LoadMonitor | None:
+        if self._load_source is None and not self.is_virtual_time:
+            self._load_source = OwnLoad()
+        return self._load_source
 
     def policy_for(self, context: RunContext) -> Policy:
         """The context's own policy, a new session for its objective, or the defaults where there is nothing to plan with."""

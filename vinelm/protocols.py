@@ -7,13 +7,14 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from vinelm.errors import FailureKind
 from vinelm.observation import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
 
     from vinelm.catalog import Model
     from vinelm.template import Template
@@ -85,6 +86,17 @@ class Backend(Protocol):
         """A chat model for one stage invocation. Calls raise :class:`~vinelm.errors.CallError`."""
 
 
+@runtime_checkable
+class PricesCalls(Protocol):
+    """A backend that can bound the price of a call before it is made, so that money can be set aside for it."""
+
+    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
+        """Dollars that a chat model's call with these messages cannot exceed, attempts that are repeated included.
+
+        ``options`` are what the chat model would be called or bound with, tools above all.
+        """
+
+
 class AnswerWriter(Protocol):
     """Writes right and wrong answers for a simulated model. Whether one is right is for the workflow's scorer to say."""
 
@@ -141,6 +153,27 @@ class Policy(Protocol):
 
     def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check on ``state``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDelay:
+    """What one invocation on an engine takes now beyond its zero-load time. ``is_stale``: the report behind it is old."""
+
+    extra_s: float
+    is_stale: bool = False
+
+
+class LoadMonitor(Protocol):
+    """How loaded the engines are. Every method answers at once, from what is known; none waits for an engine."""
+
+    def delays(self) -> Mapping[str, EngineDelay]:
+        """By engine; one that is not known, or no longer there, is left out."""
+
+    def dispatched(self, engine: str) -> None:
+        """An invocation of ours is sent to the engine."""
+
+    def finished(self, engine: str, excess_s: float | None) -> None:
+        """It came back, after ``excess_s`` more than its zero-load time (None: failed, or not known)."""
 
 
 class Vine(Protocol):
