@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people
 
 SCHEMA = """
@@ -64,7 +64,7 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(names, (airports, airlines, fleet, flights, passengers, bookings), strict=True))
 
 
-def _airport(dice: Dice, city: str, country: str) -> tuple[object, ...]:
+def _airport(dice: Dice, city: str, country: str) -> Row:
     kind = "International" if dice.chance(0.6) else "City"
     return (
         (city[0] + city[2:4]).upper(),
@@ -76,14 +76,14 @@ def _airport(dice: Dice, city: str, country: str) -> tuple[object, ...]:
     )
 
 
-def _aircraft(dice: Dice, number: int) -> tuple[object, ...]:
+def _aircraft(dice: Dice, number: int) -> Row:
     model, seats = dice.skewed(MODELS)
     delivered = dice.day("1999-01-01", "2021-12-31")
     retired = dice.day("2022-01-01", "2024-06-30") if delivered < "2008" and dice.chance(0.6) else None
     return (f"VX-{number * 37 % 900 + 100}", number % 10 + 1, model, seats - dice.below(3) * 6, delivered, retired)
 
 
-def _flight(dice: Dice, number: int, fleet: list[tuple[object, ...]], codes: list[str]) -> tuple[object, ...]:
+def _flight(dice: Dice, number: int, fleet: list[Row], codes: list[str]) -> Row:
     tail, airline = dice.skewed(fleet)[:2]
     origin = dice.skewed(codes)
     destination = dice.pick([code for code in codes if code != origin])
@@ -97,11 +97,11 @@ def _tier(dice: Dice) -> str | None:
     return dice.maybe(dice.skewed(TIERS), 0.35)
 
 
-def _booking(dice: Dice, number: int, flights: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _booking(dice: Dice, number: int, flights: list[Row]) -> Row:
     flight = dice.pick(flights)
     cabin = "business" if dice.chance(0.12) else "premium" if dice.chance(0.15) else "economy"
     price = dice.cents(29, 310) * {"economy": 1, "premium": 2, "business": 4}[cabin]
-    booked = later(str(flight[6]), -dice.heavy(0, 200))
+    booked = later(flight[6], -dice.heavy(0, 200))
     return (number, dice.skewed(range(1, 401)), flight[0], booked, cabin, round(price, 2), dice.maybe(dice.heavy(0, 3), 0.15))
 
 
@@ -233,7 +233,8 @@ ASKS = (
             "Find the destination cities that {a} as well as {b} reached with a delay above 120 minutes.",
         ],
         """SELECT d.city FROM airport AS d JOIN flight AS f ON f.destination_code = d.airport_code JOIN airline AS l
-           ON l.airline_id = f.airline_id WHERE l.airline_name = '{a}' AND f.delay_minutes > 120 INTERSECT SELECT d.city FROM airport AS d JOIN flight AS f
+           ON l.airline_id = f.airline_id WHERE l.airline_name = '{a}' AND f.delay_minutes > 120 INTERSECT SELECT d.city FROM
+           airport AS d JOIN flight AS f
            ON f.destination_code = d.airport_code JOIN airline AS l ON l.airline_id = f.airline_id
            WHERE l.airline_name = '{b}' AND f.delay_minutes > 120""",
         a=("Polonair", "Vela Italia"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import people
 
 SCHEMA = """
@@ -14,7 +14,8 @@ CREATE TABLE bike (
     bike_id INTEGER PRIMARY KEY, model TEXT NOT NULL, is_electric INTEGER NOT NULL, bought_on DATE NOT NULL,
     purchase_price_eur INTEGER NOT NULL, home_station_id INTEGER REFERENCES station (station_id));
 CREATE TABLE rider (
-    rider_id INTEGER PRIMARY KEY, rider_name TEXT NOT NULL, membership TEXT NOT NULL, birth_year INTEGER, joined_on DATE NOT NULL,
+    rider_id INTEGER PRIMARY KEY, rider_name TEXT NOT NULL, membership TEXT NOT NULL, birth_year INTEGER, joined_on DATE NOT
+    NULL,
     home_district TEXT);
 CREATE TABLE trip (
     trip_id INTEGER PRIMARY KEY, bike_id INTEGER NOT NULL REFERENCES bike (bike_id),
@@ -50,25 +51,25 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(names, (stations, bikes, riders, trips, repairs, weather), strict=True))
 
 
-def _station(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _station(dice: Dice, number: int, name: str) -> Row:
     district = DISTRICTS[(0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5)[number - 1]]
     closed = dice.day("2023-09-01", "2023-12-31") if number in (7, 17, 21) else None
     return (number, name, district, dice.between(4, 16) * 2, dice.day("2016-03-01", "2021-10-31"), closed)
 
 
-def _bike(dice: Dice, number: int) -> tuple[object, ...]:
+def _bike(dice: Dice, number: int) -> Row:
     model, electric, price = dice.skewed(MODELS)
     paid = price + dice.between(-8, 8) * 10
     return (number, model, electric, dice.day("2016-03-01", "2022-12-31"), paid, dice.maybe(dice.skewed(range(1, 23)), 0.1))
 
 
-def _rider(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _rider(dice: Dice, number: int, name: str) -> Row:
     membership = dice.skewed(MEMBERSHIPS)
     born = dice.maybe(dice.between(1996, 2005) if membership == "student" else dice.bell(1945, 2006), 0.1)
     return (number, name, membership, born, dice.day("2017-01-01", "2022-12-31"), dice.maybe(dice.skewed(DISTRICTS), 0.12))
 
 
-def _trip(dice: Dice, number: int, bikes: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _trip(dice: Dice, number: int, bikes: list[Row]) -> Row:
     bike = dice.skewed(bikes[:120])
     start, end = dice.skewed(range(1, 23)), dice.maybe(dice.skewed(range(1, 21)), 0.02)
     minutes = dice.heavy(3, 95) if end else None
@@ -89,7 +90,7 @@ def _trip(dice: Dice, number: int, bikes: list[tuple[object, ...]]) -> tuple[obj
     )
 
 
-def _repair(dice: Dice, number: int) -> tuple[object, ...]:
+def _repair(dice: Dice, number: int) -> Row:
     reported = dice.day("2023-01-01", "2023-11-30")
     finished = dice.maybe(min("2023-12-31", later(reported, dice.heavy(0, 45))), 0.08)
     return (
@@ -102,9 +103,9 @@ def _repair(dice: Dice, number: int) -> tuple[object, ...]:
     )
 
 
-def _weather(dice: Dice) -> list[tuple[object, ...]]:
+def _weather(dice: Dice) -> list[Row]:
     warm = (6, 8, 12, 16, 20, 25, 28, 28, 23, 17, 11, 7)
-    rows: list[tuple[object, ...]] = []
+    rows: list[Row] = []
     for month, mean in enumerate(warm, start=1):
         for day in range(1, (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1] + 1):
             rain = dice.maybe(dice.heavy(1, 300) / 10 if dice.chance(0.4) else 0.0, 0.03)
@@ -173,7 +174,8 @@ ASKS = (
     ),
     ask(
         "Which stations see more trips starting than ending there? Give the names.",
-        """SELECT s.station_name FROM station AS s WHERE (SELECT COUNT(*) FROM trip AS t WHERE t.start_station_id = s.station_id)
+        """SELECT s.station_name FROM station AS s WHERE (SELECT COUNT(*) FROM trip AS t WHERE t.start_station_id =
+           s.station_id)
            > (SELECT COUNT(*) FROM trip AS t WHERE t.end_station_id = s.station_id)""",
     ),
     ask(
@@ -299,9 +301,11 @@ ASKS = (
            WHERE o.district = s.district AND o.dock_count > s.dock_count)""",
     ),
     ask(
-        "What were the average daily numbers of trips on weekends (Saturday, Sunday) and on working days, over days with trips? "
+        "What were the average daily numbers of trips on weekends (Saturday, Sunday) and on working days, over days "
+        "with trips? "
         "Give 1 for weekend, 0 otherwise, and the average.",
-        """SELECT weekend, AVG(trips) FROM (SELECT CASE WHEN strftime('%w', trip_date) IN ('0', '6') THEN 1 ELSE 0 END AS weekend,
+        """SELECT weekend, AVG(trips) FROM (SELECT CASE WHEN strftime('%w', trip_date) IN ('0', '6') THEN 1 ELSE 0 END AS
+           weekend,
            COUNT(*) AS trips FROM trip GROUP BY trip_date) AS daily GROUP BY weekend""",
     ),
 )

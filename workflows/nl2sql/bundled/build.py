@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
@@ -33,7 +33,7 @@ def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None
         _seal(path)
     lines = [json.dumps(row) for rank in zip_longest(*asked) for row in rank if row is not None]
     _write_text(folder / QUESTIONS, "".join(f"{line}\n" for line in lines))
-    sizes = {str(path.relative_to(folder).as_posix()): path.stat().st_size for path in sorted(folder.rglob("*.*"))}
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*.*"))}
     _write_text(folder / MANIFEST, json.dumps(sizes, indent=1))
 
 
@@ -44,10 +44,21 @@ def write_database(connection: sqlite3.Connection, domain: Domain, seed: str = S
     connection.execute("BEGIN")
     for statement in filter(str.strip, domain.schema.split(";")):
         connection.execute(_tidied(statement))
+    for statement in list(_indexes(connection)):
+        connection.execute(statement)
     for table, rows in domain.fill(Dice(f"{seed}/{domain.db_id}")).items():
         places = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our own table names
     connection.execute("COMMIT")
+
+
+def _indexes(connection: sqlite3.Connection) -> Iterator[str]:
+    """One index per referring column, so that joins and correlated subqueries are fast from either side."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
+    for (table,) in tables:
+        links = connection.execute('SELECT DISTINCT "from" FROM pragma_foreign_key_list(?) ORDER BY id DESC', (table,))
+        for (column,) in links.fetchall():
+            yield f"CREATE INDEX {table}_by_{column} ON {table} ({column})"
 
 
 def _tidied(statement: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people
 
 SCHEMA = """
@@ -24,7 +24,8 @@ CREATE TABLE medication (
     medication_id INTEGER PRIMARY KEY, medication_name TEXT NOT NULL, drug_class TEXT NOT NULL, unit_price_eur REAL NOT NULL);
 CREATE TABLE prescription (
     prescription_id INTEGER PRIMARY KEY, appointment_id INTEGER NOT NULL REFERENCES appointment (appointment_id),
-    medication_id INTEGER NOT NULL REFERENCES medication (medication_id), days INTEGER NOT NULL, units_per_day INTEGER NOT NULL);
+    medication_id INTEGER NOT NULL REFERENCES medication (medication_id), days INTEGER NOT NULL, units_per_day INTEGER NOT
+    NULL);
 CREATE TABLE lab_result (
     result_id INTEGER PRIMARY KEY, patient_id INTEGER NOT NULL REFERENCES patient (patient_id), test_name TEXT NOT NULL,
     taken_on DATE NOT NULL, value REAL, is_abnormal INTEGER NOT NULL);
@@ -77,12 +78,12 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(names, tables, strict=True))
 
 
-def _doctor(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _doctor(dice: Dice, number: int, name: str) -> Row:
     boss = None if number <= 3 else dice.between(1, min(number - 1, 9))
     return (number, name, (number * 5) % 6 + 1, dice.day("1998-01-01", "2023-03-31"), dice.bell(520, 1480) * 100, boss)
 
 
-def _patient(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _patient(dice: Dice, number: int, name: str) -> Row:
     city = dice.maybe(dice.skewed(CITIES[:9])[0], 0.05)
     born = dice.day("1936-01-01", "2020-12-31")
     return (
@@ -96,7 +97,7 @@ def _patient(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     )
 
 
-def _appointment(dice: Dice, number: int) -> tuple[object, ...]:
+def _appointment(dice: Dice, number: int) -> Row:
     booked = dice.day("2022-01-01", "2023-11-30")
     status = "completed" if dice.chance(0.8) else dice.skewed(("cancelled", "missed"))
     minutes = dice.bell(5, 60) if status == "completed" else None
@@ -105,7 +106,7 @@ def _appointment(dice: Dice, number: int) -> tuple[object, ...]:
     return (number, *row, status, minutes, fee)
 
 
-def _result(dice: Dice, number: int) -> tuple[object, ...]:
+def _result(dice: Dice, number: int) -> Row:
     value = dice.maybe(dice.bell(300, 2600) / 100, 0.04)
     abnormal = int(value is not None and (value > 19 or value < 8))
     return (number, dice.skewed(range(1, 351)), dice.skewed(TESTS), dice.day("2022-01-01", "2023-12-31"), value, abnormal)
@@ -170,7 +171,10 @@ ASKS = (
     ),
     ask(
         [
-            "Which departments pay their doctors more than {n} euros a year on average? Give department name and average salary.",
+            (
+                "Which departments pay their doctors more than {n} euros a year on average? Give department name and "
+                "average salary."
+            ),
             "List departments whose mean doctor salary exceeds {n} euros, with that mean.",
         ],
         """SELECT p.department_name, AVG(d.salary_eur) FROM department AS p JOIN doctor AS d
@@ -290,14 +294,20 @@ ASKS = (
         times=1,
     ),
     ask(
-        "Classify completed appointments as 'short' (under 20 minutes), 'medium' (20 to 39) or 'long' (40 or more) and count each.",
+        (
+            "Classify completed appointments as 'short' (under 20 minutes), 'medium' (20 to 39) or 'long' (40 or more) and "
+            "count each."
+        ),
         """SELECT CASE WHEN duration_minutes < 20 THEN 'short' WHEN duration_minutes < 40 THEN 'medium' ELSE 'long' END AS kind,
            COUNT(*) FROM appointment WHERE status = 'completed' GROUP BY CASE WHEN duration_minutes < 20 THEN 'short'
            WHEN duration_minutes < 40 THEN 'medium' ELSE 'long' END""",
     ),
     ask(
         [
-            "Which doctors hired before {year} had no missed appointments in 2023, by the date they were to be held? Give names.",
+            (
+                "Which doctors hired before {year} had no missed appointments in 2023, by the date they were to be held? "
+                "Give names."
+            ),
         ],
         """SELECT doctor_name FROM doctor WHERE hired_on < '{year}-01-01' EXCEPT SELECT d.doctor_name FROM doctor AS d
            JOIN appointment AS a ON a.doctor_id = d.doctor_id WHERE a.status = 'missed' AND a.held_on >= '2023-01-01'

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people, titles
 
 SCHEMA = """
 CREATE TABLE office (
-    office_id INTEGER PRIMARY KEY, city TEXT NOT NULL, country TEXT NOT NULL, desk_count INTEGER NOT NULL, opened_on DATE NOT NULL);
+    office_id INTEGER PRIMARY KEY, city TEXT NOT NULL, country TEXT NOT NULL, desk_count INTEGER NOT NULL, opened_on DATE NOT
+    NULL);
 CREATE TABLE team (
     team_id INTEGER PRIMARY KEY, team_name TEXT NOT NULL, office_id INTEGER REFERENCES office (office_id),
     cost_centre TEXT NOT NULL);
@@ -69,7 +70,7 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(tables, (offices, teams, staff, clients, projects, entries, rises, skills), strict=True))
 
 
-def _employee(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _employee(dice: Dice, number: int, name: str) -> Row:
     manager = None if number == 1 else dice.between(max(1, number // 9), max(1, number // 5))
     title = "director" if number <= 4 else "manager" if number <= 48 else dice.skewed(JOBS)
     hired = dice.day("2005-01-01", "2022-11-30")
@@ -88,7 +89,7 @@ def _employee(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     )
 
 
-def _project(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _project(dice: Dice, number: int, name: str) -> Row:
     start = dice.day("2019-01-01", "2023-03-31")
     status = dice.skewed(STATUSES)
     end = dice.day("2023-04-01", "2023-12-31") if status in ("completed", "cancelled") else None
@@ -104,18 +105,18 @@ def _project(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     )
 
 
-def _entry(dice: Dice, number: int, staff: list[tuple[object, ...]], projects: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _entry(dice: Dice, number: int, staff: list[Row], projects: list[Row]) -> Row:
     worker = dice.pick(staff[30:228])
     project = dice.skewed(projects[:92])
-    day = dice.day("2023-01-01", min(str(worker[6] or "2023-12-31"), str(project[5] or "2023-12-31")))
+    day = dice.day("2023-01-01", min(worker[6] or "2023-12-31", project[5] or "2023-12-31"))
     note = dice.maybe(dice.pick(("site visit", "drawings", "client call", "report", "travel")), 0.3)
     return (number, worker[0], project[0], day, dice.bell(1, 20) / 2, int(dice.chance(0.72)), note)
 
 
-def _rises(dice: Dice, worker: tuple[object, ...]) -> list[tuple[object, ...]]:
-    rows, pay = [], int(str(worker[7]))
+def _rises(dice: Dice, worker: Row) -> list[Row]:
+    rows, pay = [], worker[7]
     for year in (2023, 2022, 2021):
-        if dice.chance(0.45) and str(worker[5]) < f"{year - 1}-06":
+        if dice.chance(0.45) and worker[5] < f"{year - 1}-06":
             before = pay - dice.between(4, 40) * 10
             rows.append((worker[0], f"{year}-{dice.pick(('01', '04', '07'))}-01", before, pay))
             pay = before
@@ -253,7 +254,8 @@ ASKS = (
             "Which employee has the largest sum of hours for {month}, and what is it?",
         ],
         """SELECT e.employee_name, SUM(t.hours) AS total FROM employee AS e JOIN timesheet AS t ON t.employee_id = e.employee_id
-           WHERE strftime('%Y-%m', t.work_date) = '{month}' GROUP BY e.employee_id, e.employee_name ORDER BY total DESC LIMIT 1""",
+           WHERE strftime('%Y-%m', t.work_date) = '{month}' GROUP BY e.employee_id, e.employee_name ORDER BY total DESC LIMIT
+           1""",
         month=tuple(
             f"{name} 2023|2023-{number:02d}"
             for number, name in enumerate(["January", "February", "March", "April", "May", "June", "July"], start=1)
@@ -300,21 +302,22 @@ ASKS = (
         "SELECT skill_name, COUNT(*), SUM(CASE WHEN proficiency = 5 THEN 1 ELSE 0 END) FROM skill GROUP BY skill_name",
     ),
     ask(
-        ["Which skills are held by everyone in the {team} team with a salary above {n} euros? Give the skills."],
-        """SELECT DISTINCT k.skill_name FROM skill AS k WHERE NOT EXISTS (SELECT 1 FROM employee AS e JOIN team AS t
-           ON t.team_id = e.team_id WHERE t.team_name = '{team}' AND e.monthly_salary_eur > {n} AND NOT EXISTS (SELECT 1
-           FROM skill AS s WHERE s.employee_id = e.employee_id AND s.skill_name = k.skill_name))""",
-        times=1,
-        team=TEAM,
-        n=("5,500|5500", "6,000|6000", "6,500|6500", "7,000|7000"),
+        "On which projects did people from every team book hours? Give the project names.",
+        """SELECT p.project_name FROM project AS p WHERE NOT EXISTS (SELECT 1 FROM team AS t WHERE NOT EXISTS (SELECT 1
+           FROM timesheet AS s JOIN employee AS e ON e.employee_id = s.employee_id WHERE s.project_id = p.project_id
+           AND e.team_id = t.team_id))""",
     ),
     ask(
         [
             "Who got the largest pay rise in {year}, in euros? Give the name and the increase, by name where several share it.",
-            "Which employee or employees had the highest increase in monthly salary in {year}? Give name and increase, in order of name.",
+            (
+                "Which employee or employees had the highest increase in monthly salary in {year}? Give name and increase, "
+                "in order of name."
+            ),
         ],
         """SELECT e.employee_name, r.new_salary_eur - r.old_salary_eur FROM pay_rise AS r JOIN employee AS e
-           ON e.employee_id = r.employee_id WHERE strftime('%Y', r.effective_on) = '{year}' AND r.new_salary_eur - r.old_salary_eur =
+           ON e.employee_id = r.employee_id WHERE strftime('%Y', r.effective_on) = '{year}' AND r.new_salary_eur -
+           r.old_salary_eur =
            (SELECT MAX(new_salary_eur - old_salary_eur) FROM pay_rise WHERE strftime('%Y', effective_on) = '{year}')
            ORDER BY e.employee_name""",
         year=("2021", "2022", "2023"),
@@ -334,9 +337,13 @@ ASKS = (
         team=TEAM,
     ),
     ask(
-        "In each team, who is the best paid? Give team name, employee name and monthly salary; several where they share the place.",
+        (
+            "In each team, who is the best paid? Give team name, employee name and monthly salary; several where they "
+            "share the place."
+        ),
         """SELECT t.team_name, e.employee_name, e.monthly_salary_eur FROM employee AS e JOIN team AS t ON t.team_id = e.team_id
-           WHERE (e.team_id, e.monthly_salary_eur) IN (SELECT team_id, MAX(monthly_salary_eur) FROM employee GROUP BY team_id)""",
+           WHERE (e.team_id, e.monthly_salary_eur) IN (SELECT team_id, MAX(monthly_salary_eur) FROM employee GROUP BY
+           team_id)""",
     ),
 )
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice
 
-Tables: TypeAlias = dict[str, list[tuple[Any, ...]]]
+Row: TypeAlias = tuple[Any, ...]
+Tables: TypeAlias = dict[str, list[Row]]
 """Rows by table. A table comes after those that it refers to."""
 
 

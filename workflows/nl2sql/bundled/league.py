@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import people
 
 SCHEMA = """
@@ -56,52 +56,51 @@ def fill(dice: Dice) -> Tables:
     players = [_player(dice, number, name) for number, name in enumerate(people(dice, 290), start=1)]
     squads = {club: [row for row in players if row[2] == club] for club in range(1, 13)}
     fixtures = [(season, home, away) for season in SEASONS for home in range(1, 13) for away in range(1, 13) if home != away]
-    matches = [_match(dice, number, clubs, *fixture) for number, fixture in enumerate(fixtures, start=1)]
+    matches = [_match(dice, number, clubs, fixture) for number, fixture in enumerate(fixtures, start=1)]
     goals, cards = [], []
     for match in matches:
         for club, count in ((match[3], match[5]), (match[4], match[6])):
-            goals += [(match[0], *_goal(dice, squads[int(str(club))])) for _ in range(int(str(count)))]
-            cards += [(match[0], *_card(dice, squads[int(str(club))])) for _ in range(dice.heavy(0, 5))]
+            goals += [(match[0], *_goal(dice, squads[club])) for _ in range(count)]
+            cards += [(match[0], *_card(dice, squads[club])) for _ in range(dice.heavy(0, 5))]
     names = ("club", "player", "match", "goal", "card", "transfer")
     transfers = [_transfer(dice, number) for number in range(1, 221)]
     counted = [[(number, *row) for number, row in enumerate(rows, start=1)] for rows in (goals, cards)]
     return dict(zip(names, (clubs, players, matches, *counted, transfers), strict=True))
 
 
-def _club(dice: Dice, number: int, kind: str, city: str) -> tuple[object, ...]:
+def _club(dice: Dice, number: int, kind: str, city: str) -> Row:
     stadium = f"{dice.pick(('King', 'Mill', 'River', 'Castle', 'Park'))} {dice.pick(('Lane', 'Road', 'Ground', 'Field'))}"
     return (number, f"{city} {kind}", city, dice.between(1871, 1962), f"{city} {stadium}", dice.heavy(80, 620) * 100)
 
 
-def _player(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _player(dice: Dice, number: int, name: str) -> Row:
     club = number % 12 + 1 if number <= 270 else None
     position = "goalkeeper" if number <= 24 else dice.skewed(POSITIONS[:3])
     height = dice.maybe(dice.bell(166, 202), 0.08)
     return (number, name, club, position, dice.day("1984-01-01", "2004-12-31"), dice.skewed(NATIONS), height)
 
 
-def _match(dice: Dice, number: int, clubs: list[tuple[object, ...]], season: str, home: int, away: int) -> tuple[object, ...]:
+def _match(dice: Dice, number: int, clubs: list[Row], fixture: tuple[str, int, int]) -> Row:
+    season, home, away = fixture
     year = int(season[:4])
     strength = (home - away) / 12
     goals = dice.heavy(0, 5 - int(strength * 2)), dice.heavy(0, 4 + int(strength * 2))
-    crowd = (
-        None if season == "2020/21" and dice.chance(0.3) else int(int(str(clubs[home - 1][5])) * dice.between(35, 100) / 100)
-    )
+    crowd = None if season == "2020/21" and dice.chance(0.3) else clubs[home - 1][5] * dice.between(35, 100) // 100
     return (number, season, dice.day(f"{year}-08-10", f"{year + 1}-05-25"), home, away, *goals, crowd, dice.skewed(REFEREES))
 
 
-def _goal(dice: Dice, squad: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _goal(dice: Dice, squad: list[Row]) -> Row:
     scorer = dice.skewed([row for row in reversed(squad) if row[3] != "goalkeeper"])
     penalty = dice.chance(0.1)
     helper = None if penalty or dice.chance(0.25) else dice.pick([row for row in squad if row is not scorer])[0]
     return (scorer[0], dice.between(1, 94), int(penalty), helper)
 
 
-def _card(dice: Dice, squad: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _card(dice: Dice, squad: list[Row]) -> Row:
     return (dice.skewed(squad)[0], dice.between(3, 94), "red" if dice.chance(0.07) else "yellow")
 
 
-def _transfer(dice: Dice, number: int) -> tuple[object, ...]:
+def _transfer(dice: Dice, number: int) -> Row:
     target = dice.between(1, 12)
     origin = dice.maybe((target + dice.between(0, 10)) % 12 + 1, 0.2)
     signed = later(dice.day("2020-06-15", "2020-08-31"), 365 * dice.below(4))
@@ -207,7 +206,8 @@ ASKS = (
     ),
     ask(
         [
-            "Who gave the most assists to goals of {club}'s players? Give the name of the assisting player and the number of assists."
+            "Who gave the most assists to goals of {club}'s players? Give the name of the assisting player and the "
+            "number of assists."
         ],
         """SELECT h.player_name, COUNT(*) AS assists FROM goal AS g JOIN player AS s ON s.player_id = g.player_id
            JOIN club AS c ON c.club_id = s.club_id JOIN player AS h ON h.player_id = g.assist_player_id
@@ -231,7 +231,10 @@ ASKS = (
         n=("five|5", "eight|8", "ten|10", "twelve|12"),
     ),
     ask(
-        "Give, for every club, its name and the numbers of yellow and of red cards its current players have received, in two columns.",
+        (
+            "Give, for every club, its name and the numbers of yellow and of red cards its current players have received, "
+            "in two columns."
+        ),
         """SELECT c.club_name, SUM(CASE WHEN k.colour = 'yellow' THEN 1 ELSE 0 END), SUM(CASE WHEN k.colour = 'red' THEN 1
            ELSE 0 END) FROM club AS c JOIN player AS p ON p.club_id = c.club_id JOIN card AS k ON k.player_id = p.player_id
            GROUP BY c.club_id, c.club_name""",
@@ -299,7 +302,8 @@ ASKS = (
             "home and away, from most points to fewest and by name where equal."
         ],
         """WITH result AS (SELECT home_club_id AS club_id, CASE WHEN home_goals > away_goals THEN 3 WHEN home_goals = away_goals
-           THEN 1 ELSE 0 END AS points FROM match WHERE season = '{season}' UNION ALL SELECT away_club_id, CASE WHEN away_goals >
+           THEN 1 ELSE 0 END AS points FROM match WHERE season = '{season}' UNION ALL SELECT away_club_id, CASE WHEN
+           away_goals >
            home_goals THEN 3 WHEN home_goals = away_goals THEN 1 ELSE 0 END FROM match WHERE season = '{season}')
            SELECT c.club_name, SUM(r.points) AS total FROM club AS c JOIN result AS r ON r.club_id = c.club_id
            GROUP BY c.club_id, c.club_name ORDER BY total DESC, c.club_name""",

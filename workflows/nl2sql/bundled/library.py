@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import people, titles
 
 SCHEMA = """
@@ -62,26 +62,26 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(names, (branches, authors, books, copies, members, loans), strict=True))
 
 
-def _author(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _author(dice: Dice, number: int, name: str) -> Row:
     born = dice.between(1880, 1990)
     died = min(2021, born + dice.bell(35, 95)) if born < 1950 and dice.chance(0.8) else None
     return (number, name, dice.skewed(NATIONS), born, died)
 
 
-def _book(dice: Dice, number: int, title: str, authors: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _book(dice: Dice, number: int, title: str, authors: list[Row]) -> Row:
     writer = dice.skewed(authors)
-    published = min(2022, int(str(writer[3])) + dice.bell(22, 70))
+    published = min(2022, writer[3] + dice.bell(22, 70))
     pages = dice.maybe(dice.bell(80, 720), 0.07)
     return (number, f"The {title}", writer[0], dice.skewed(GENRES), dice.skewed(LANGUAGES), published, pages)
 
 
-def _copy(dice: Dice, number: int) -> tuple[object, ...]:
+def _copy(dice: Dice, number: int) -> Row:
     book = number if number <= 225 else dice.skewed(range(1, 226))
     condition = dice.skewed(("good", "worn", "new", "damaged"))
     return (number, book, dice.skewed(range(1, 9)), dice.day("2008-01-01", "2021-12-31"), condition)
 
 
-def _member(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _member(dice: Dice, number: int, name: str) -> Row:
     joined = dice.day("2012-01-01", "2023-06-30")
     category = dice.skewed(("adult", "student", "senior", "child"))
     span = {"adult": (1955, 2000), "student": (1996, 2006), "senior": (1935, 1957), "child": (2009, 2018)}[category]
@@ -89,16 +89,14 @@ def _member(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     return (number, name, born, joined, dice.maybe(dice.skewed(range(1, 9)), 0.1), category)
 
 
-def _loan(dice: Dice, number: int, copies: list[tuple[object, ...]], members: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _loan(dice: Dice, number: int, copies: list[Row], members: list[Row]) -> Row:
     member = dice.skewed(members[:320])
-    borrowed = dice.day(max("2022-01-01", str(member[3])), "2023-12-15")
+    borrowed = dice.day(max("2022-01-01", member[3]), "2023-12-15")
     kept = dice.bell(2, 36) + (dice.heavy(0, 60) if dice.chance(0.2) else 0)
     returned = None if dice.chance(0.07) else later(borrowed, kept)
     fine = round((kept - 28) * 0.25, 2) if returned and kept > 28 else None
     return (number, dice.skewed(copies)[0], member[0], borrowed, later(borrowed, 28), returned, fine)
 
-
-TWO_GENRES = {"a": GENRES[:4], "b": GENRES[4:]}
 
 ASKS = (
     ask(
@@ -138,7 +136,8 @@ ASKS = (
         ],
         """SELECT a.author_name FROM author AS a WHERE EXISTS (SELECT 1 FROM book AS b WHERE b.author_id = a.author_id
            AND b.genre = '{a}') AND EXISTS (SELECT 1 FROM book AS b WHERE b.author_id = a.author_id AND b.genre = '{b}')""",
-        **TWO_GENRES,
+        a=GENRES[:4],
+        b=GENRES[4:],
     ),
     ask(
         "How many authors have no book in the catalogue?",

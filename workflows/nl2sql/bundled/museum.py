@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import people, titles
 
 SCHEMA = """
@@ -25,7 +25,8 @@ CREATE TABLE restoration (
     restoration_id INTEGER PRIMARY KEY, artwork_id INTEGER NOT NULL REFERENCES artwork (artwork_id), restorer TEXT NOT NULL,
     started_on DATE NOT NULL, finished_on DATE, cost_eur INTEGER);
 CREATE TABLE ticket (
-    ticket_id INTEGER PRIMARY KEY, visit_date DATE NOT NULL, sold_on DATE NOT NULL, ticket_type TEXT NOT NULL, price_eur REAL NOT NULL,
+    ticket_id INTEGER PRIMARY KEY, visit_date DATE NOT NULL, sold_on DATE NOT NULL, ticket_type TEXT NOT NULL, price_eur REAL
+    NOT NULL,
     exhibition_id INTEGER REFERENCES exhibition (exhibition_id), visitor_country TEXT, is_online INTEGER NOT NULL);
 """
 
@@ -76,15 +77,15 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(tables, (halls, artists, artworks, exhibitions, exhibits, restorations, tickets), strict=True))
 
 
-def _artist(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _artist(dice: Dice, number: int, name: str) -> Row:
     born = dice.maybe(dice.between(1590, 1985), 0.07)
     died = None if born is None or (born > 1935 and dice.chance(0.8)) else min(2021, born + dice.bell(28, 94))
     return (number, name, born, died, dice.maybe(dice.skewed(COUNTRIES), 0.06))
 
 
-def _artwork(dice: Dice, number: int, title: str, artists: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _artwork(dice: Dice, number: int, title: str, artists: list[Row]) -> Row:
     artist = dice.skewed(artists[:74])
-    born = int(str(artist[2] or 1800))
+    born = artist[2] or 1800
     created = min(2020, born + dice.between(19, 58))
     acquired = dice.day(f"{max(1900, created)}-01-01", "2022-12-31")
     value = dice.maybe(dice.heavy(2, 2400) * 1000, 0.12)
@@ -94,22 +95,22 @@ def _artwork(dice: Dice, number: int, title: str, artists: list[tuple[object, ..
     return (number, title, author, dice.skewed(MEDIA), created, acquired, dice.skewed(ORIGINS), value, hall, *size)
 
 
-def _exhibition(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _exhibition(dice: Dice, number: int, name: str) -> Row:
     opens = dice.day("2021-01-10", "2023-09-30")
     sponsor = dice.maybe(dice.pick(("Banco Vela", "Norda Air", "Helvia")), 0.4)
     return (number, name, opens, later(opens, dice.between(40, 180)), dice.skewed(CURATORS), sponsor)
 
 
-def _restoration(dice: Dice, number: int) -> tuple[object, ...]:
+def _restoration(dice: Dice, number: int) -> Row:
     started = dice.day("2012-01-01", "2023-10-31")
     finished = None if started > "2023-05" and dice.chance(0.6) else later(started, dice.heavy(6, 400))
     cost = dice.maybe(dice.heavy(3, 260) * 100, 0.05) if finished else None
     return (number, dice.skewed(range(1, 520)), dice.skewed(RESTORERS), started, finished, cost)
 
 
-def _ticket(dice: Dice, number: int, exhibitions: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _ticket(dice: Dice, number: int, exhibitions: list[Row]) -> Row:
     show = dice.skewed(exhibitions[:22]) if dice.chance(0.55) else None
-    visit = dice.day(str(show[2]), str(show[3])) if show else dice.day("2021-01-02", "2023-12-30")
+    visit = dice.day(show[2], show[3]) if show else dice.day("2021-01-02", "2023-12-30")
     kind = dice.skewed(TYPES)
     price = {"full": 14.0, "reduced": 8.5, "family": 30.0, "free": 0.0}[kind] + (4.0 if show and kind != "free" else 0.0)
     online = dice.chance(0.5)
@@ -158,7 +159,10 @@ ASKS = (
     ),
     ask(
         [
-            "What are the {k} artworks with the highest insured value? Give title and value, most valuable first, by title where equal.",
+            (
+                "What are the {k} artworks with the highest insured value? Give title and value, most valuable first, by "
+                "title where equal."
+            ),
             "Name title and insured value of the {k} most valuable works, in descending order of value, then by title.",
         ],
         """SELECT title, insured_value_eur FROM artwork WHERE insured_value_eur IS NOT NULL
@@ -192,7 +196,10 @@ ASKS = (
     ),
     ask(
         [
-            "Which artists, born in {country}, worked in at least {n} different media, judging by the collection? Give their names.",
+            (
+                "Which artists, born in {country}, worked in at least {n} different media, judging by the collection? Give "
+                "their names."
+            ),
             "Name the artists born in {country} with works in {n} or more media.",
         ],
         """SELECT a.artist_name FROM artist AS a JOIN artwork AS w ON w.artist_id = a.artist_id
@@ -246,7 +253,8 @@ ASKS = (
     ),
     ask(
         [
-            "What is the insured value of everything shown in exhibitions curated by {curator}, counting a work once however often it was shown?"
+            "What is the insured value of everything shown in exhibitions curated by {curator}, counting a work once "
+            "however often it was shown?"
         ],
         """SELECT SUM(insured_value_eur) FROM artwork WHERE artwork_id IN (SELECT e.artwork_id FROM exhibit AS e
            JOIN exhibition AS x ON x.exhibition_id = e.exhibition_id WHERE x.curator = '{curator}')""",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people, titles
 
 SCHEMA = """
@@ -74,7 +74,7 @@ def fill(dice: Dice) -> Tables:
         for number, name in enumerate(lists, start=1)
     ]
     entries = [
-        (playlist[0], place, track[0], dice.day(str(playlist[3]), "2023-12-31"))
+        (playlist[0], place, track[0], dice.day(playlist[3], "2023-12-31"))
         for playlist in playlists[:84]
         for place, track in enumerate(dice.sample(tracks, dice.between(4, 20)), start=1)
     ]
@@ -82,21 +82,21 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(tables, (artists, albums, tracks, listeners, plays, playlists, entries), strict=True))
 
 
-def _artist(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _artist(dice: Dice, number: int, name: str) -> Row:
     formed = dice.maybe(dice.between(1968, 2018), 0.1)
     ended = None if formed is None or dice.chance(0.7) else min(2022, formed + dice.bell(3, 30))
     return (number, f"The {name}" if dice.chance(0.4) else name, dice.skewed(CITIES)[1], formed, ended)
 
 
-def _album(dice: Dice, number: int, name: str, artists: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _album(dice: Dice, number: int, name: str, artists: list[Row]) -> Row:
     artist = dice.skewed(artists[:37])
-    first = int(str(artist[3] or 1990))
+    first = artist[3] or 1990
     released = dice.day(f"{first}-01-01", f"{artist[4] or 2023}-12-31")
     return (number, name, artist[0], released, dice.skewed(GENRES), dice.maybe(dice.skewed(LABELS), 0.15))
 
 
-def _tracks(dice: Dice, albums: list[tuple[object, ...]], songs: list[str]) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
+def _tracks(dice: Dice, albums: list[Row], songs: list[str]) -> list[Row]:
+    rows: list[Row] = []
     for album in albums:
         for place in range(1, dice.between(4, 10) + 1):
             if len(rows) < len(songs):
@@ -105,18 +105,18 @@ def _tracks(dice: Dice, albums: list[tuple[object, ...]], songs: list[str]) -> l
     return rows
 
 
-def _listener(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _listener(dice: Dice, number: int, name: str) -> Row:
     joined = dice.day("2018-01-01", "2022-12-31")
     left = dice.day("2023-01-01", "2023-12-31") if dice.chance(0.15) else None
     return (number, name, dice.maybe(dice.skewed(CITIES)[1], 0.06), dice.skewed(PLANS), joined, left)
 
 
-def _play(dice: Dice, number: int, tracks: list[tuple[object, ...]], listeners: list[tuple[object, ...]]) -> tuple[object, ...]:
+def _play(dice: Dice, number: int, tracks: list[Row], listeners: list[Row]) -> Row:
     listener = dice.skewed(listeners[:300])
     track = dice.skewed(tracks)
-    length = int(str(track[4]))
+    length = track[4]
     seconds = length if dice.chance(0.6) else dice.between(1, length)
-    day = dice.day("2023-01-01", str(listener[5] or "2023-12-31"))
+    day = dice.day("2023-01-01", listener[5] or "2023-12-31")
     return (number, listener[0], track[0], day, seconds, dice.maybe(dice.skewed(DEVICES), 0.05))
 
 
@@ -214,13 +214,17 @@ ASKS = (
             "How many plays per device were there in {month}? Leave out plays with an unknown device.",
             "Give the number of plays on each known device for {month}.",
         ],
-        """SELECT device, COUNT(*) FROM play WHERE device IS NOT NULL AND played_on >= '{month}-01' AND played_on <= '{month}-31'
+        """SELECT device, COUNT(*) FROM play WHERE device IS NOT NULL AND played_on >= '{month}-01' AND played_on <=
+           '{month}-31'
            GROUP BY device""",
         month=("January 2023|2023-01", "May 2023|2023-05", "October 2023|2023-10"),
     ),
     ask(
         [
-            "Which {k} tracks were played most? Give track title and number of plays, most played first and by title where equal.",
+            (
+                "Which {k} tracks were played most? Give track title and number of plays, most played first and by title "
+                "where equal."
+            ),
             "Name the top {k} tracks by plays, with the number of plays, ties in order of title.",
         ],
         """SELECT t.track_title, COUNT(*) AS plays FROM play AS p JOIN track AS t ON t.track_id = p.track_id
@@ -235,7 +239,8 @@ ASKS = (
     ask(
         ["Which listeners heard music by {a} as well as jazz or folk albums? Count them."],
         """SELECT COUNT(DISTINCT p.listener_id) FROM play AS p JOIN track AS t ON t.track_id = p.track_id JOIN album AS a
-           ON a.album_id = t.album_id WHERE a.genre IN ('jazz', 'folk') AND p.listener_id IN (SELECT q.listener_id FROM play AS q
+           ON a.album_id = t.album_id WHERE a.genre IN ('jazz', 'folk') AND p.listener_id IN (SELECT q.listener_id FROM play
+           AS q
            JOIN track AS u ON u.track_id = q.track_id JOIN album AS b ON b.album_id = u.album_id JOIN artist AS r
            ON r.artist_id = b.artist_id WHERE r.country = '{a}')""",
         times=1,
@@ -293,9 +298,11 @@ ASKS = (
            ON e.playlist_id = y.playlist_id WHERE y.owner_id = p.listener_id AND e.track_id = p.track_id)""",
     ),
     ask(
-        "For each month of 2023, give the number of plays and the running total of plays up to and including that month, as YYYY-MM, "
+        "For each month of 2023, give the number of plays and the running total of plays up to and including that "
+        "month, as YYYY-MM, "
         "plays, total, in order of month.",
-        """WITH monthly AS (SELECT substr(played_on, 1, 7) AS month, COUNT(*) AS plays FROM play GROUP BY substr(played_on, 1, 7))
+        """WITH monthly AS (SELECT substr(played_on, 1, 7) AS month, COUNT(*) AS plays FROM play GROUP BY substr(played_on,
+           1, 7))
            SELECT month, plays, SUM(plays) OVER (ORDER BY month) FROM monthly ORDER BY month""",
     ),
     ask(
@@ -309,7 +316,10 @@ ASKS = (
         genre=GENRES[:5],
     ),
     ask(
-        "On which weekday, as a number from 0 for Sunday to 6 for Saturday, are plays counted how often? List all weekdays in order.",
+        (
+            "On which weekday, as a number from 0 for Sunday to 6 for Saturday, are plays counted how often? List all "
+            "weekdays in order."
+        ),
         "SELECT strftime('%w', played_on) AS weekday, COUNT(*) FROM play GROUP BY strftime('%w', played_on) ORDER BY weekday",
     ),
     ask(
@@ -327,7 +337,8 @@ ASKS = (
     ),
     ask(
         [
-            "Which artists were active for the longest time? Give name and years between forming and disbanding of the top {k}, "
+            "Which artists were active for the longest time? Give name and years between forming and disbanding of the "
+            "top {k}, "
             "longest first, by name where equal."
         ],
         """SELECT artist_name, disbanded_year - formed_year AS years FROM artist WHERE disbanded_year IS NOT NULL

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice
 
-FIRST = tuple(
-    ["Maria", "Jonas", "Aisha", "Pedro", "Ingrid", "Tomas", "Yuki", "Elena", "Omar", "Clara", "Stefan", "Leila", "Victor", "Nadia", "Hugo", "Freya", "Andrei", "Sofia", "Malik", "Greta", "Paulo", "Hannah", "Emil", "Zara", "Lucas", "Irina", "Kofi", "Marta", "Sven", "Amina", "Diego", "Petra", "Ravi", "Linnea", "Marco", "Judith", "Samuel", "Chloe", "Anton", "Priya", "Felix", "Rosa", "Bruno", "Mei", "Oskar", "Dalia", "Nils", "Carmen", "Idris", "Vera", "Milan", "Joana", "Arthur", "Selma", "Rafael", "Tove", "Karim", "Alma", "Simon", "Lucia"]
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+FIRST = _words(
+    "Maria Jonas Aisha Pedro Ingrid Tomas Yuki Elena Omar Clara Stefan Leila Victor Nadia Hugo Freya Andrei Sofia "
+    "Malik Greta Paulo Hannah Emil Zara Lucas Irina Kofi Marta Sven Amina Diego Petra Ravi Linnea Marco Judith "
+    "Samuel Chloe Anton Priya Felix Rosa Bruno Mei Oskar Dalia Nils Carmen Idris Vera Milan Joana Arthur Selma "
+    "Rafael Tove Karim Alma Simon Lucia"
 )
-LAST = tuple(
-    ["Almeida", "Novak", "Lindgren", "Okafor", "Rossi", "Keller", "Tanaka", "Moreau", "Haddad", "Jensen", "Kowalski", "Fischer", "Castillo", "Iyer", "Bakker", "Murphy", "Popescu", "Santos", "Dubois", "Hansen", "Marchetti", "Vogel", "Nakamura", "Petrov", "Sorensen", "Ferreira", "Osei", "Weber", "Lopez", "Andersson", "Khan", "Horvath", "Brandt", "Silva", "O'Brien", "Takahashi", "Virtanen", "Costa", "Meyer", "Ruiz", "Nowak", "Laurent", "Berg", "Mensah", "Conti", "Eriksen", "Ivanova", "Schmidt", "Navarro", "Kaya", "Byrne", "Lund", "Molina", "Adeyemi", "Kruger", "Peeters", "D'Angelo", "Sato", "Wagner", "Vidal", "Holm", "Zielinski", "Farah", "Bianchi", "Olsen", "Pereira", "Duarte", "Huber", "Mazur", "Chen"]
+LAST = _words(
+    "Almeida Novak Lindgren Okafor Rossi Keller Tanaka Moreau Haddad Jensen Kowalski Fischer Castillo Iyer Bakker "
+    "Murphy Popescu Santos Dubois Hansen Marchetti Vogel Nakamura Petrov Sorensen Ferreira Osei Weber Lopez "
+    "Andersson Khan Horvath Brandt Silva O'Brien Takahashi Virtanen Costa Meyer Ruiz Nowak Laurent Berg Mensah "
+    "Conti Eriksen Ivanova Schmidt Navarro Kaya Byrne Lund Molina Adeyemi Kruger Peeters D'Angelo Sato Wagner Vidal "
+    "Holm Zielinski Farah Bianchi Olsen Pereira Duarte Huber Mazur Chen"
 )
 CITIES = (
     ("Lisbon", "Portugal"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlglot
@@ -90,7 +91,7 @@ def _tie(connection: sqlite3.Connection, tree: Node) -> str | None:
         values = [row[-len(keys) :] for row in rows[:decided]]
         if any(cell is None for row in values[:decided] for cell in row):
             return "a NULL among the ordered"
-        if any(_is_same(first, second) for first, second in zip(values, values[1:], strict=False)):
+        if any(_is_same(first, second) for first, second in pairwise(values)):
             return "a tie in the order"
     return None
 
@@ -108,7 +109,8 @@ def _resolved(key: Node, query: exp.Select) -> Node:
     if isinstance(key, exp.Column) and not key.table:
         for item in query.expressions:
             if isinstance(item, exp.Alias) and item.alias == key.name:
-                return item.this
+                meant: Node = item.this
+                return meant
     return key
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people
 
 SCHEMA = """
@@ -14,7 +14,8 @@ CREATE TABLE professor (
     department_id INTEGER NOT NULL REFERENCES department (department_id), academic_rank TEXT NOT NULL, hired_on DATE NOT NULL,
     office TEXT);
 CREATE TABLE student (
-    student_id INTEGER PRIMARY KEY, student_name TEXT NOT NULL, major_department_id INTEGER REFERENCES department (department_id),
+    student_id INTEGER PRIMARY KEY, student_name TEXT NOT NULL, major_department_id INTEGER REFERENCES department
+    (department_id),
     entry_year INTEGER NOT NULL, birth_date DATE NOT NULL, home_city TEXT, scholarship_eur INTEGER);
 CREATE TABLE course (
     course_id INTEGER PRIMARY KEY, title TEXT NOT NULL, department_id INTEGER NOT NULL REFERENCES department (department_id),
@@ -77,7 +78,7 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(names, tables, strict=True))
 
 
-def _professor(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _professor(dice: Dice, number: int, name: str) -> Row:
     office = dice.maybe(f"{dice.pick('ABCDE')}{dice.between(101, 420)}", 0.12)
     return (
         number,
@@ -89,7 +90,7 @@ def _professor(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     )
 
 
-def _student(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _student(dice: Dice, number: int, name: str) -> Row:
     entry = dice.between(2018, 2023)
     born = dice.day(f"{entry - 24}-01-01", f"{entry - 17}-12-31")
     major = dice.maybe(dice.skewed((3, 4, 1, 7, 8, 5, 2, 6)), 0.08)
@@ -97,7 +98,7 @@ def _student(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     return (number, name, major, entry, born, dice.maybe(dice.skewed(CITIES)[0], 0.07), grant)
 
 
-def _course(dice: Dice, number: int, title: str, department: int) -> tuple[object, ...]:
+def _course(dice: Dice, number: int, title: str, department: int) -> Row:
     return (
         number,
         title,
@@ -107,7 +108,7 @@ def _course(dice: Dice, number: int, title: str, department: int) -> tuple[objec
     )
 
 
-def _section(dice: Dice, number: int, courses: int) -> tuple[object, ...]:
+def _section(dice: Dice, number: int, courses: int) -> Row:
     room = dice.maybe(f"R{dice.between(1, 40)}", 0.08)
     course = dice.skewed(range(1, courses - 3))
     return (
@@ -121,12 +122,12 @@ def _section(dice: Dice, number: int, courses: int) -> tuple[object, ...]:
     )
 
 
-def _enrolments(dice: Dice, sections: list[tuple[object, ...]], students: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+def _enrolments(dice: Dice, sections: list[Row], students: list[Row]) -> list[Row]:
     rows = []
     for section in sections:
-        year = int(str(section[3]))
-        start = {"autumn": "09", "spring": "02", "summer": "06"}[str(section[4])]
-        able = [student for student in students[:400] if int(str(student[3])) <= year]
+        year = section[3]
+        start = {"autumn": "09", "spring": "02", "summer": "06"}[section[4]]
+        able = [student for student in students[:400] if student[3] <= year]
         for student in dice.sample(able, dice.between(4, min(22, len(able)))):
             grade = dice.maybe(dice.bell(20, 100), 0.09)
             rows.append((section[0], student[0], dice.day(f"{year}-{start}-01", f"{year}-{start}-25"), grade))
@@ -227,7 +228,8 @@ ASKS = (
             "Which professors taught in {a} but not in {b}? Give their names.",
             "Name the professors with a section in {a} and none in {b}.",
         ],
-        """SELECT p.professor_name FROM professor AS p WHERE p.professor_id IN (SELECT professor_id FROM section WHERE year = {a})
+        """SELECT p.professor_name FROM professor AS p WHERE p.professor_id IN (SELECT professor_id FROM section WHERE year =
+           {a})
            AND p.professor_id NOT IN (SELECT professor_id FROM section WHERE year = {b})""",
         a=("2020", "2021"),
         b=("2022", "2023"),
@@ -275,8 +277,14 @@ ASKS = (
     ),
     ask(
         [
-            "Give the {k} students with the best average grade among those with at least eight grades: name and average, best first.",
-            "Among students with eight or more grades, who are the top {k} by average grade? Give name and average in descending order.",
+            (
+                "Give the {k} students with the best average grade among those with at least eight grades: name and "
+                "average, best first."
+            ),
+            (
+                "Among students with eight or more grades, who are the top {k} by average grade? Give name and average in "
+                "descending order."
+            ),
         ],
         """SELECT t.student_name, AVG(e.grade) AS mean FROM student AS t JOIN enrollment AS e ON e.student_id = t.student_id
            WHERE e.grade IS NOT NULL GROUP BY t.student_id, t.student_name HAVING COUNT(*) >= 8 ORDER BY mean DESC LIMIT {k}""",
@@ -330,7 +338,8 @@ ASKS = (
         b=("2022", "2023"),
     ),
     ask(
-        "Rank the departments by the number of students majoring in them: department name and rank, 1 for the most; equal numbers "
+        "Rank the departments by the number of students majoring in them: department name and rank, 1 for the most; "
+        "equal numbers "
         "share a rank.",
         """SELECT d.department_name, RANK() OVER (ORDER BY COUNT(*) DESC) FROM department AS d JOIN student AS s
            ON s.major_department_id = d.department_id GROUP BY d.department_id, d.department_name""",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinelm.workflows.nl2sql.bundled.dice import Dice, later
-from vinelm.workflows.nl2sql.bundled.domain import Domain, Tables, ask
+from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people, titles
 
 SCHEMA = """
@@ -68,7 +68,7 @@ def fill(dice: Dice) -> Tables:
     return dict(zip(tables, (categories, suppliers, products, customers, orders, lines, reviews), strict=True))
 
 
-def _product(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _product(dice: Dice, number: int, name: str) -> Row:
     price = dice.cents(6, 390)
     cost = round(price * dice.between(35, 85) / 100, 2)
     gone = dice.day("2022-06-01", "2023-12-31") if dice.chance(0.12) else None
@@ -76,13 +76,13 @@ def _product(dice: Dice, number: int, name: str) -> tuple[object, ...]:
     return (number, name, dice.between(4, 11), dice.skewed(range(1, 14)), price, cost, stock, gone)
 
 
-def _customer(dice: Dice, number: int, name: str) -> tuple[object, ...]:
+def _customer(dice: Dice, number: int, name: str) -> Row:
     city, country = dice.skewed(CITIES)
     sponsor = dice.between(1, number - 1) if number > 20 and dice.chance(0.25) else None
     return (number, name, city, country, dice.day("2019-01-01", "2023-06-30"), sponsor, int(dice.chance(0.45)))
 
 
-def _order(dice: Dice, number: int) -> tuple[object, ...]:
+def _order(dice: Dice, number: int) -> Row:
     ordered = dice.day("2022-01-01", "2023-12-20")
     shipped = dice.maybe(later(ordered, dice.heavy(0, 14)), 0.05)
     delivered = dice.maybe(later(shipped, dice.between(1, 9)), 0.06) if shipped else None
@@ -91,15 +91,15 @@ def _order(dice: Dice, number: int) -> tuple[object, ...]:
     return (number, dice.skewed(range(1, 331)), ordered, shipped, delivered, method, dice.pick((0.0, 3.9, 4.9, 7.5)), coupon)
 
 
-def _lines(dice: Dice, order: tuple[object, ...], products: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+def _lines(dice: Dice, order: Row, products: list[Row]) -> list[Row]:
     lines = []
     for number, product in enumerate((dice.skewed(products[:150]) for _ in range(dice.heavy(1, 6))), start=1):
-        price = round(float(str(product[4])) * (0.9 if dice.chance(0.2) else 1), 2)
+        price = round(float(product[4]) * (0.9 if dice.chance(0.2) else 1), 2)
         lines.append((order[0], number, product[0], dice.heavy(1, 6), price))
     return lines
 
 
-def _review(dice: Dice, number: int) -> tuple[object, ...]:
+def _review(dice: Dice, number: int) -> Row:
     stars = dice.skewed((5, 4, 4, 3, 2, 1))
     comment = dice.maybe(dice.pick(("as described", "arrived late", "would buy again", "too small", "great value")), 0.4)
     return (
@@ -178,10 +178,14 @@ ASKS = (
     ),
     ask(
         [
-            "What are the {k} best-selling products by revenue, quantity times unit price? Give name and revenue, best seller first.",
+            (
+                "What are the {k} best-selling products by revenue, quantity times unit price? Give name and revenue, best "
+                "seller first."
+            ),
             "List the {k} products with the greatest sum of quantity times unit price, with that sum, from high to low.",
         ],
-        """SELECT p.product_name, SUM(l.quantity * l.unit_price) AS revenue FROM product AS p JOIN order_line AS l ON l.product_id = p.product_id
+        """SELECT p.product_name, SUM(l.quantity * l.unit_price) AS revenue FROM product AS p JOIN order_line AS l ON
+           l.product_id = p.product_id
            GROUP BY p.product_id, p.product_name ORDER BY revenue DESC LIMIT {k}""",
         k=("three|3", "four|4", "five|5", "six|6", "two|2"),
     ),
@@ -272,26 +276,28 @@ ASKS = (
     ),
     ask(
         [
-            "List the cities in which customers bought {category} products in {year}, each once.",
-            "In which different cities do customers live who ordered {category} products in {year}?",
+            "List the cities in which customers bought {category} products in {month}, each once.",
+            "In which different cities do customers live who ordered {category} products in {month}?",
         ],
         """SELECT DISTINCT c.city FROM customer AS c JOIN sales_order AS o ON o.customer_id = c.customer_id JOIN order_line AS l
            ON l.order_id = o.order_id JOIN product AS p ON p.product_id = l.product_id JOIN category AS g
            ON g.category_id = p.category_id WHERE g.category_name = '{category}'
-           AND o.ordered_on BETWEEN '{year}-01-01' AND '{year}-12-31'""",
+           AND o.ordered_on LIKE '{month}-%'""",
         category=CATEGORY,
-        year=("2022", "2023"),
+        month=("March 2022|2022-03", "September 2022|2022-09", "May 2023|2023-05"),
     ),
     ask(
         "What is the average value of an order, taking quantity times unit price over its lines and leaving shipping out?",
-        """SELECT AVG(value) FROM (SELECT SUM(quantity * unit_price) AS value FROM order_line GROUP BY order_id) AS per_order""",
+        """SELECT AVG(value) FROM (SELECT SUM(quantity * unit_price) AS value FROM order_line GROUP BY order_id) AS
+           per_order""",
     ),
     ask(
         [
             "Which {k} orders had the largest value, as quantity times unit price plus the shipping fee? "
             "Give order id and value, largest first."
         ],
-        """SELECT o.order_id, SUM(l.quantity * l.unit_price) + o.shipping_fee AS value FROM sales_order AS o JOIN order_line AS l
+        """SELECT o.order_id, SUM(l.quantity * l.unit_price) + o.shipping_fee AS value FROM sales_order AS o JOIN order_line
+           AS l
            ON l.order_id = o.order_id GROUP BY o.order_id, o.shipping_fee ORDER BY value DESC LIMIT {k}""",
         times=1,
         k=("five|5", "four|4", "eight|8"),
@@ -306,14 +312,18 @@ ASKS = (
         "SELECT DISTINCT country FROM customer WHERE country NOT IN (SELECT country FROM supplier)",
     ),
     ask(
-        "Compare newsletter readers with the others: for newsletter 1 and 0, give the number of orders per customer on average, "
+        "Compare newsletter readers with the others: for newsletter 1 and 0, give the number of orders per customer on "
+        "average, "
         "counting customers without orders.",
         """SELECT c.newsletter, COUNT(o.order_id) * 1.0 / COUNT(DISTINCT c.customer_id) FROM customer AS c
            LEFT JOIN sales_order AS o ON o.customer_id = c.customer_id GROUP BY c.newsletter""",
     ),
     ask(
         [
-            "Which products were sold at a unit price below their list price more than {n} times, counting order lines? Give names.",
+            (
+                "Which products were sold at a unit price below their list price more than {n} times, counting order "
+                "lines? Give names."
+            ),
             "Name the products with over {n} order lines whose unit price is less than the list price.",
         ],
         """SELECT p.product_name FROM product AS p JOIN order_line AS l ON l.product_id = p.product_id
