@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Model(BaseModel):
 
     ``name`` is how templates, tries and plans call it; ``model_id`` is what its provider calls it. ``engine`` names the
     endpoint whose load it shares. ``api_key_env`` names the environment variable that holds the key; the key itself is
-    never kept. ``options`` goes to the provider's client as it is.
+    never kept: a secret in ``options`` is refused by the catalog. ``options`` goes to the provider's client as it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -71,6 +72,7 @@ class Catalog(Mapping[str, Model]):
 
     def __init__(self, models: Any, backends: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         entries = tuple(models)
+        _refuse_secrets(entries, backends or {})
         if not entries:
             raise ConfigError("a catalog needs at least one model: add a [[model]] table")
         names = [model.name for model in entries]
@@ -156,6 +158,45 @@ def _entry(item: Mapping[str, Any], where: str) -> Model:
         hint = f": known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
         wrong = "unknown key" if first["type"] == "extra_forbidden" else "bad value for"
         raise ConfigError(f"{label}: {wrong} {'model' if key == 'model_id' else key!r}{hint}") from error
+
+
+_SECRET_KEY = re.compile(
+    r"(^|_)((api|access|secret|private|auth|account|subscription)_?key"
+    r"|secret|password|passwd|passphrase|authorization|credentials?|bearer|cookie|token)(_id)?$"
+)
+_NO_SECRET = re.compile(r"(^|_)(bos|eos|pad|unk|sep|stop|end|mask)_token(_id)?$|_env$")
+_URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGNORECASE)
+
+
+def _refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
+    """A catalog is kept in stores and tries as it is, so that no key may be in it: :class:`ConfigError`, without the value."""
+    places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
+    places += [(f"model {model.name!r}: api_base", model.api_base) for model in models]
+    places += [(f"[backend.{name}]", settings) for name, settings in backends.items()]
+    for where, value in places:
+        found = _secret_in(value)
+        if found is not None:
+            raise ConfigError(
+                f"{where}: {found or 'the URL'} holds a secret, and a catalog is kept on disk: "
+                "put it into an environment variable and name that in api_key_env"
+            )
+
+
+def _secret_in(value: Any) -> str | None:
+    """The key that holds a secret, in quotes; empty where it is the value alone that shows it; None if there is none."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
+            if _SECRET_KEY.search(name) and not _NO_SECRET.search(name) and not isinstance(inner, bool | None):
+                return repr(str(key))
+            found = _secret_in(inner)
+            if found is not None:
+                return found or repr(str(key))
+    elif isinstance(value, list | tuple):
+        return next((found for found in map(_secret_in, value) if found is not None), None)
+    elif isinstance(value, str) and (_URL_WITH_PASSWORD.search(value) or value.startswith(("Bearer ", "Basic "))):
+        return ""
+    return None
 
 
 @cache

@@ -70,3 +70,58 @@ def test_cached_tokens_are_part_of_the_input():
 def test_a_catalog_is_a_value(tmp_path):
     path = write(tmp_path, GOOD)
     assert Catalog.from_toml(path) == Catalog.from_toml(path)
+
+
+CANARY = "canary-do-not-print"
+REFUSED_KEYS = (
+    "api_key", "API-Key", "apiKey", "x-api-key", "openai_api_key", "token", "auth_token", "aws_session_token", "secret",
+    "client_secret", "aws_secret_access_key", "aws_access_key_id", "password", "Authorization", "Proxy-Authorization", "cookie",
+)  # fmt: skip
+
+
+def with_options(options, **fields):
+    entry = {"name": "big", "provider": "openai", "model": "big-1", "options": options, **fields}
+    price = {"input": 1, "output": 1, "source": "a page", "as_of": "2026-01-01"}
+    return {"model": [entry | {"price": price}]}
+
+
+@pytest.mark.parametrize("key", REFUSED_KEYS)
+def test_a_secret_is_refused_wherever_it_hides_and_never_shown(key):
+    catalogs = [
+        with_options({key: CANARY}),
+        with_options({"default_headers": {key: CANARY}}),
+        with_options({"servers": [{"headers": {key: CANARY}}]}),
+        {**with_options({}), "backend": {"openai": {key: CANARY}}},
+    ]
+    for plain in catalogs:
+        with pytest.raises(ConfigError, match="api_key_env") as caught:
+            Catalog.from_dict(plain)
+        assert repr(key) in str(caught.value)
+        assert CANARY not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        with_options({"extra_headers": {"X-Auth": f"Bearer {CANARY}"}}),
+        with_options({}, api_base=f"https://me:{CANARY}@example.org/v1"),
+        {**with_options({}), "backend": {"openai": {"proxy": f"http://me:{CANARY}@proxy:3128"}}},
+    ],
+)
+def test_a_value_that_is_a_secret_by_its_looks_is_refused(plain):
+    with pytest.raises(ConfigError, match="holds a secret") as caught:
+        Catalog.from_dict(plain)
+    assert CANARY not in str(caught.value)
+
+
+def test_ordinary_options_are_no_secrets():
+    options = {
+        "max_completion_tokens": 100, "stop_token": "</s>", "eos_token_id": 2, "prompt_cache_key": "vinelm", "seed": 7,
+        "api_key_env": "BIG_KEY", "token_limit": 9, "thinking": {"budget_tokens": 50}, "secretary": "Ada", "top_k": 5,
+        "logit_bias": {"50256": -100}, "stop": ["token", "password:"], "return_token": True,
+    }  # fmt: skip
+    catalog = Catalog.from_dict(
+        {**with_options(options, api_base="http://localhost:8000/v1"), "backend": {"x": {"a": "b@c:d"}}}
+    )
+    assert catalog["big"].options == options
