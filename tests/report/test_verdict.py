@@ -58,6 +58,7 @@ def test_a_gain_bought_by_breaking_the_budget_is_none():
     assert verdict.rulings[0].static.overshot
     assert not verdict.gains
     assert "missed by more" in verdict.lines[0]
+    assert "it missed the budget with $0.0300" in verdict.lines[0]
 
 
 def test_a_cheaper_plan_below_the_floor_is_no_gain():
@@ -81,7 +82,7 @@ def test_a_gain_over_the_single_model_only_recommends_the_static_plan():
     verdict = judge([contest])
     assert not verdict.gains
     assert "a, then b" in verdict.headline
-    assert verdict.rulings[0].advice == "use VineLM or the static plan a, then b"
+    assert verdict.rulings[0].advice == "use VineLM or the static plan “a, then b”"
 
 
 def test_a_single_model_that_turned_out_better_forbids_a_gain():

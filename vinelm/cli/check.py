@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vinelm.profiler.check import CheckReport
 
 
-@click.command("check")
+@click.command("check", short_help="Is a workflow ready to be profiled? Spends nothing.")
 @click.argument("workflow")
 @models_option
 @dataset_option

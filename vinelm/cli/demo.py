@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vinelm.report.verdict import Contest, Ruling
 
 
-@click.command("demo")
+@click.command("demo", short_help="The whole idea in a minute: no keys, no network.")
 @click.option(
     "--output-dir", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Where files go."
 )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vinelm.annotated import AnnotatedTrie
 
 
-@click.command("estimate")
+@click.command("estimate", short_help="Turn observations into an annotated trie.")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="VINE", help="Trie file to write [default: STORE with .vine]."

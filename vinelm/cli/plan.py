@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vinelm.report.plans import Planned, Plans
 
 
-@click.command("plan")
+@click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @click.option("--maximize", metavar="accuracy", help="What to maximize.")
 @click.option("--minimize", metavar="cost|latency", help="What to minimize.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE = 0.02
 
 
-@click.command("profile")
+@click.command("profile", short_help="Run a sample of requests down a sample of paths.")
 @click.argument("workflow")
 @workflow_inputs
 @click.option(

@@ -9,7 +9,7 @@ import click
 from vinelm.cli.options import output_options, seed_option
 
 
-@click.command("report")
+@click.command("report", short_help="One HTML page to forward, from a store and its trie.")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("trie", type=click.Path(path_type=Path))
 @click.option(

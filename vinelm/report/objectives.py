@@ -17,7 +17,7 @@ def showcase(plans: Plans) -> tuple[Objective, Objective, Objective]:
     Fixed rules, no search, and every policy has a plan that meets them by the same estimates:
 
     - the budget is the geometric mean of the frontier's cheapest and dearest path, rounded up to two figures;
-    - the floor lies two thirds of the way from the cheapest path's accuracy to the best single model's, rounded down;
+    - the floor lies two thirds of the way from the cheapest path's accuracy to the best single model's, at most 95 %;
     - the latency cap is the mean of the fastest frontier path and the most accurate one, rounded up to half a second.
     """
     annotated = plans.annotated
@@ -28,7 +28,7 @@ def showcase(plans: Plans) -> tuple[Objective, Objective, Objective]:
     cap = float(latency[by_latency[0]] + latency[by_latency[-1]]) / 2.0
     return (
         Objective(maximize="accuracy", max_cost_usd=_two_figures_up(budget)),
-        Objective(minimize="cost", min_accuracy=floor(100 * (lowest + 2 * (highest - lowest) / 3)) / 100),
+        Objective(minimize="cost", min_accuracy=min(floor(100 * (lowest + 2 * (highest - lowest) / 3)) / 100, 0.95)),
         Objective(maximize="accuracy", max_latency_s=max(ceil(2 * cap) / 2, 0.5)),
     )
 

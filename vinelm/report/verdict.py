@@ -8,7 +8,7 @@ from typing import Literal
 
 from vinelm.objective import Objective
 from vinelm.report.runs import Interval, PolicyRun, mean_interval, resample_weights
-from vinelm.report.words import objective_words
+from vinelm.report.words import objective_words, percent, usd
 
 Outcome = Literal["gain", "no gain shown", "loss"]
 
@@ -75,7 +75,7 @@ class Ruling:
         if self.is_gain:
             return "use VineLM"
         if self.beats_single:
-            return f"use VineLM or the static plan {self.static.rival.plan}"
+            return f"use VineLM or the static plan “{self.static.rival.plan}”"
         return f"use model {self.contest.champion.policy}"
 
 
@@ -100,7 +100,7 @@ class Verdict:
             return f"Gain shown under {share}, over the best static plan and the best single model."
         over_single = [r for r in self.rulings if r.beats_single]
         if over_single:
-            plans = ", ".join(sorted({r.static.rival.plan for r in over_single}))
+            plans = " or ".join(f"“{plan}”" for plan in sorted({r.static.rival.plan for r in over_single}))
             return (
                 f"No gain shown over a static plan; over the best single model in {len(over_single)} of {total} objectives: "
                 f"the static plan {plans} does as well."
@@ -144,11 +144,23 @@ def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
 def sentence(ruling: Ruling) -> str:
     """How VineLM did against its rivals under one objective, with intervals, and what to use."""
     said = [_against(ruling, ruling.static), _against(ruling, ruling.single)]
+    said += _missed(ruling.contest)
     champion = ruling.champion
     if champion.difference.value < 0 and ruling.single.outcome != "loss":
         gap = difference_text(champion, ruling.contest.objective)
         said.append(f"{gap} against {champion.rival.policy}, the best single model with hindsight")
     return f"{'; '.join(said)}; {ruling.advice}."
+
+
+def _missed(contest: Contest) -> list[str]:
+    """The averages that VineLM promised and did not keep."""
+    objective, own = contest.objective, contest.vinelm
+    missed = []
+    if objective.min_accuracy is not None and own.accuracy < objective.min_accuracy:
+        missed.append(f"it missed the floor with {percent(own.accuracy)}")
+    if objective.max_cost_usd is not None and own.mean_cost_usd > objective.max_cost_usd:
+        missed.append(f"it missed the budget with {usd(own.mean_cost_usd)}")
+    return missed
 
 
 def difference_text(comparison: Comparison, objective: Objective) -> str:
