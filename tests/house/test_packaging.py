@@ -38,7 +38,7 @@ def test_constraints_pin_every_dependency_and_name_no_host():
     wanted = [*PROJECT["project"]["dependencies"], *itertools.chain(*PROJECT["project"]["optional-dependencies"].values())]
     for requirement in wanted:
         name = requirement.split(">")[0].split("[")[0].split(";")[0].strip().lower()
-        assert name in pinned, f"{name} is not pinned: run `make constraints`"
+        assert name == "vinelm" or name in pinned, f"{name} is not pinned: run `make constraints`"
 
 
 @pytest.fixture(scope="module")
