@@ -14,7 +14,9 @@ class Usage:
     """One model call, as the backend saw it. What is not known is None, never 0.
 
     ``latency_s`` is the wall (or virtual) time of the attempt that counted, ``ttft_s`` its time to first token;
-    ``retries`` counts the attempts before it. ``tokens_cached`` is the part of ``tokens_in`` that was read from a prompt cache.
+    ``retries`` counts the attempts before it, and ``waited_s`` is the time from the call to that attempt: rate limits, failed
+    attempts, backoff. ``cost_usd`` is that of all attempts. ``tokens_cached`` is the part of ``tokens_in`` that was read from a
+    prompt cache.
     ``tokens_estimated`` says that the counts come from the text's length and not from the provider.
     """
 
@@ -29,6 +31,7 @@ class Usage:
     ttft_s: float | None = None
     provider_latency_s: float | None = None
     retries: int = 0
+    waited_s: float = 0.0
     finish_reason: str | None = None
     provider_request_id: str | None = None
     price_id: str | None = None
@@ -37,6 +40,7 @@ class Usage:
     def __post_init__(self) -> None:
         _check_amount("cost_usd", self.cost_usd)
         _check_amount("latency_s", self.latency_s)
+        _check_amount("waited_s", self.waited_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,10 @@ def test_makes_one_backend_per_provider(tmp_path):
     table.write_text("question_id,model,prediction\n1,a,x\n")
     price = Price(input=0, output=0, source="s", as_of=datetime.date(2026, 1, 1))
     recorded = Model(name="r", provider="recorded", model_id="a", engine="e", price=price)
-    catalog = Catalog([*simulated_catalog("paper-2").models, recorded], {"recorded": {"table": str(table)}})
+    served = Model(name="o", provider="openai", model_id="a", engine="f", api_base="http://127.0.0.1:9/v1", price=price)
+    catalog = Catalog([*simulated_catalog("paper-2").models, recorded, served], {"recorded": {"table": str(table)}})
     backends = create_backends(catalog, workflow=make_workflow(), real_time=True)
-    assert list(backends) == ["simulated", "recorded"]
+    assert list(backends) == ["simulated", "recorded", "openai"]
     assert not any(backend.is_virtual_time for backend in backends.values())
     assert set(backends) == set(PROVIDERS)
 
@@ -60,7 +61,7 @@ def test_settings_override_arguments(make_call):
         ({"simulated": {"failure_rate": 2}}, r"failure_rate is 2.0: it must be a number from 0 to 1"),
         ({"simulated": {"answer_key": "label"}}, r"have no 'label': set answer_key .* question, answer"),
         ({"recorded": {}}, r"^\[backend.recorded\] has no effect: no model of the catalog has provider = 'recorded'"),
-        ({"opnai": {}}, r"^\[backend.opnai\]: unknown provider 'opnai': known are recorded, simulated$"),
+        ({"opnai": {}}, r"^\[backend.opnai\]: unknown provider 'opnai': known are openai, recorded, simulated$"),
     ],
 )
 def test_bad_settings(tables, message):
@@ -76,7 +77,10 @@ def changed(**update):
 @pytest.mark.parametrize(
     ("update", "message"),
     [
-        ({"provider": "closedai"}, r"model 'sim-gemma-27b': unknown provider 'closedai': known are recorded, simulated"),
+        (
+            {"provider": "closedai"},
+            r"model 'sim-gemma-27b': unknown provider 'closedai': known are openai, recorded, simulated",
+        ),
         ({"model_id": "gemini"}, r"model 'sim-gemma-27b': no simulated model 'gemini': known are gemma-27b, sonnet"),
         ({"options": {"temperature": 1}}, r"unknown option 'temperature': simulated models take failure_rate"),
         ({"options": {"failure_rate": "often"}}, r"model 'sim-gemma-27b': failure_rate is 'often'"),

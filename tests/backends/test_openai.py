@@ -1,0 +1,315 @@
+"""The OpenAI backend against a server that speaks the documented wire format, over a real socket, by the unmodified SDK."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from backends.openai_kit import KEY, MODES, PRICE, Client
+from backends.wire_openai import USAGE, answering, chunks, completion, stream
+from backends.wire_server import WireServer
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
+
+from vinelm.protocols import PricesCalls
+
+COST = PRICE.cost_usd(20, 7, 8)
+
+
+@pytest.fixture(scope="module")
+def wire():
+    server = WireServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(wire):
+    made = []
+
+    def make(**how):
+        made.append(Client(wire.url, **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.backend.close()
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_answer_and_usage(wire, client, mode, streams):
+    wire.answers(answering("fo", "ur"))
+    made = client(settings={"stream": streams}, options={"temperature": 0.5, "top_k": 4})
+    message = made.ask(mode)
+    assert message.text == "four"
+    assert message.response_metadata["finish_reason"] == "stop"
+    assert message.usage_metadata == {
+        "input_tokens": 20,
+        "output_tokens": 7,
+        "total_tokens": 27,
+        "input_token_details": {"cache_read": 8},
+        "output_token_details": {"reasoning": 3},
+    }
+    (usage,) = made.usages
+    assert (usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.tokens_reasoning) == (20, 7, 8, 3)
+    assert (usage.cost_usd, usage.price_id, usage.retries, usage.failure) == (COST, "p", 0, None)
+    assert (usage.finish_reason, usage.provider_request_id is not None, usage.provider_latency_s) == ("stop", True, 0.25)
+    is_streamed = streams or "stream" in mode
+    assert (usage.ttft_s is not None) == is_streamed
+    assert not is_streamed or 0 < usage.ttft_s <= usage.latency_s
+    (asked,) = wire.asked
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"] == "Bearer none"
+    body = asked.json
+    assert body.get("stream_options") == ({"include_usage": True} if is_streamed else None)
+    assert {key: body[key] for key in ("model", "max_tokens", "temperature", "top_k", "stream")} == {
+        "model": "model-1",
+        "max_tokens": 1024,
+        "temperature": 0.5,
+        "top_k": 4,
+        "stream": is_streamed,
+    }
+
+
+def test_tokens_are_streamed_once_and_as_they_come(wire, client):
+    seen = []
+
+    async def reply(asked, out):
+        await out.chunked()
+        for number, event in enumerate(chunks("a", "b", "c")):
+            await out.event(event)
+            for _ in range(200):  # the second piece is sent when the first was seen
+                if len(seen) >= min(number, 3):
+                    break
+                await asyncio.sleep(0.01)
+        await out.event("[DONE]")
+        await out.finish()
+
+    wire.answers(reply)
+    for piece in client().chat().stream("?"):
+        if piece.text:
+            seen.append(piece.text)
+    assert seen == ["a", "b", "c"]
+
+
+def test_messages_on_the_wire(wire, client):
+    wire.answers(answering("ok"))
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
+    broken = {"name": "add", "args": "{oops", "id": "c2", "error": None, "type": "invalid_tool_call"}
+    client().chat().invoke(
+        [
+            SystemMessage("be brief"),
+            HumanMessage([{"type": "text", "text": "what is it?"}, picture]),
+            AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "let me see"}], tool_calls=[call]),
+            ToolMessage("2", tool_call_id="c1"),
+            AIMessage("", tool_calls=[], invalid_tool_calls=[broken]),
+            ToolMessage("no JSON", tool_call_id="c2"),
+        ],
+        stop=["\n"],
+    )
+    body = wire.asked[0].json
+    assert body["stop"] == ["\n"]
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "what is it?"}, picture]
+    assert body["messages"][2]["content"] == "let me see"
+    function = body["messages"][2]["tool_calls"][0]["function"]
+    assert (function["name"], json.loads(function["arguments"])) == ("add", {"a": 1})
+    assert (body["messages"][3]["tool_call_id"], body["messages"][3]["content"]) == ("c1", "2")
+    assert body["messages"][4]["tool_calls"] == [
+        {"type": "function", "id": "c2", "function": {"name": "add", "arguments": "{oops"}}
+    ]
+
+
+def tool_pieces():
+    """Two calls whose arguments arrive in pieces, as in the reference's example of streamed functions."""
+    first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": ""}}
+    yield {"tool_calls": [first]}
+    yield {"tool_calls": [{"index": 0, "function": {"arguments": '{"a": 1, '}}]}
+    yield {"tool_calls": [{"index": 0, "function": {"arguments": '"b": 2}'}}]}
+    yield {"tool_calls": [{"index": 1, "id": "c2", "type": "function", "function": {"name": "add", "arguments": "{oops"}}]}
+
+
+def whole_tools():
+    return [
+        {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}},
+        {"id": "c2", "type": "function", "function": {"name": "add", "arguments": "{oops"}},
+    ]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.mark.parametrize(("streams", "mode"), [(True, "invoke"), (False, "ainvoke")])
+def test_tool_calls(wire, client, streams, mode):
+    async def reply(asked, out):
+        if asked.json["stream"]:
+            return await stream(out, *tool_pieces(), finish_reason="tool_calls")
+        return await out.whole(completion(None, finish_reason="tool_calls", tool_calls=whole_tools()))
+
+    wire.answers(reply)
+    made = client(settings={"stream": streams})
+    message = made.ask(mode, chat=made.chat().bind_tools([add], tool_choice="add"))
+    assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
+    assert [(call["name"], call["args"], call["id"]) for call in message.invalid_tool_calls] == [("add", "{oops", "c2")]
+    body = wire.asked[0].json
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "add"}}
+    assert body["tools"][0]["function"]["parameters"]["required"] == ["a", "b"]
+    assert made.usages[0].failure is None
+
+
+def test_streamed_tool_calls(wire, client):
+    wire.answers(answering(*list(tool_pieces())[:3], finish_reason="tool_calls"))
+    message = client().ask("stream")
+    assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
+
+
+class Sum(BaseModel):
+    """The sum."""
+
+    total: int
+
+
+def test_structured_output(wire, client):
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "Sum", "arguments": '{"total": 4}'}}
+    wire.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    assert client().chat().with_structured_output(Sum).invoke("2 + 2?") == Sum(total=4)
+    assert wire.asked[0].json["tool_choice"] == "required"
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+def test_thoughts_are_kept_apart(wire, client, name, mode):
+    wire.answers(answering({name: "two and "}, {name: "two"}, "four"))
+    message = client().ask(mode)
+    assert message.text == "four"
+    assert message.additional_kwargs["reasoning_content"] == "two and two"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_usage_tokens_are_estimated(wire, client, mode):
+    wire.answers(answering("four" * 5, usage=None))
+    made = client()
+    assert made.ask(mode).usage_metadata is None
+    (usage,) = made.usages
+    assert usage.tokens_estimated
+    assert (usage.tokens_out, usage.tokens_cached) == (5, None)
+    assert usage.cost_usd == PRICE.cost_usd(usage.tokens_in, 5) > 0
+
+
+def test_absent_details_are_unknown(wire, client):
+    wire.answers(answering("x", usage={"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}))
+    made = client()
+    made.ask("invoke")
+    assert (made.usages[0].tokens_cached, made.usages[0].tokens_reasoning) == (None, None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_unicode_and_a_megabyte(wire, client, mode):
+    prompt = "žluťoučký 🦥 \u2028\x00" * 60_000
+    wire.answers(answering("🦥", "ž", "\u2028"))
+    assert client().ask(mode, prompt).text == "🦥ž\u2028"
+    assert len(wire.asked[0].body) > 1_000_000
+    assert wire.asked[0].json["messages"] == [{"role": "user", "content": prompt}]
+
+
+def test_fifty_threads(wire, client):
+    async def reply(asked, out):
+        while wire.peak < 50:
+            await asyncio.sleep(0.005)
+        await answering(asked.json["messages"][0]["content"])(asked, out)
+
+    wire.answers(reply)
+    made = client(timeout_s=30.0)
+    with ThreadPoolExecutor(50) as pool:
+        texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
+    assert texts == [f"n{n}" for n in range(50)]
+    assert len(made.usages) == wire.connections == 50
+
+
+def test_fifty_tasks(wire, client):
+    async def reply(asked, out):
+        while wire.peak < 50:
+            await asyncio.sleep(0.005)
+        await answering(asked.json["messages"][0]["content"])(asked, out)
+
+    async def together(made):
+        return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
+
+    wire.answers(reply)
+    made = client(timeout_s=30.0)
+    assert [message.text for message in asyncio.run(together(made))] == [f"n{n}" for n in range(50)]
+    assert len(made.usages) == 50
+    wire.answers(answering("again"))  # another loop, another pool
+    assert made.ask("ainvoke").text == "again"
+
+
+def test_connections_are_kept(wire, client):
+    wire.answers(answering("x"))
+    made = client()
+    for _ in range(5):
+        made.ask("invoke")
+        made.ask("stream")
+    assert (len(wire.asked), wire.connections) == (10, 1)
+
+
+@pytest.mark.parametrize("mode", ["stream", "astream"])
+def test_abandoned_stream(wire, client, mode):
+    wire.answers(answering("a", "b", "c"))
+    made = client()
+
+    async def first():
+        async for piece in made.chat().astream("?"):
+            return piece.text
+
+    assert (asyncio.run(first()) if mode == "astream" else next(piece.text for piece in made.chat().stream("?"))) == "a"
+    (usage,) = made.usages
+    assert (usage.finish_reason, usage.failure, usage.tokens_estimated, usage.tokens_out) == (None, None, True, 1)
+
+
+def test_cancelled_call(wire, client):
+    async def reply(asked, out):
+        await asyncio.sleep(30)
+
+    async def cancelled(made):
+        task = asyncio.create_task(made.aask("ainvoke", "?"))
+        while not wire.asked:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    wire.answers(reply)
+    made = client(settings={"limits": {"e": {"concurrency": 1}}})
+    asyncio.run(cancelled(made))
+    assert [(usage.failure, usage.finish_reason) for usage in made.usages] == [(None, None)]
+    wire.answers(answering("x"))
+    assert made.ask("invoke").text == "x"  # the slot is free again
+
+
+def test_the_key_named_by_the_entry_is_sent_and_no_other(wire, client, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_WEBHOOK_SECRET"):
+        monkeypatch.setenv(name, "ambient-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("MY_KEY", KEY)
+    wire.answers(answering("x"))
+    client().ask("invoke")
+    client(api_key_env="MY_KEY").ask("ainvoke")
+    assert [asked.headers["authorization"] for asked in wire.asked] == ["Bearer none", f"Bearer {KEY}"]
+    assert not any("ambient-secret" in value for asked in wire.asked for value in asked.headers.values())
+
+
+def test_upper_bound(wire, client):
+    wire.answers(answering("x"))
+    made = client()
+    assert isinstance(made.backend, PricesCalls)
+    prompt = [HumanMessage("é" * 1000)]
+    bound = made.backend.upper_bound_usd(made.model, prompt, tools=[{"type": "function", "function": {"name": "f"}}])
+    assert bound >= 2 * PRICE.cost_usd(2000, made.model.max_tokens)  # a token for each byte, two attempts
+    assert bound > made.backend.upper_bound_usd(made.model, prompt)
+    assert made.backend.upper_bound_usd(made.model, prompt, max_tokens=1) < made.backend.upper_bound_usd(made.model, prompt)
+    assert USAGE["prompt_tokens"] < 2000
+    assert not wire.asked

@@ -1,0 +1,376 @@
+"""What goes wrong on the wire: errors by kind, retries, waiting, and that nothing secret is repeated."""
+
+import asyncio
+import logging
+import traceback
+
+import pytest
+from backends.openai_kit import KEY, MODES, PRICE, Client
+from backends.wire_openai import HEADERS, answering, chunk, chunks, completion, failing, problem, stream
+from backends.wire_server import WireServer
+from langchain_core.messages import HumanMessage
+
+from vinelm.errors import CallError, ConfigError, WorkflowError
+
+COST = PRICE.cost_usd(20, 7, 8)
+PROMPT = "my-secret-prompt"
+ECHO = "something with s3cret words"
+ONCE = {"max_retries": 0}
+
+
+@pytest.fixture(scope="module")
+def wire():
+    server = WireServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(wire):
+    made = []
+
+    def make(**how):
+        made.append(Client(wire.url, **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.backend.close()
+
+
+def fails(made, mode):
+    """The error and the one usage of a call that fails."""
+    with pytest.raises(CallError) as raised:
+        made.ask(mode, PROMPT)
+    (usage,) = made.usages
+    error = raised.value
+    assert error.kind == usage.failure
+    assert error.cost_usd == usage.cost_usd
+    assert (error.__cause__, error.__context__) == (None, None)  # the SDK's errors hold headers, prompt and answer
+    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
+    for secret in (PROMPT, KEY, ECHO, "s3cret"):
+        assert secret not in said
+    assert "\n" not in str(error)
+    return error, usage
+
+
+def whole(status, body, **headers):
+    async def reply(asked, out):
+        await out.whole(body, status, **headers)
+
+    return reply
+
+
+STATUSES = [
+    (400, problem("context_length_exceeded"), "context_length"),
+    (400, problem(None, "This model's maximum context length is 8192 tokens, s3cret"), "context_length"),
+    (400, problem("content_filter"), "content_filter"),
+    (400, problem(None, "flagged by our content management policy s3cret"), "content_filter"),
+    (400, problem("unknown_parameter"), "malformed"),
+    (401, problem("invalid_api_key"), "auth"),
+    (403, problem(None), "auth"),
+    (404, problem("model_not_found"), "malformed"),
+    (408, problem(None), "timeout"),
+    (413, b"s3cret <html>", "context_length"),
+    (422, {"detail": "s3cret"}, "malformed"),
+    (429, problem("rate_limit_exceeded"), "rate_limit"),
+    (500, b"s3cret traceback", "server"),
+    (503, problem("Overloaded s3cret"), "server"),
+]
+
+
+@pytest.fixture
+def key(monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+
+
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("mode", ["invoke", "astream"])
+@pytest.mark.parametrize("case", STATUSES, ids=lambda case: f"{case[0]}-{case[2]}")
+def test_kinds_of_refusal(wire, client, case, mode):
+    status, body, kind = case
+    wire.answers(whole(status, body))
+    error, usage = fails(client(settings=ONCE, api_key_env="MY_KEY"), mode)
+    assert error.kind == kind
+    assert str(error).startswith(f"m: {kind}: the server answered HTTP {status}")
+    # A request that timed out at the server may have been worked on.
+    assert (usage.cost_usd == 0.0) == (kind != "timeout")
+    assert usage.retries == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_retries_are_recorded_and_not_timed(wire, client, mode, status):
+    wire.answers(failing(status, times=2, then=answering("four"), retry_after="0.15"))
+    made = client()
+    assert made.ask(mode).text == "four"
+    (usage,) = made.usages
+    assert (usage.retries, usage.failure, usage.cost_usd) == (2, None, COST)
+    assert usage.waited_s > 0.29
+    assert usage.ttft_s <= usage.latency_s
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(429, 6), (500, 4), (401, 1), (400, 1)])
+def test_attempts_by_kind(wire, client, status, attempts):
+    wire.answers(whole(status, problem(None)))
+    error, usage = fails(client(), "ainvoke")
+    assert len(wire.asked) == attempts == usage.retries + 1
+    assert (f"after {attempts} attempts" in str(error)) == (attempts > 1)
+
+
+def test_exhausted_quota_is_final(wire, client):
+    wire.answers(whole(429, problem("insufficient_quota")))
+    assert "insufficient_quota" in str(fails(client(), "invoke")[0])
+    assert len(wire.asked) == 1
+
+
+def test_a_server_that_asks_for_too_long_a_wait_is_believed(wire, client):
+    wire.answers(whole(429, problem(None), retry_after="3600"))
+    fails(client(), "invoke")
+    assert len(wire.asked) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        (["fo"], {"finish_reason": "length"}, "truncated"),
+        (["fo"], {"finish_reason": "content_filter"}, "content_filter"),
+        ([], {}, "empty"),
+        ([" \n"], {}, "empty"),
+        ([{"reasoning": "hm"}], {}, "empty"),
+        ([{"refusal": "I cannot s3cret"}], {}, "content_filter"),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_bad_answer_is_a_failure_and_costs(wire, client, mode, case, streams):
+    pieces, how, kind = case
+    wire.answers(answering(*pieces, **how))
+    error, usage = fails(client(settings={"stream": streams}), mode)
+    assert (error.kind, usage.retries, usage.tokens_out) == (kind, 0, 7)
+    assert error.cost_usd == COST > 0
+
+
+def silent_head():
+    async def reply(asked, out):
+        await asyncio.sleep(30)
+
+    return reply
+
+
+def silent_middle():
+    async def reply(asked, out):
+        await out.chunked()
+        await out.event(chunk({"content": "four"}))
+        await asyncio.sleep(30)
+
+    return reply
+
+
+def dripping():
+    """Never silent for long, and never done."""
+
+    async def reply(asked, out):
+        await out.chunked()
+        while True:
+            await out.event(chunk({"content": "s3cret "}))
+            await asyncio.sleep(0.02)
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reply", [silent_head, silent_middle, dripping])
+def test_timeouts(wire, client, mode, reply):
+    wire.answers(reply())
+    error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
+    assert error.kind == "timeout"
+    assert usage.tokens_estimated
+    assert usage.cost_usd > 0  # what may be billed is not booked as free
+    assert usage.latency_s > 0.19
+
+
+def test_a_timeout_is_tried_once_more_and_both_cost(wire, client):
+    wire.answers(silent_head())
+    _, usage = fails(client(timeout_s=0.1), "invoke")
+    assert (len(wire.asked), usage.retries) == (2, 1)
+    assert usage.cost_usd == pytest.approx(2 * PRICE.cost_usd(usage.tokens_in, 0))
+
+
+def early(how):
+    async def reply(asked, out):
+        if how == "at once":
+            return out.close()
+        if asked.json["stream"]:
+            await out.chunked()
+            await out.event(chunk({"content": "four"}))
+            if how == "politely":
+                return await out.finish()
+        elif how == "politely":
+            await out.head(content_type="application/json", connection="close")
+            await out.send(b'{"id": "s3cret')
+        else:
+            await out.head(content_type="application/json", content_length=1000)
+            await out.send(b'{"id": "s3cret')
+        out.close()
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["at once", "in the middle", "politely"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_early_close(wire, client, mode, how, streams):
+    wire.answers(early(how))
+    error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
+    is_json = not (streams or "stream" in mode)
+    assert error.kind == ("malformed" if is_json and how == "politely" else "server")
+    is_begun = how != "at once" and (not is_json or how == "politely")
+    assert usage.tokens_estimated == is_begun
+
+
+def bad_json(streams):
+    async def reply(asked, out):
+        if not streams:
+            return await out.whole(b'{"id": "s3cret", "choices": [{"mess', content_type="application/json")
+        await out.chunked()
+        await out.event('{"id": "s3cret", "choices": [{"del')
+        return await out.finish()
+
+    return reply
+
+
+def other_shape(streams):
+    async def reply(asked, out):
+        body = {"answer": ["s3cret"], "choices": "s3cret", "usage": 7}
+        if not streams:
+            return await out.whole(body)
+        await out.chunked()
+        await out.event(body)
+        return await out.finish()
+
+    return reply
+
+
+def web_page(streams):
+    async def reply(asked, out):
+        await out.whole(b"<html>s3cret</html>", content_type="text/html")
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("reply", [bad_json, other_shape, web_page])
+def test_malformed_answers(wire, client, reply, streams, mode):
+    wire.answers(reply(streams))
+    error, usage = fails(client(settings={"stream": streams}), mode)
+    assert error.kind == "malformed"
+    assert usage.retries == len(wire.asked) - 1 <= 1
+
+
+def test_error_inside_a_stream(wire, client):
+    async def reply(asked, out):
+        await out.chunked()
+        await out.event(chunk({"content": "fo"}))
+        await out.event(problem("rate_limit_exceeded"))
+        await out.finish()
+
+    wire.answers(reply)
+    error, _ = fails(client(settings=ONCE), "ainvoke")
+    assert error.kind == "rate_limit"
+
+
+def broken_once():
+    async def reply(asked, out):
+        if asked.number:
+            return await stream(out, "four")
+        await out.chunked()
+        await out.event(chunk({"content": "fo"}))
+        return out.close()
+
+    return reply
+
+
+def test_a_broken_stream_is_repeated_while_nobody_has_seen_it(wire, client):
+    wire.answers(broken_once())
+    made = client()
+    assert made.ask("invoke").text == "four"
+    (usage,) = made.usages
+    assert usage.retries == 1
+    assert COST < usage.cost_usd < 2 * COST  # the broken attempt is booked too, by estimate
+    wire.answers(broken_once())
+    fails(client(), "stream")
+    assert len(wire.asked) == 1
+
+
+def test_nobody_listens(wire, client):
+    made = Client("http://127.0.0.1:9/v1", settings=ONCE)
+    error, usage = fails(made, "ainvoke")
+    assert (error.kind, usage.cost_usd, usage.tokens_in) == ("server", 0.0, None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.usefixtures("key")
+def test_keys_are_in_no_log(wire, client, caplog, mode):
+    caplog.set_level(logging.DEBUG)
+    wire.answers(failing(500, times=1, then=answering("four")))
+    made = client(api_key_env="MY_KEY")
+    chat = made.chat()
+    made.ask(mode, chat=chat)
+    assert wire.asked[-1].headers["authorization"].endswith(KEY)
+    shown = caplog.text + repr(chat) + str(chat) + repr(made.usages) + repr(made.backend) + repr(vars(made.backend))
+    assert KEY not in shown
+
+
+def test_missing_key(wire, client, monkeypatch):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    made = client(api_key_env="MY_KEY")
+    message = "^model 'm': environment variable MY_KEY is not set: put the API key there$"
+    with pytest.raises(ConfigError, match=message):
+        made.chat()
+    assert not made.usages
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "message"),
+    [
+        ({"options": {"max_tokens": 5}}, {}, "model 'm': option 'max_tokens': set the entry's max_tokens instead"),
+        ({"options": {"n": 2}}, {}, "model 'm': option 'n' is set by VineLM: leave it out"),
+        ({"options": {"extra_headers": {}}}, {}, "option 'extra_headers' is set by VineLM"),
+        ({"options": {"max_tokens_parameter": "length"}}, {}, "max_tokens_parameter must be one of max_tokens, max_comp"),
+        ({"api_base": "localhost:8000"}, {}, "api_base is 'localhost:8000': it must start with http:// or https://"),
+        ({"api_base": None}, {}, "model 'm': no api_key_env: name the variable of the key"),
+        ({}, {"limit": {}}, r"\[backend.openai\]: unknown key 'limit': known keys are limits, stream, max_retries"),
+        ({}, {"max_retries": -1}, r"\[backend.openai\]: max_retries is -1: it must be a finite number >= 0"),
+        ({}, {"limits": {"f": {}}}, r"limits of engine 'f', which no model has: engines are e"),
+        ({}, {"limits": {"e": {"rpm": 5}}}, r"limits of engine 'e': unknown key 'rpm': known keys are requests_per_min"),
+        ({}, {"limits": {"e": {"concurrency": 0}}}, r"limits of engine 'e': concurrency: Input should be greater"),
+    ],
+)
+def test_bad_settings(fields, settings, message):
+    url = fields.pop("api_base", "http://127.0.0.1:9/v1")
+    with pytest.raises(ConfigError, match=message):
+        Client(url, settings=settings, **fields)
+
+
+def test_bad_calls(wire, client):
+    chat = client(max_tokens=10).chat()
+    with pytest.raises(ConfigError, match="the call asks for max_tokens = 11, the catalog allows 10: raise it there"):
+        chat.invoke("?", max_tokens=11)
+    with pytest.raises(ConfigError, match="option 'n' is set by VineLM"):
+        chat.invoke("?", n=2)
+    with pytest.raises(WorkflowError, match="no word for") as raised:
+        chat.invoke([HumanMessage([{"type": "media", "mime_type": "s3cret", "data": "s3cret"}])])
+    assert raised.value.__context__ is None
+    wire.answers(answering("x"))
+    chat.invoke("?", max_tokens=3)
+    assert wire.asked[0].json["max_tokens"] == 3
+
+
+def test_sent_bodies_and_helpers_agree():
+    """The helper's stream has every kind of chunk that the reference names; the whole completion says the same."""
+    events = list(chunks("a", "b"))
+    assert [bool(event["choices"]) for event in events] == [True, True, True, True, False]
+    assert events[-1]["usage"] == completion()["usage"]
+    assert HEADERS["x_request_id"]
