@@ -33,6 +33,20 @@ def run_lock(path: Path) -> Iterator[None]:
         yield
 
 
+def holder(path: Path) -> str | None:
+    """Which process holds the store for a run, as ``pid N on HOST``; None if nobody does. Writes nothing."""
+    if sys.platform == "win32":
+        return None
+    try:
+        with path.with_name(f"{path.name}.lock").open(encoding="utf-8") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(path)
+    except OSError:
+        return None
+    return None
+
+
 def _acquire(descriptor: int, path: Path, owner: str) -> None:
     if sys.platform != "win32":  # there, a database that stays locked is the only sign
         try:

@@ -1,4 +1,4 @@
-"""The tables of an observation store, a comment per column. Version 1.
+"""The tables of an observation store, a comment per column. ``docs/store.md`` is written from this file.
 
 A store is one SQLite file. Prefixes are kept as JSON text, ``["small","large"]``; what is not known is NULL, never 0.
 """
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
 
-SCHEMA_VERSION = 1
-"""Raised by one whenever a table changes; a newer store is refused, never guessed at."""
+SCHEMA_VERSION = 2
+"""Raised by one whenever a table changes, with a step in ``migrations``; a newer store is refused, never guessed at."""
 
 metadata = MetaData()
 
 meta = Table(
     "meta",
     metadata,
-    Column("key", String, primary_key=True, comment="what: schema_version, identity"),
+    Column("key", String, primary_key=True, comment="what: schema_version, identity; open_run while a run holds the store"),
     Column("value", String, nullable=False, comment="its value, JSON text"),
     comment="Whose observations these are: workflow, template, catalog, dataset, fingerprint.",
 )
@@ -88,6 +88,20 @@ ledger = Table(
     Column("settled_usd", Float, comment="what it really cost; NULL: in flight"),
     Column("is_abandoned", Boolean, nullable=False, comment="the run died in the call: charged at the upper bound"),
     comment="Money: no call without an entry here.",
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("source_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were added"),
+    Column(
+        "kind", String, nullable=False, comment="import (a table of recorded outcomes or an export) or merge (another store)"
+    ),
+    Column("name", String, nullable=False, comment="the file's name, without its folder"),
+    Column("digest", String, nullable=False, comment="sha256 of the imported file; of the merged store's rows"),
+    Column("row_count", Integer, nullable=False, comment="rows that it brought"),
+    Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
+    comment="Where rows came from that no run on this file bought. Since version 2.",
 )
 
 

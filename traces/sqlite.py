@@ -22,11 +22,12 @@ _BUSY_TIMEOUT_S = 10.0
 class Database:
     """One connection to one file, shared by the threads of this process through a lock. Use from one process each.
 
+    ``shown_as`` is the path that errors name, where the file will be moved once it is whole.
     WAL with ``synchronous=FULL``: a transaction that returned survives a power cut. Errors become :class:`StoreError`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, shown_as: Path | None = None) -> None:
+        self.path = shown_as or path
         self._lock = threading.RLock()
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
@@ -37,18 +38,32 @@ class Database:
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
         self._engine = engine
-        with translated(path):
+        with translated(self.path):
             self._connection = engine.connect()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A connection inside one transaction: durable when the block is left, undone if it raises."""
-        with self._lock, translated(self.path), self._connection.begin():
-            yield self._connection
+        """A connection inside one transaction: durable when the block is left, undone if it raises.
+
+        Inside another such block of the same thread, a part of that one.
+        """
+        with self._lock, translated(self.path):
+            if self._connection.in_transaction():
+                yield self._connection
+                return
+            with self._connection.begin():
+                yield self._connection
 
     def create_tables(self, metadata: MetaData, connection: Connection) -> None:
         """All tables of ``metadata``, in the caller's transaction."""
         metadata.create_all(connection)
+
+    def fold_log(self) -> None:
+        """Move what the log holds into the file itself, as far as other readers allow. Not inside a transaction."""
+        with self._lock, translated(self.path):
+            raw = self._connection.connection.driver_connection
+            if raw is not None:
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
     def close(self) -> None:
         """Fold the log back into the file. Harmless when repeated."""
@@ -81,25 +96,37 @@ def read_meta(path: Path) -> dict[str, str] | None:
             return None
         return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: cannot read the store: {error}: restore the file from a copy") from error
+        raise StoreError(f"{path}: cannot read the store: {_reason(str(error))}") from error
     finally:
         connection.close()
 
 
+_HINTS = {
+    "database is locked": "another process is writing to it; wait for it to end",
+    "database or disk is full": "free some space and run the same line again: every row that was kept before is there",
+    "disk I/O error": "is the disk full or gone? Mend it and run the same line again: every row that was kept before is there",
+    "attempt to write a readonly database": "make the file and its folder writable, or work on a copy",
+    "unable to open database file": "make the folder writable, or work on a copy",
+    "database disk image is malformed": "the file is damaged: restore it from a copy (`vinelm store check` says what is wrong)",
+    "file is not a database": "the file is damaged: restore it from a copy",
+}
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLAlchemy's errors as one :class:`StoreError` line that names the file and no row."""
+    """SQLite's and SQLAlchemy's errors as one :class:`StoreError` line that names the file and no row."""
     try:
         yield
     except DBAPIError as error:
-        reason = str(error.orig)
-        hint = {
-            "database is locked": ": another process is writing to it; wait for it to end",
-            "database or disk is full": ": free some space and run the same line again",
-        }.get(reason, "")
-        raise StoreError(f"{path}: {reason}{hint}") from error
+        raise StoreError(f"{path}: {_reason(str(error.orig))}") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {_reason(str(error))}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{path}: {type(error).__name__}") from error
+
+
+def _reason(text: str) -> str:
+    return f"{text}: {_HINTS[text]}" if text in _HINTS else text
 
 
 def _set_up(connection: Any, _record: Any) -> None:
