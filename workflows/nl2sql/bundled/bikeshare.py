@@ -274,7 +274,7 @@ ASKS = (
     ),
     ask(
         [
-            "Which bikes had repairs of {a} as well as {b}? Give the bike ids.",
+            "Which bikes needed a {a} repair as well as a {b} repair? Give the bike ids.",
             "List the ids of bikes that needed both a {a} repair and a {b} repair.",
         ],
         "SELECT bike_id FROM repair WHERE part = '{a}' INTERSECT SELECT bike_id FROM repair WHERE part = '{b}'",

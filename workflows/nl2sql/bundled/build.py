@@ -19,6 +19,9 @@ SEED = "vinelm-nl2sql-1"
 _WRITTEN_BY = (3_040_000).to_bytes(4, "big")
 """The header of a SQLite file names the version that wrote it, and nothing reads that; with one value for all, the files are
 the same wherever they are made."""
+_PAGE_BYTES = 4096
+_LEAF_PAGES = (10, 13)
+"""First byte of the B-tree pages without children. Our rows are short: there are no other kinds of page than B-tree pages."""
 
 
 def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None:
@@ -32,23 +35,29 @@ def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None
             asked.append(_numbered(domain.db_id, questions_of(domain, connection, seed)))
         _seal(path)
     lines = [json.dumps(row) for rank in zip_longest(*asked) for row in rank if row is not None]
-    _write_text(folder / QUESTIONS, "".join(f"{line}\n" for line in lines))
+    _write(folder / QUESTIONS, "".join(f"{line}\n" for line in lines).encode())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*.*"))}
-    _write_text(folder / MANIFEST, json.dumps(sizes, indent=1))
+    _write(folder / MANIFEST, json.dumps(sizes, indent=1).encode())
 
 
 def write_database(connection: sqlite3.Connection, domain: Domain, seed: str = SEED) -> None:
     """The domain's schema and rows into an empty database, in one transaction, foreign keys checked."""
-    for pragma in ("page_size = 4096", "auto_vacuum = NONE", "encoding = 'UTF-8'", "foreign_keys = ON"):
+    for pragma in (
+        f"page_size = {_PAGE_BYTES}",
+        "auto_vacuum = NONE",
+        "encoding = 'UTF-8'",
+        "secure_delete = ON",
+        "foreign_keys = ON",
+    ):
         connection.execute(f"PRAGMA {pragma}")
     connection.execute("BEGIN")
     for statement in filter(str.strip, domain.schema.split(";")):
         connection.execute(_tidied(statement))
-    for statement in list(_indexes(connection)):
-        connection.execute(statement)
     for table, rows in domain.fill(Dice(f"{seed}/{domain.db_id}")).items():
         places = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608 - our own table names
+    for statement in list(_indexes(connection)):
+        connection.execute(statement)
     connection.execute("COMMIT")
 
 
@@ -74,17 +83,24 @@ def _numbered(db_id: str, questions: Sequence[Question]) -> list[dict[str, str]]
 
 
 def _seal(path: Path) -> None:
-    """Make the finished file the same for all versions of SQLite, and read-only."""
-    with open(path, "r+b") as file:
-        file.seek(96)
-        file.write(_WRITTEN_BY)
-        file.flush()
-        os.fsync(file.fileno())
+    """Make the finished file byte for byte the same for all versions of SQLite, and read-only.
+
+    What differs is its own version number, and leftovers in the gaps of B-tree pages, between the list of cells and the cells.
+    """
+    content = bytearray(path.read_bytes())
+    content[96:100] = _WRITTEN_BY
+    for page in range(0, len(content), _PAGE_BYTES):
+        head = page + (100 if page == 0 else 0)
+        header_bytes = 8 if content[head] in _LEAF_PAGES else 12
+        cells = int.from_bytes(content[head + 3 : head + 5], "big")
+        gap = range(head + header_bytes + 2 * cells, page + int.from_bytes(content[head + 5 : head + 7], "big"))
+        content[gap.start : gap.stop] = bytes(len(gap))
+    _write(path, bytes(content))
     path.chmod(0o444)
 
 
-def _write_text(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())

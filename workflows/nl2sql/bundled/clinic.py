@@ -66,7 +66,7 @@ def fill(dice: Dice) -> Tables:
     doctors = [_doctor(dice, number, name) for number, name in enumerate(people(dice, 34), start=1)]
     patients = [_patient(dice, number, name) for number, name in enumerate(people(dice, 380), start=1)]
     appointments = [_appointment(dice, number) for number in range(1, 1701)]
-    drugs = [(number, *row, dice.cents(1, 24) / 10) for number, row in enumerate(DRUGS, start=1)]
+    drugs = [(number, *row, dice.heavy(5, 250) / 100) for number, row in enumerate(DRUGS, start=1)]
     held = [row[0] for row in appointments if row[5] == "completed"]
     prescriptions = [
         (number, dice.pick(held), dice.skewed(range(1, 14)), dice.pick((5, 7, 10, 14, 30, 90)), dice.between(1, 3))
@@ -245,7 +245,7 @@ ASKS = (
         ],
         "SELECT medication_name, unit_price_eur FROM medication WHERE drug_class = '{drug}' AND unit_price_eur < {price}",
         drug=CLASSES,
-        price=("0.5", "1", "1.5", "2"),
+        price=("0.5", "1.2", "1.5", "2"),
     ),
     ask(
         "Which medication has never been prescribed? Give its name.",

@@ -132,7 +132,7 @@ ASKS = (
     ask(
         [
             "Give the names of the authors who wrote at least one {a} book and at least one {b} book.",
-            "Which authors have written both {a} and {b}? List their names.",
+            "Which authors have both a {a} book and a {b} book to their name? List the names.",
         ],
         """SELECT a.author_name FROM author AS a WHERE EXISTS (SELECT 1 FROM book AS b WHERE b.author_id = a.author_id
            AND b.genre = '{a}') AND EXISTS (SELECT 1 FROM book AS b WHERE b.author_id = a.author_id AND b.genre = '{b}')""",

@@ -208,13 +208,13 @@ ASKS = (
         n=("four|4", "five|5", "three|3"),
     ),
     ask(
-        "How many works were acquired after their artist's death?",
+        "How many works were acquired in a later year than that of their artist's death?",
         """SELECT COUNT(*) FROM artwork AS w JOIN artist AS a ON a.artist_id = w.artist_id
            WHERE CAST(substr(w.acquired_on, 1, 4) AS INTEGER) > a.death_year""",
     ),
     ask(
         [
-            "How old did artists born in {country} become on average, in years?",
+            "How old did artists born in {country} become on average, taking year of death minus year of birth?",
             "For artists born in {country}, what is the mean difference between year of death and year of birth?",
         ],
         "SELECT AVG(death_year - birth_year) FROM artist WHERE birth_country = '{country}'",
@@ -311,9 +311,9 @@ ASKS = (
         country=COUNTRIES[:6],
     ),
     ask(
-        "In which countries were artists born of whom the museum owns no marble work? Give each country once.",
+        "In which countries were artists born of whom the museum owns no marble work made before 1800? Give each country once.",
         """SELECT birth_country FROM artist WHERE birth_country IS NOT NULL EXCEPT SELECT a.birth_country FROM artist AS a
-           JOIN artwork AS w ON w.artist_id = a.artist_id WHERE w.medium = 'marble'""",
+           JOIN artwork AS w ON w.artist_id = a.artist_id WHERE w.medium = 'marble' AND w.created_year < 1800""",
     ),
     ask(
         "What is the average lead time in days between sale and visit of online tickets, per ticket type?",

@@ -178,7 +178,7 @@ ASKS = (
     ),
     ask(
         [
-            "Which artists have released at least {n} albums in different genres? Give name and number of different genres.",
+            "Which artists have albums in at least {n} different genres? Give name and number of genres.",
             "List artists whose albums span {n} genres or more, and how many genres that is.",
         ],
         """SELECT r.artist_name, COUNT(DISTINCT a.genre) FROM artist AS r JOIN album AS a ON a.artist_id = r.artist_id
@@ -263,7 +263,7 @@ ASKS = (
         """SELECT l.listener_name, SUM(p.seconds_played) AS heard FROM listener AS l JOIN play AS p
            ON p.listener_id = l.listener_id GROUP BY l.listener_id, l.listener_name HAVING SUM(p.seconds_played) > {n}
            ORDER BY heard DESC""",
-        n=("8,000|8000", "10,000|10000", "6,000|6000"),
+        n=("6,000|6000", "5,000|5000", "5,500|5500"),
     ),
     ask(
         "How many listeners have never played anything?",
@@ -317,8 +317,8 @@ ASKS = (
     ),
     ask(
         (
-            "On which weekday, as a number from 0 for Sunday to 6 for Saturday, are plays counted how often? List all "
-            "weekdays in order."
+            "How many plays fall on each weekday? Give weekday, as a number from 0 (Sunday) to 6 (Saturday), "
+            "and plays, in order of the weekday."
         ),
         "SELECT strftime('%w', played_on) AS weekday, COUNT(*) FROM play GROUP BY strftime('%w', played_on) ORDER BY weekday",
     ),

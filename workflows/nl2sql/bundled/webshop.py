@@ -63,7 +63,8 @@ def fill(dice: Dice) -> Tables:
     customers = [_customer(dice, number, name) for number, name in enumerate(people(dice, 360), start=1)]
     orders = [_order(dice, number) for number in range(1, 1301)]
     lines = [line for order in orders for line in _lines(dice, order, products)]
-    reviews = [_review(dice, number) for number in range(1, 701)]
+    bought = [(orders[line[0] - 1], line[2]) for line in lines]
+    reviews = [_review(dice, number, bought) for number in range(1, 701)]
     tables = ("category", "supplier", "product", "customer", "sales_order", "order_line", "review")
     return dict(zip(tables, (categories, suppliers, products, customers, orders, lines, reviews), strict=True))
 
@@ -99,17 +100,15 @@ def _lines(dice: Dice, order: Row, products: list[Row]) -> list[Row]:
     return lines
 
 
-def _review(dice: Dice, number: int) -> Row:
+def _review(dice: Dice, number: int, bought: list[tuple[Row, int]]) -> Row:
+    """Mostly of something that the customer ordered."""
+    order, product = dice.pick(bought)
+    customer, day = order[1], min("2023-12-31", later(order[2], dice.between(3, 60)))
+    if dice.chance(0.15):
+        customer = dice.between(1, 330)
     stars = dice.skewed((5, 4, 4, 3, 2, 1))
     comment = dice.maybe(dice.pick(("as described", "arrived late", "would buy again", "too small", "great value")), 0.4)
-    return (
-        number,
-        dice.skewed(range(1, 141)),
-        dice.skewed(range(1, 331)),
-        stars,
-        dice.day("2022-02-01", "2023-12-31"),
-        comment,
-    )
+    return (number, product, customer, stars, day, comment)
 
 
 COUNTRY = ("Portugal", "Spain", "France", "Germany", "Austria", "Italy")
