@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,28 +42,37 @@ def standard_errors(
     proper ancestors j (under the oracle stop: d_j / (1 - s_j) (1 - A(u))), reach_j s_j d_j for P(right | stop), and those of
     a_u itself for u: every one a running sum from the root.
     """
-    rates, reach, accuracy = completed.rates, annotated.reach, annotated.accuracy
-    stop, q1, q0 = rates.stop, rates.right_if_stop, rates.right_if_on
-    of_stop, of_q1, of_q0 = completed.sensitivity
-    thins = of_stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): what one logit more takes from everything below
-    ended = _down(cells.trie, reach * rates.stop_success)
-    weights = (
-        _Weights(through=thins * (reach * (1 - stop) * q1 + ended), discount=thins, own=of_stop * reach * (q1 - q0)),
-        _Weights(through=reach * stop * of_q1, own=reach * stop * of_q1),
-        _Weights(own=reach * (1 - stop) * of_q0),
-    )
+    accuracy = annotated.accuracy
+    weights = path_weights(completed, annotated)
     accuracy_var = accuracy * (1.0 - accuracy) / cells.n_requests * (1.0 + _unknown(cells))
     for regression, weight in zip(mixture.regressions, weights, strict=True):
         if regression is not None:
             accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
     spent = annotated.path_cost_usd
-    cost_var = _down(cells.trie, reach**2 * cost_usd.mean_var)
+    cost_var = _down(cells.trie, annotated.reach**2 * cost_usd.mean_var)
     if mixture.regressions[0] is not None:
-        weight = _Weights(through=thins * spent, discount=thins)
+        thins = weights[0].discount
+        weight = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
         cost_var = cost_var + _variance(cells.trie, mixture.regressions[0], completed, weight, spent)
     latency_var = _down(cells.trie, latency_s.mean_var)
     return StandardErrors(
         ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), COST_SCALE * np.sqrt(latency_var)
+    )
+
+
+def path_weights(completed: Completed, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
+    """How much one logit more of each head at each node moves the accuracy of the paths through it (see above)."""
+    rates, reach = completed.rates, annotated.reach
+    stop, q1, q0 = rates.stop, rates.right_if_stop, rates.right_if_on
+    of_stop, of_q1, of_q0 = completed.sensitivity
+    thins = of_stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): what one logit more takes from everything below
+    ended = _down(annotated.trie, reach * rates.stop_success)
+    nothing = np.zeros(len(annotated.trie))
+    stopped = reach * stop * of_q1
+    return (
+        PathWeights(through=thins * (reach * (1 - stop) * q1 + ended), discount=thins, own=of_stop * reach * (q1 - q0)),
+        PathWeights(through=stopped, discount=nothing, own=stopped),
+        PathWeights(through=nothing, discount=nothing, own=reach * (1 - stop) * of_q0),
     )
 
 
@@ -75,37 +85,42 @@ def _unknown(cells: Cells) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Weights:
+class PathWeights:
     """Per node: the factor of its design row in the metric of each proper descendant (``through``), the part of it that is
     multiplied by the descendant's own metric and subtracted (``discount``), and the factor in its own metric (``own``).
     """
 
-    through: FloatArray | None = None
-    discount: FloatArray | None = None
-    own: FloatArray | None = None
+    through: FloatArray
+    discount: FloatArray
+    own: FloatArray
 
 
-def _variance(trie: Trie, regression: Regression, completed: Completed, weights: _Weights, metric: FloatArray) -> FloatArray:
-    """Rowwise v' covariance v of each node's gradient, one subtree of the root at a time to bound memory."""
+def _variance(trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray) -> FloatArray:
+    """Rowwise v' covariance v of each node's gradient."""
     variance = np.zeros(len(trie))
-    effects = regression.effects
-    for child in trie.children(0):
-        part = trie.subtree(child)
-        steep = effects.slope[part].toarray() * completed.mean_difficulty[part, None]
-        gradient = _gradient(trie, part, np.hstack([effects.design[part].toarray(), steep]), weights, metric)
+    for part, gradient in gradients(trie, regression, completed, weights, metric):
         variance[part] = np.einsum("ij,ij->i", gradient @ regression.covariance, gradient)
     return variance
 
 
-def _gradient(trie: Trie, part: slice, rows: FloatArray, weights: _Weights, metric: FloatArray) -> FloatArray:
-    total = np.zeros_like(rows)
-    if weights.own is not None:
-        total += weights.own[part, None] * rows
-    if weights.through is not None:
-        total += _above(trie, part, weights.through[part, None] * rows)
-    if weights.discount is not None:
-        total -= metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
-    return total
+def gradients(
+    trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray
+) -> Iterator[tuple[slice, FloatArray]]:
+    """(nodes, derivatives of their path metric along the head's coefficients), one subtree of the root at a time to bound
+    memory; shape (nodes, coefficients).
+    """
+    for child in trie.children(0):
+        part = trie.subtree(child)
+        rows = design_rows(regression, completed, part)
+        total = weights.own[part, None] * rows + _above(trie, part, weights.through[part, None] * rows)
+        yield part, total - metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
+
+
+def design_rows(regression: Regression, completed: Completed, nodes: slice) -> FloatArray:
+    """Dense design of the nodes, slopes taken at the mean difficulty of the requests that reach them."""
+    effects = regression.effects
+    steep = effects.slope[nodes].toarray() * completed.mean_difficulty[nodes, None]
+    return np.hstack([effects.design[nodes].toarray(), steep])
 
 
 def _above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:

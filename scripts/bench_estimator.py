@@ -27,6 +27,7 @@ from truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.estimator.allocation import NeymanSampler
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.registry import make_estimator
@@ -123,10 +124,15 @@ def buy(table: OutcomeTable, sampler: str, coverage: float, seed: int) -> Bools:
     nodes: dict[tuple[str, ...], list[int]] = {}
     bought = np.zeros(table.success.shape, np.bool_)
     spent, round_ = 0.0, 0
+    make: Any = (
+        NeymanSampler(table.template, table.catalog, table.request_ids, seed)
+        if sampler == "neyman"
+        else make_sampler(sampler, table.template, table.request_ids, seed)
+    )
     while spent < budget:
         seen = [table.observation(int(r), int(u)) for r, u in np.argwhere(bought)] if round_ else []
         before = spent
-        for walk in make_sampler(sampler, table.template, table.request_ids, seed).walks(round_, seen):
+        for walk in make.walks(round_, seen):
             request = row[walk.request_id]
             if walk.path not in nodes:
                 nodes[walk.path] = table.trie.path(table.trie.node(walk.path))
@@ -257,13 +263,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
     parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--sampler", action="append", dest="samplers")
+    parser.add_argument("--sampler", action="append", dest="samplers", help="cascade, neyman (repeatable; by default both)")
     parser.add_argument("--coverage", action="append", type=float, dest="coverages")
     settings = parser.parse_args()
     settings.data = Path(settings.data) if settings.data else None
     settings.slow = not settings.quick
     settings.seeds = settings.seeds or (5 if settings.quick else 20)
-    settings.samplers = settings.samplers or ["cascade"]
+    settings.samplers = settings.samplers or ["cascade", "neyman"]
     settings.coverages = settings.coverages or ([0.005, 0.02] if settings.quick else list(COVERAGES))
     results = []
     for name, table in tables(settings.data, settings.table):

@@ -22,7 +22,7 @@ NAMES = [name for name in ESTIMATORS if HAS_XGBOOST or name != "prefix-xgboost"]
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @given(seed=st.integers(0, 50))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_full_observation_gives_exact_path_accuracy(made: Any, stop: StopRule, seed: int) -> None:
     table = made.table(seed, stop=stop)
     fitted = make_estimator("cascade").fit(made.all_rows(table), table.template, table.catalog).annotated_
@@ -76,7 +76,7 @@ def test_a_failed_call_ends_its_request_and_is_not_right(made: Any, stop: StopRu
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 20))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_the_order_of_the_rows_is_irrelevant(made: Any, name: str, seed: int) -> None:
     table = made.table(seed)
     rows = made.sampled_rows(table, seed, 15)
@@ -90,7 +90,7 @@ def test_the_order_of_the_rows_is_irrelevant(made: Any, name: str, seed: int) ->
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @given(seed=st.integers(0, 20))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_relabelling_the_models_permutes_the_result(made: Any, name: str, stop: StopRule, seed: int) -> None:
     if name.startswith("prefix") and stop == "workflow":
         pytest.skip("refused: see test_columns")
@@ -107,7 +107,7 @@ def test_relabelling_the_models_permutes_the_result(made: Any, name: str, stop: 
 
 @pytest.mark.parametrize("name", ["cascade", "cascade-svd"])
 @given(seed=st.integers(0, 50), runs=st.integers(1, 30))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_rates_are_probabilities_and_oracle_accuracy_never_falls_along_a_path(
     made: Any, name: str, seed: int, runs: int
 ) -> None:
