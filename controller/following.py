@@ -43,12 +43,9 @@ class Following(ABC):
         self.invocations: list[Invocation] = []
         self.started_at = self.clock.now() if started_at is None else started_at
         self._judge = judge if template.stop == "oracle" else None
-        self._lock = Lock()
-
-    @property
-    def spent_usd(self) -> float:
+        self.spent_usd = 0.0
         """Dollars recorded so far."""
-        return sum(invocation.cost_usd for invocation in self.invocations)
+        self._lock = Lock()
 
     @abstractmethod
     def next(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -66,6 +63,7 @@ class Following(ABC):
         """Keep it."""
         with self._lock:
             self.invocations.append(invocation)
+            self.spent_usd += invocation.cost_usd
 
     def has_ended(self, finished: bool, state: Any) -> bool:
         """The stop rule's verdict: the workflow's own check, or the judge's."""

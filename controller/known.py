@@ -31,6 +31,7 @@ class Known:
         self.full_cost_var = annotated.full_cost_var
         self._ranked: dict[tuple[str, float | None], npt.NDArray[np.intp]] = {}
         self._places: dict[tuple[str, float | None], npt.NDArray[np.int32]] = {}
+        self._children: dict[tuple[int, str], int] = {}
         self._accuracy: dict[float | None, FloatArray] = {None: annotated.accuracy}
 
     def accuracy(self, confidence: float | None) -> FloatArray:
@@ -85,6 +86,13 @@ class Known:
             return self.visits[first], inverse
         rows, inverse = np.unique(self.visits, axis=0, return_inverse=True)
         return rows, inverse.ravel()
+
+    def child(self, node: int, model: str) -> int:
+        """The child reached by that model, remembered; ``KeyError`` if there is none."""
+        found = self._children.get((node, model))
+        if found is None:
+            found = self._children[node, model] = self.trie.child(node, model)
+        return found
 
     @property
     def visit_vectors(self) -> npt.NDArray[np.int16]:

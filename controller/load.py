@@ -6,15 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import mean, stdev
 
 from vinelm.controller.slowdown import SlowdownCurve
 from vinelm.protocols import Clock, EngineDelay, WallClock
 
 WINDOW_S = 30.0
 """How far back finished calls tell about the present."""
-LEAST_CALLS = 5
-"""Fewer finished calls in the window say nothing."""
+LEAST_CALLS, MOST_CALLS = 5, 64
+"""Fewer finished calls in the window say nothing; more are not kept."""
 
 
 @dataclass(slots=True)
@@ -22,7 +21,28 @@ class _Own:
     """Our own calls on one engine: how many are under way, and what the last ones took beyond zero load."""
 
     in_flight: int = 0
-    recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=64))
+    recent: deque[tuple[float, float]] = field(default_factory=deque)
+    total_s: float = 0.0
+    squares: float = 0.0
+    last_s: float = 0.0
+    seen_s: float = 0.0
+
+    def add(self, now_s: float, excess_s: float) -> None:
+        """One more call; what the window's calls show is worked out here, so that reading it costs a plan nothing."""
+        self.recent.append((now_s, excess_s))
+        self._count(excess_s, 1)
+        while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
+            self._count(self.recent.popleft()[1], -1)
+        self.last_s, self.seen_s = now_s, 0.0
+        n = len(self.recent)
+        if n >= LEAST_CALLS:
+            mean = self.total_s / n
+            variance = max(self.squares - n * mean**2, 0.0) / (n - 1)
+            self.seen_s = max(mean - (variance / n) ** 0.5, 0.0)
+
+    def _count(self, excess_s: float, times: int) -> None:
+        self.total_s += times * excess_s
+        self.squares += times * excess_s**2
 
 
 class OwnLoad:
@@ -56,14 +76,12 @@ class OwnLoad:
             own = self._own.setdefault(engine, _Own())
             own.in_flight = max(own.in_flight - 1, 0)
             if excess_s is not None:
-                own.recent.append((self._clock.now(), excess_s))
+                own.add(self._clock.now(), excess_s)
 
     def _extra_s(self, engine: str, own: _Own, now: float) -> float:
         curve = self._curves.get(engine)
         expected = curve.at(own.in_flight) if curve else 0.0
-        recent = [excess for at, excess in own.recent if now - at <= WINDOW_S]
-        seen = mean(recent) - stdev(recent) / len(recent) ** 0.5 if len(recent) >= LEAST_CALLS else 0.0
-        return max(expected, seen, 0.0)
+        return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
 
 
 @dataclass(slots=True)

@@ -103,6 +103,8 @@ class Session(Following):
             self._candidates = leaves if candidates is None else candidates & leaves
         self._load = load
         self._chosen: dict[tuple[str, ...], str] = {}
+        self._nodes: dict[tuple[str, ...], int] = {(): 0}
+        self._seen: set[tuple[str, ...]] = set()
         self._elapsed_s = 0.0
 
     # -- the policy --------------------------------------------------------------------------------------------
@@ -119,6 +121,7 @@ class Session(Following):
     def record(self, invocation: Invocation) -> None:
         """Count its dollars. After a failure the same prefix is planned anew."""
         super().record(invocation)
+        self._seen.add(invocation.prefix)
         self._tell(invocation.prefix[-1], invocation)
         if invocation.failure is not None:
             with self._lock:
@@ -181,9 +184,8 @@ class Session(Following):
             elapsed_s, spent_usd = self.elapsed_s(), self._spent(prefix)
             if self.mode == "off":
                 return None, "the controller is off"
-            trie = self.planner.trie
-            node = trie.node(prefix)
-            if not any(trie.stages[trie.stage[child]] == stage for child in trie.children(node)):
+            node = self._node(prefix)
+            if self._stage_after(node) != stage:
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
             load, note = self._read_load()
             decision = self.planner.plan(
@@ -206,6 +208,18 @@ class Session(Following):
             if self.on_error == "raise":
                 raise
             return None, f"the controller failed ({type(error).__name__}): default model"
+
+    def _node(self, prefix: tuple[str, ...]) -> int:
+        """The node of a prefix; ``KeyError`` if the trie has none."""
+        node = self._nodes.get(prefix)
+        if node is None:
+            node = self._nodes[prefix] = self.planner.known.child(self._node(prefix[:-1]), prefix[-1])
+        return node
+
+    def _stage_after(self, node: int) -> str | None:
+        """The stage that the trie has next; a template determines it, so the first child tells."""
+        trie = self.planner.trie
+        return trie.stages[int(trie.stage[node + 1])] if trie.end[node] > node + 1 else None
 
     def _read_load(self) -> tuple[Mapping[str, float] | None, str]:
         """The present load; none where its source fails, which must not cost the plan."""
@@ -236,7 +250,7 @@ class Session(Following):
         if invocation.failure is not None:
             return None
         try:
-            node = self.planner.trie.node(invocation.prefix)
+            node = self._node(invocation.prefix)
         except KeyError:
             return None
         return invocation.latency_s - float(self.planner.annotated.latency_s[node])
@@ -250,12 +264,11 @@ class Session(Following):
 
     def _spent(self, prefix: tuple[str, ...]) -> float:
         """Dollars recorded, and the expected ones of invocations that another process ran."""
-        seen = {invocation.prefix for invocation in self.invocations}
-        unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in seen]
+        unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in self._seen]
         if not unseen:
             return self.spent_usd
         try:
-            trie, cost_usd = self.planner.trie, self.planner.annotated.cost_usd
-            return self.spent_usd + float(sum(cost_usd[trie.node(path)] for path in unseen))
+            cost_usd = self.planner.annotated.cost_usd
+            return self.spent_usd + float(sum(cost_usd[self._node(path)] for path in unseen))
         except KeyError:
             return self.spent_usd
