@@ -32,7 +32,8 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
 
     Simulated models write SQL, which is really executed. Profiles a sample of a training split, plans for three objectives,
     serves held-out requests through the LangGraph app under VineLM, the best static plan and every single model, and ends
-    with a plain verdict. Writes report.html, demo.vine and profile.db, replacing those of an earlier demo.
+    with a plain verdict. Writes report.html, the stores and the tries (demo.db, demo.vine),
+    replacing those of an earlier demo.
 
     Example: vinelm demo --seed 1 --output-dir runs/demo
     """

@@ -37,8 +37,13 @@ def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, .
     return tuple(training), tuple(held_out)
 
 
-def profile_training(settings: DemoSettings, training: Sequence[Request], step: Step) -> Profiled:
-    """Profile ``coverage`` of the training split into ``profile.db`` and estimate ``demo.vine``; earlier ones are replaced."""
+def under(settings: DemoSettings, stop: StopRule) -> DemoSettings:
+    """The same demo with the workflow under another stop rule."""
+    return replace(settings, workflow=replace(settings.workflow, template=settings.workflow.template.with_stop(stop)))
+
+
+def profile_training(settings: DemoSettings, training: Sequence[Request], name: str, step: Step) -> Profiled:
+    """Profile ``coverage`` of the training split into ``NAME.db`` and estimate ``NAME.vine``; earlier ones are replaced."""
     from vinelm.profiler.fingerprint import store_identity
     from vinelm.profiler.runner import profile
     from vinelm.report.estimation import estimate_store
@@ -47,8 +52,8 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     from vinelm.vinefile import save_trie
 
     settings.output_dir.mkdir(parents=True, exist_ok=True)
-    path = settings.output_dir / "profile.db"
-    for old in (path.with_name(f"profile.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
+    path = settings.output_dir / f"{name}.db"
+    for old in (path.with_name(f"{name}.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
         old.unlink(missing_ok=True)
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
@@ -59,21 +64,16 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
         )  # fmt: skip
         spend = dict(store.spend("model"))
     annotated = estimate_store(path, estimator=ESTIMATOR)
-    save_trie(settings.output_dir / "demo.vine", annotated)
-    return Profiled(result=result, annotated=annotated, spend_by_model={str(name): item for name, item in spend.items()})
+    save_trie(settings.output_dir / f"{name}.vine", annotated)
+    return Profiled(result=result, annotated=annotated, spend_by_model={str(model): item for model, item in spend.items()})
 
 
-def exact_tables(
-    settings: DemoSettings, training: Sequence[Request], held_out: Sequence[Request], stop: StopRule, step: Step
-) -> tuple[OutcomeTable, OutcomeTable]:
-    """The complete tables of both splits under a stop rule: ground truth to judge by, which no profiler could afford."""
+def complete_table(settings: DemoSettings, requests: Sequence[Request], step: Step) -> OutcomeTable:
+    """What every request shows on every path under the stop rule: ground truth to judge by, which no profiler could afford."""
     from vinelm.workflows.nl2sql.exact import exact_table
 
-    workflow = replace(settings.workflow, template=settings.workflow.template.with_stop(stop))
-    both = [*training, *held_out]
-    table = exact_table(workflow, settings.catalog, settings.backends, both, only_reached=stop, progress=step)
-    cut = len(training)
-    return table.rows(range(cut)), table.rows(range(cut, len(both)))
+    stop = settings.workflow.template.stop
+    return exact_table(settings.workflow, settings.catalog, settings.backends, requests, only_reached=stop, progress=step)
 
 
 def serve_held_out(
@@ -86,31 +86,22 @@ def serve_held_out(
     return service.contests(objectives, step)
 
 
-def judged_replay(settings: DemoSettings, tables: tuple[OutcomeTable, OutcomeTable]) -> Judged:
-    """The oracle stop: sample, estimate, plan and replay on complete tables. Nothing is served."""
-    from vinelm.estimator.registry import make_estimator
-    from vinelm.report.sampling import sampled_rows
-
-    training, held_out = tables
-    rows = sampled_rows(training, settings.coverage, settings.seed)
-    annotated = make_estimator(ESTIMATOR).fit(rows, training.template, training.catalog).annotated_
+def judged_replay(settings: DemoSettings, annotated: AnnotatedTrie, held_out: OutcomeTable) -> Judged:
+    """Plan from the sample and replay on the complete held-out table; nothing is served."""
     plans = Plans(annotated)
     contests = [replayed_contest(plans, held_out, objective) for objective in showcase(plans)]
-    return judged(annotated, [c for c in contests if c is not None], tables, settings.seed)
+    return judged(annotated, [c for c in contests if c is not None], held_out, None, settings.seed)
 
 
 def judged(
-    annotated: AnnotatedTrie, contests: Sequence[Contest], tables: tuple[OutcomeTable, OutcomeTable], seed: int
+    annotated: AnnotatedTrie, contests: Sequence[Contest], held_out: OutcomeTable, training: OutcomeTable | None, seed: int
 ) -> Judged:
-    """Verdict, frontiers and fully profiled contests of one stop rule."""
-    training, held_out = tables
-    full = training.annotate()
+    """Verdict and frontiers of one stop rule; with the complete ``training`` table also what it would have chosen."""
+    full = None if training is None else training.annotate()
     cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
+    apart = () if full is None else tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests)
     return Judged(
-        annotated=annotated,
-        verdict=judge(contests, seed=seed),
-        frontiers=Frontiers(cost=cost, latency=latency),
-        full=tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests),
+        annotated=annotated, verdict=judge(contests, seed=seed), frontiers=Frontiers(cost=cost, latency=latency), full=apart
     )
 
 
@@ -125,30 +116,32 @@ def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest])
     """(served requests of VineLM that show exactly what the replay shows, all of them)."""
     same = total = 0
     for contest in contests:
-        replayed = replayed_contest(plans, held_out, contest.objective)
-        total += len(contest.vinelm)
-        if replayed is not None:
-            served, again = contest.vinelm, replayed.vinelm
+        served = contest.vinelm
+        again = replayed_run(plans, held_out, contest.objective, "vinelm", served.policy)
+        total += len(served)
+        if again is not None:
             same += int(((served.success == again.success) & (abs(served.cost_usd - again.cost_usd) < 1e-12)).sum())
     return same, total
 
 
 def run_demo(settings: DemoSettings, start: Callable[[str], Step]) -> DemoResult:
-    """Everything but the page, one progress bar per step. Writes ``profile.db`` and ``demo.vine`` into ``output_dir``."""
+    """Everything but the page, one progress bar per step. Writes stores and tries into ``output_dir``."""
     training, held_out = split(settings)
-    profiled = profile_training(settings, training, start("profile 2 % of the training split"))
+    profiled = profile_training(settings, training, "demo", start("profile training requests"))
     plans = Plans(profiled.annotated)
-    objectives = showcase(plans)
-    contests = serve_held_out(settings, profiled.annotated, held_out, objectives, start("serve held-out requests"))
-    tables = exact_tables(settings, training, held_out, "workflow", start("complete tables, to judge by"))
-    oracle_tables = exact_tables(settings, training, held_out, "oracle", start("the same under the oracle stop"))
+    contests = serve_held_out(settings, profiled.annotated, held_out, showcase(plans), start("serve held-out requests"))
+    both = complete_table(settings, [*training, *held_out], start("complete table, to judge by"))
+    tables = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
+    perfect = under(settings, "oracle")
+    sampled = profile_training(perfect, training, "demo-oracle", start("profile, oracle stop"))
+    oracle_table = complete_table(perfect, held_out, start("held-out table, oracle stop"))
     return DemoResult(
         settings=settings,
         training=training,
         held_out=held_out,
         profiled=profiled,
         tables=tables,
-        served=judged(profiled.annotated, contests, tables, settings.seed),
-        oracle=judged_replay(settings, oracle_tables),
+        served=judged(profiled.annotated, contests, tables[1], tables[0], settings.seed),
+        oracle=judged_replay(perfect, sampled.annotated, oracle_table),
         agreed=agreement(plans, tables[1], contests),
     )

@@ -167,7 +167,8 @@ def _oracle(oracle: Judged) -> tuple[Section, ...]:
     section = Section(
         title="Replay under the oracle stop",
         intro="The paper's case: a request ends exactly when its answer is right. Only labelled replay can do that, no served "
-        "application has such a check: these figures say what a perfect check would be worth, not what users get.",
+        "application has such a check: these figures say what a perfect check would be worth, not what users get. Plans come "
+        "from a profile of its own, as sparse as the other and under this stop rule.",
         findings=(oracle.verdict.headline, *oracle.verdict.lines),
         parts=(*_contests(oracle.verdict), *_frontier_parts(oracle, "oracle-")),
     )
