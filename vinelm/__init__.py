@@ -18,8 +18,10 @@ _HOME = {
     "Template": "vinelm.template",
     "TextWriter": "vinelm.backends.text_writer",
     "Trie": "vinelm.trie",
+    "VineChatModel": "vinelm.adapters.langchain.chat_model",
     "VineLM": "vinelm.controller.vinelm",
     "VineLMError": "vinelm.errors",
+    "VineMiddleware": "vinelm.adapters.langchain.middleware",
     "Workflow": "vinelm.workflow",
     "read_jsonl": "vinelm.workflow",
 }

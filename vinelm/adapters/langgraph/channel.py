@@ -109,19 +109,22 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
         return True
 
 
-def starts_anew(value: PathValue | None, stage: str, template: Template | None, request_id: str | None) -> bool:
+def starts_anew(
+    value: PathValue | None, stage: str, template: Template | None, request_id: str | None, *, is_same_run: bool = False
+) -> bool:
     """Whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
 
     A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts anew where it cannot follow
-    the path, and on a closed path unless the request is known to be the same; every other stage continues. Without a template
-    a closed path is left.
+    the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote the path
+    still goes on (LangGraph closes channels in the middle of a run where only Sends are left). Every other stage continues.
+    Without a template a closed path is left.
     """
     if value is None or not value["path"]:
         return True
     written_by = value["path"][-1].get("request")
     if request_id is not None and written_by is not None and written_by != request_id:
         return True
-    ended = value["closed"] and (request_id is None or written_by != request_id)
+    ended = value["closed"] and not is_same_run and (request_id is None or written_by != request_id)
     if template is None:
         return ended
     if stage != template.invocations[0].name:

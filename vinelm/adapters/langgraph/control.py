@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from langchain_core.language_models import BaseChatModel
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph.channel import RUN_OPENED_AT
@@ -23,6 +23,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.protocols import Backend, CallContext, Clock, Policy, VirtualClock, WallClock
+from vinelm.telemetry.watch import Observer, Watch
 from vinelm.template import Template
 from vinelm.workflow import Request
 
@@ -44,7 +45,10 @@ class GraphControl:
         self.template = None if template is None else template.bind(tuple(models))
         self._given_backends = backends
         self._stages: dict[str, str | None] = {}
-        self._runs = Runs()
+        self._agents: set[str] = set()
+        self._routes = 0
+        self.watch = Watch()
+        self._runs = Runs(watch=self.watch)
 
     # -- building the graph ------------------------------------------------------------------------------------
 
@@ -75,11 +79,34 @@ class GraphControl:
         state_type = state or asked.state
         if not inspect.isclass(state_type):
             raise WorkflowError(f"{label}: the type of its state is unknown: annotate the first parameter, or pass state=State")
+        self.declare(name, default)
+        return make_stage(self, name, fn, asked, state_type)
+
+    def declare(self, name: str, default: str | None = None, *, is_agent: bool = False) -> None:
+        """There is a stage of that name. ``is_agent``: a middleware runs it, in a node that VineLM did not make.
+
+        :class:`ConfigError` for a default model that the catalog lacks.
+        """
         if default is not None and default not in self.catalog:
-            raise ConfigError(f"{label}: unknown default model {default!r}: the catalog has {', '.join(self.catalog)}")
-        node = make_stage(self, name, fn, asked, state_type)
+            known = ", ".join(self.catalog)
+            raise ConfigError(f"stage {name!r}: unknown default model {default!r}: the catalog has {known}")
         self._stages[name] = default
-        return node
+        if is_agent:
+            self._agents.add(name)
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The stages that a middleware runs."""
+        return frozenset(self._agents)
+
+    @property
+    def can_end(self) -> bool:
+        """Some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
+        return self._routes > 0 or not self._stages
+
+    def observe(self, observer: Observer) -> None:
+        """Tell ``observer`` of every decision and invocation from now on; what it raises is swallowed."""
+        self.watch.add(observer)
 
     def route(self, fn: Node, *, again: str, end: str) -> Node:
         """A path function for ``add_conditional_edges`` that goes ``again`` or to the ``end``.
@@ -89,6 +116,7 @@ class GraphControl:
         policy is asked with that verdict, and may end the loop earlier or, in a profile, later.
         """
         asked = asked_by(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
+        self._routes += 1
         return make_route(self, fn, asked, again, end)
 
     # -- one run -----------------------------------------------------------------------------------------------
@@ -122,11 +150,13 @@ class GraphControl:
         request_id: str | None = None,
     ) -> Iterator[None]:
         """Every run that starts inside the block and has no ``context=`` of ours is asked for this."""
-        token = AMBIENT.set(_run_context(objective, policy, request, started_at, request_id))
+        context = _run_context(objective, policy, request, started_at, request_id)
+        token = AMBIENT.set(context)
         try:
             yield
         finally:
             AMBIENT.reset(token)
+            self._runs.forget(context)
 
     def policy_for(self, context: RunContext) -> Policy:
         """The policy of a new run; to be overridden by what plans. Called once per run, with ``started_at`` filled in for
@@ -181,9 +211,10 @@ class GraphControl:
 
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
 
-    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """A chat model of the catalog for one invocation."""
-        return self.backend_of(name).chat_model(self.catalog[name], call)
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """A chat model of the catalog for one invocation. ``limits`` replaces ``max_tokens`` or ``timeout_s`` of its entry."""
+        backend, model = self.backend_of(name), self.catalog[name]
+        return backend.chat_model(model.model_copy(update=limits) if limits else model, call)
 
     def run_of(self, runtime: Runtime[Any]) -> Run:
         """The run that a node or an edge belongs to, made on first sight."""
@@ -197,6 +228,30 @@ class GraphControl:
         if runtime.control is None:
             raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
         return self._runs.of(runtime.control, make)
+
+    def run_here(self, objective: Objective | None = None) -> Run:
+        """The run that a chat model belongs to when it is called: that of the graph around it, the surrounding
+        ``with vine.request(...)``, or one of its own. ``objective`` holds where neither names one.
+        """
+        runtime = _current_runtime()
+        key = None if runtime is None else runtime.control
+        context = carried_by(None if runtime is None else runtime.context)
+        if key is None and AMBIENT.get() is context:
+            key = context
+
+        def make() -> tuple[Policy, RunContext]:
+            own = context if context.objective is not None or objective is None else replace(context, objective=objective)
+            return self.policy_for(own), own
+
+        return Run(None, *make(), self.watch) if key is None else self._runs.of(key, make)
+
+
+def _current_runtime() -> Runtime[Any] | None:
+    """LangGraph's runtime of the node that we are in, if we are in one."""
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):
+        return None
 
 
 def _run_context(

@@ -79,7 +79,7 @@ class _Edge:
         value = read_path(config, fresh=True)
         if value is None or value["closed"]:
             return own
-        if self.host.run_of(runtime).policy.again(models_of(value), finished, state):
+        if self.host.run_of(runtime).goes_on(models_of(value), finished, state):
             return self.again if finished else onward
         return self.end
 

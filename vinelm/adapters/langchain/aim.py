@@ -1,0 +1,97 @@
+"""Tools and output schemas, kept as the user gave them until the model is known that they are for.
+
+Every provider has its own form of a tool, of a tool choice, of structured output. So nothing is converted when it is bound:
+the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at the moment of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableBinding, RunnableSequence
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.json import parse_json_markdown
+from langchain_core.utils.pydantic import is_basemodel_subclass
+
+from vinelm.errors import WorkflowError
+
+STRUCTURED = "vinelm_structured"
+"""Key of a call's options that holds a :class:`Structured`."""
+TRACING_ONLY = "ls_structured_output_format"
+"""Key by which LangChain tells tracers of a schema; no provider knows it."""
+
+
+class BoundTools(list[Any]):
+    """The tools as given, and the other arguments of ``bind_tools``. A list, so that tracers see tools where they look."""
+
+    def __init__(self, tools: Sequence[Any], options: Mapping[str, Any]) -> None:
+        super().__init__(tools)
+        self.options = dict(options)
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """An output schema, and the other arguments of ``with_structured_output``."""
+
+    schema: Any
+    options: Mapping[str, Any]
+
+    def parsed(self, message: AIMessage) -> Any:
+        """The schema's instance (a dict for schemas that are no pydantic class), from wherever a model puts it: a tool call,
+        the text as JSON, or an object that its client has parsed. :class:`OutputParserException` where there is none.
+        """
+        found = message.additional_kwargs.get("parsed")
+        if found is None:
+            found = self._arguments(message)
+        if not (isinstance(self.schema, type) and is_basemodel_subclass(self.schema)):
+            return found
+        try:
+            return found if isinstance(found, self.schema) else self.schema.model_validate(found)
+        except ValueError as error:
+            raise OutputParserException(f"the answer does not fit {self.schema.__name__}: {error}") from error
+
+    def _arguments(self, message: AIMessage) -> Any:
+        name = convert_to_openai_tool(self.schema)["function"]["name"]
+        for call in message.tool_calls:
+            if call["name"] == name:
+                return call["args"]
+        try:
+            return parse_json_markdown(message.text)
+        except ValueError as error:
+            raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
+
+
+def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
+    """The chat model to call and the options to call it with: tools and schema in that model's own form."""
+    asked = dict(options)
+    target = model
+    structured: Structured | None = asked.pop(STRUCTURED, None)
+    if structured is not None:
+        bound = model.with_structured_output(structured.schema, **structured.options)
+        target, own = _unwrapped(bound, "with_structured_output")
+        asked = {**own, **asked}
+    tools = asked.get("tools")
+    if isinstance(tools, BoundTools):
+        del asked["tools"]
+        target, own = _unwrapped(target.bind_tools(list(tools), **tools.options), "bind_tools")
+        asked = {**own, **asked}
+    asked.pop(TRACING_ONLY, None)
+    return target, asked
+
+
+def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
+    """The chat model inside a binding, or at the head of a chain that parses its answer; and what is bound to it."""
+    if isinstance(bound, RunnableSequence):
+        bound = bound.first
+    options: dict[str, Any] = {}
+    while isinstance(bound, RunnableBinding):
+        options = {**bound.kwargs, **options}
+        bound = bound.bound
+    if not isinstance(bound, BaseChatModel):
+        raise WorkflowError(f"{method} of the chosen model gave a {type(bound).__name__}: VineLM can only call chat models")
+    return bound, options

@@ -1,0 +1,278 @@
+"""A LangChain chat model whose every call runs on the model that the policy chooses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from itertools import count
+from operator import itemgetter
+from typing import Any, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from pydantic import ConfigDict, Field, field_validator
+
+from vinelm.adapters.langchain.aim import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
+from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langgraph.invocation import Invoking
+from vinelm.adapters.langgraph.runs import Run
+from vinelm.errors import CallError
+from vinelm.objective import Objective
+
+REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
+"""Failures after which another call, perhaps of another model, may succeed."""
+
+
+class VineChatModel(BaseChatModel):
+    """For code that only holds a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
+
+    Calls inside one run of a graph, or inside one ``with vine.request(...)``, are the invocations of one request, in order;
+    calls under way at once share a place in its path. Any other call is a request of its own, for ``objective`` if one is
+    given. The path is kept in memory: a run that another process resumes begins anew, and such stages cannot be profiled unit
+    by unit (``vine.stage`` can).
+
+    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call up
+    to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+
+    vine: Any = Field(exclude=True, repr=False)
+    stage: str
+    default: str | None = None
+    objective: Objective | None = Field(default=None, exclude=True)
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout: float | None = Field(default=None, gt=0)
+    stop: list[str] | None = None
+    max_retries: int = Field(default=0, ge=0)
+    streaming: bool = False
+    cache: Any = Field(default=False, exclude=True)
+    """Off: a cache would answer with an earlier choice of model."""
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _from_json(cls, value: Any) -> Any:
+        return Objective.from_dict(value) if isinstance(value, Mapping) else value
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Tell the control of the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
+        cast("GraphControl", self.vine).declare(self.stage, self.default)
+
+    @property
+    def _llm_type(self) -> str:
+        return "vinelm"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"stage": self.stage}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
+        params["ls_provider"] = "vinelm"
+        params.setdefault("ls_model_name", self.stage)
+        return params
+
+    # -- what is bound -------------------------------------------------------------------------------------------
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """This model with tools; they are put into the form of the model that runs when it is chosen."""
+        tracing = {TRACING_ONLY: kwargs.pop(TRACING_ONLY)} if TRACING_ONLY in kwargs else {}
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=BoundTools(tools, kwargs), **tracing)
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """A runnable that gives instances of ``schema``. The other arguments (``method``, ``strict``) go to the chosen model's
+        own method; the answer is understood in whichever form it comes.
+        """
+        structured = Structured(schema, kwargs)
+        model = self.bind(**{STRUCTURED: structured})
+        parser = RunnableLambda(structured.parsed, name="parse")
+        if not include_raw:
+            return model | parser
+        parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+        unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
+        return RunnableMap(raw=model) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
+
+    # -- one call, in four shells --------------------------------------------------------------------------------
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        for attempt in count():
+            call = _Call(self, stop, kwargs)
+            try:
+                if call.model.rate_limiter:
+                    call.model.rate_limiter.acquire(blocking=True)
+                result = call.model._generate(messages, run_manager=run_manager, **call.options)
+            except BaseException as error:
+                call.invoking.failed(error)
+                if not self._repeats(error, attempt):
+                    raise
+            else:
+                call.done()
+                return result
+        raise AssertionError("unreachable")
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        for attempt in count():
+            call = _Call(self, stop, kwargs)
+            try:
+                if call.model.rate_limiter:
+                    await call.model.rate_limiter.aacquire(blocking=True)
+                result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
+            except BaseException as error:
+                call.invoking.failed(error)
+                if not self._repeats(error, attempt):
+                    raise
+            else:
+                call.done()
+                return result
+        raise AssertionError("unreachable")
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for attempt in count():
+            call = _Call(self, stop, kwargs)
+            is_begun = False
+            try:
+                with closing(_chunks(call, messages)) as chunks:
+                    for chunk in chunks:
+                        is_begun = True
+                        yield chunk
+            except GeneratorExit:  # the caller has seen enough
+                call.done()
+                raise
+            except BaseException as error:
+                call.invoking.failed(error)
+                if is_begun or not self._repeats(error, attempt):
+                    raise
+            else:
+                call.done()
+                return
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for attempt in count():
+            call = _Call(self, stop, kwargs)
+            is_begun = False
+            try:
+                async with aclosing(_achunks(call, messages)) as chunks:
+                    async for chunk in chunks:
+                        is_begun = True
+                        yield chunk
+            except GeneratorExit:  # the caller has seen enough
+                call.done()
+                raise
+            except BaseException as error:
+                call.invoking.failed(error)
+                if is_begun or not self._repeats(error, attempt):
+                    raise
+            else:
+                call.done()
+                return
+
+    def _repeats(self, error: BaseException, attempt: int) -> bool:
+        return attempt < self.max_retries and isinstance(error, CallError) and error.kind in REPEATABLE
+
+
+class _Call:
+    """One invocation: the model chosen for it, the options in that model's form."""
+
+    __slots__ = ("_run", "invoking", "is_async_native", "model", "options", "streams")
+
+    def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any]) -> None:
+        vine: GraphControl = owner.vine
+        self._run: Run = vine.run_here(owner.objective)
+        limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
+        limits = {name: value for name, value in limits.items() if value is not None}
+        self.invoking = Invoking(vine, self._run.policy, owner.stage, self._run.open_chat(owner.stage), limits)
+        try:
+            self.model, self.options = aimed(self.invoking.model, options)
+        except BaseException as error:
+            self.invoking.failed(error)
+            raise
+        if owner.temperature is not None:
+            self.options.setdefault("temperature", owner.temperature)
+        self.options["stop"] = owner.stop if stop is None else stop
+        self.is_async_native = type(self.model)._astream is not BaseChatModel._astream
+        is_native = self.is_async_native or type(self.model)._stream is not BaseChatModel._stream
+        off = self.model.disable_streaming
+        self.streams = is_native and off is not True and not (off == "tool_calling" and self.options.get("tools"))
+
+    def done(self) -> None:
+        """It succeeded: the next invocation follows it."""
+        self.invoking.done()
+        self._run.close_chat(self.invoking.prefix)
+
+
+def _chunks(call: _Call, messages: list[BaseMessage]) -> Iterator[ChatGenerationChunk]:
+    """What the model streams; a model that does not stream gives its answer in one piece."""
+    model = call.model
+    if model.rate_limiter:
+        model.rate_limiter.acquire(blocking=True)
+    if call.streams and type(model)._stream is not BaseChatModel._stream:
+        yield from model._stream(messages, **call.options)
+    else:
+        yield _whole(model._generate(messages, **call.options))
+
+
+async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncIterator[ChatGenerationChunk]:
+    model = call.model
+    if model.rate_limiter:
+        await model.rate_limiter.aacquire(blocking=True)
+    if call.streams:
+        async for chunk in model._astream(messages, **call.options):
+            yield chunk
+    else:
+        yield _whole(await model._agenerate(messages, **call.options))
+
+
+def _whole(result: ChatResult) -> ChatGenerationChunk:
+    generation = result.generations[0]
+    message = cast("AIMessage", generation.message)
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata={**(result.llm_output or {}), **message.response_metadata},
+        id=message.id,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        usage_metadata=message.usage_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

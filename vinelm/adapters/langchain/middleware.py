@@ -1,0 +1,85 @@
+"""The middleware that lets a ``create_agent`` agent run each model call on the model that the policy chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, NotRequired, cast
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathChannel
+from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langgraph.invocation import Invoking, invoking_in_graph
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
+    from langchain.agents.middleware.types import PrivateStateAttr
+except ImportError as error:  # pragma: no cover - the extra is always there in development
+    raise ImportError("VineMiddleware needs the package langchain: pip install 'vinelm[langchain]'") from error
+
+STAGE = "model"
+"""The node in which ``create_agent`` calls its model, and so the name of the stage."""
+
+
+class RoutedAgentState(AgentState[Any]):
+    """An agent's state with the path of its model calls: checkpointed, absent from input and output."""
+
+    # LangGraph reads the channel off the last piece of metadata; anywhere else it would be overwritten, silently
+    vinelm_path: NotRequired[Annotated[Any, PrivateStateAttr, PathChannel]]
+
+
+class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
+    """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
+    ``Template((Loop((Stage("model"),), times=n),))``.
+
+    The policy's model replaces the agent's own; tools, tool choice, response format and settings stay as they are and are bound
+    to the chosen model by the agent. A retrying middleware inside counts within the invocation. The agent must be the root
+    graph. ``default`` is the model that runs when nothing is planned.
+    """
+
+    state_schema = RoutedAgentState
+
+    def __init__(self, vine: GraphControl, *, default: str | None = None) -> None:
+        super().__init__()
+        self._vine = vine
+        vine.declare(STAGE, default, is_agent=True)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ExtendedModelResponse[Any]:
+        """Call the chosen model."""
+        entry, invoking = self._open(request)
+        try:
+            response = handler(request.override(model=invoking.model))
+        except BaseException as error:
+            invoking.failed(error)
+            raise
+        return _closed(entry, invoking, response)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ExtendedModelResponse[Any]:
+        """Call the chosen model."""
+        entry, invoking = self._open(request)
+        try:
+            response = await handler(request.override(model=invoking.model))
+        except BaseException as error:
+            invoking.failed(error)
+            raise
+        return _closed(entry, invoking, response)
+
+    def _open(self, request: ModelRequest[Any]) -> tuple[Entry, Invoking]:
+        value = request.state.get(PATH_KEY)
+        is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
+        runtime = cast("Runtime[Any]", request.runtime)
+        return invoking_in_graph(self._vine, STAGE, value, get_config(), runtime, continues=is_under_way, run_is_request=True)
+
+
+def _closed(entry: Entry, invoking: Invoking, response: ModelResponse[Any] | AIMessage) -> ExtendedModelResponse[Any]:
+    invoking.done()
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [entry]}))

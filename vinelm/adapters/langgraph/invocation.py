@@ -1,0 +1,127 @@
+"""One invocation of a stage under way, however the application came to it: node, agent, or bare chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import Runtime
+
+from vinelm.adapters.langgraph.channel import Entry, PathValue, models_of, starts_anew
+from vinelm.adapters.langgraph.runs import Run
+from vinelm.catalog import Catalog
+from vinelm.errors import CallError, FailureKind, WorkflowError
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, Invocation, Policy
+from vinelm.telemetry.watch import Watch
+
+
+class Host(Protocol):
+    """What an invocation needs of its control."""
+
+    catalog: Catalog
+    watch: Watch
+
+    def run_of(self, runtime: Runtime[Any]) -> Run:
+        """The run that a node belongs to."""
+
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> Any:
+        """A chat model of the catalog for one invocation."""
+
+
+class Invoking:
+    """Makes the chat model, keeps what its calls used, and tells policy and observers how it ended.
+
+    ``prefix`` ends with this invocation's model.
+    """
+
+    __slots__ = ("_clock", "_host", "_policy", "_started", "_tokens", "_usages", "model", "prefix", "stage")
+
+    def __init__(
+        self, host: Host, policy: Policy, stage: str, prefix: tuple[str, ...], limits: Mapping[str, Any] | None = None
+    ) -> None:
+        self.stage, self.prefix = stage, prefix
+        self._host, self._policy, self._clock = host, policy, policy.clock
+        self._usages: list[Usage] = []
+        self._started = self._clock.now()
+        self.model = host.chat_model(
+            prefix[-1],
+            CallContext(stage=stage, prefix=prefix, clock=self._clock, on_usage=self._usages.append, request=policy.request),
+            limits,
+        )
+        self._tokens = host.watch.began(stage, prefix, host.catalog[prefix[-1]]) if host.watch else []
+
+    def done(self) -> None:
+        """It succeeded."""
+        self._record(None, None)
+
+    def failed(self, error: BaseException) -> None:
+        """It raised. Interrupts and other control flow of LangGraph are no failures: the invocation will be run again."""
+        if isinstance(error, GraphBubbleUp):
+            self._host.watch.ended(self._tokens, None)
+        else:
+            self._record(*_failure(error))
+
+    def _record(self, failure: FailureKind | None, detail: str | None) -> None:
+        invocation = Invocation(
+            stage=self.stage,
+            prefix=self.prefix,
+            latency_s=max(self._clock.now() - self._started, 0.0),
+            usages=tuple(self._usages),
+            failure=failure,
+            detail=detail,
+        )
+        self._policy.record(invocation)
+        if self._tokens:
+            self._host.watch.ended(self._tokens, invocation)
+
+
+def invoking_in_graph(
+    host: Host,
+    stage: str,
+    value: PathValue | None,
+    config: RunnableConfig,
+    runtime: Runtime[Any],
+    *,
+    continues: bool = False,
+    run_is_request: bool = False,
+) -> tuple[Entry, Invoking]:
+    """The invocation of a node of the root graph, and its path entry. ``value`` is the path as the state has it.
+
+    ``continues`` says that the caller knows better than the template: the path goes on. ``run_is_request`` says the same of a
+    path that this very run has written.
+    """
+    _refuse_subgraph(stage, runtime)
+    run = host.run_of(runtime)
+    request_id = run.context.request_id
+    is_same_run = run.has_written(models_of(value))
+    anew = not (continues or (run_is_request and is_same_run)) and starts_anew(
+        value, stage, run.policy.template, request_id, is_same_run=is_same_run
+    )
+    before = () if anew else models_of(value)
+    step = config.get("metadata", {}).get("langgraph_step", len(before))
+    model = run.decide(step, stage, before)
+    entry: Entry = {"k": len(before), "stage": stage, "model": model}
+    if request_id is not None:
+        entry["request"] = request_id
+    return entry, Invoking(host, run.policy, stage, (*before, model))
+
+
+def _refuse_subgraph(stage: str, runtime: Runtime[Any]) -> None:
+    info = runtime.execution_info
+    if info is not None and "|" in info.checkpoint_ns:
+        raise WorkflowError(
+            f"stage {stage!r} runs inside a subgraph: its path would be lost there, so make it a node of the root graph"
+        )
+
+
+def _failure(error: BaseException) -> tuple[FailureKind, str]:
+    """Kind and detail. The text of a foreign exception may hold a prompt or a key, so only its type is kept."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, CallError):
+            return cause.kind, str(cause)
+        cause = cause.__cause__
+    return ("tool" if isinstance(error, Exception) else "unknown"), type(error).__name__

@@ -1,0 +1,22 @@
+"""Spans and metrics of decisions and invocations (docs/observability.md). ``OpenTelemetry`` and ``Prometheus`` need an extra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinelm.telemetry.watch import Decided, Observer, Watch
+
+__all__ = ["Decided", "Observer", "OpenTelemetry", "Prometheus", "Watch"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: neither library is needed where nobody observes."""
+    if name == "OpenTelemetry":
+        from vinelm.telemetry.spans import OpenTelemetry
+
+        return OpenTelemetry
+    if name == "Prometheus":
+        from vinelm.telemetry.metrics import Prometheus
+
+        return Prometheus
+    raise AttributeError(f"module 'vinelm.telemetry' has no attribute {name!r}")

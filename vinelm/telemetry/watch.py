@@ -1,0 +1,87 @@
+"""What an application's decisions and invocations are told to, while a request runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from vinelm.catalog import Model
+from vinelm.protocols import Invocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One answer of a policy. ``kind`` is "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
+
+    ``goes_on`` is False where the request ends. ``seconds`` is the wall time of the answer. ``explanation`` is the policy's own
+    account of it (an item of ``session.trace()``), empty for policies that give none. Holds no prompt and no key.
+    """
+
+    kind: Literal["model", "end"]
+    stage: str | None
+    prefix: tuple[str, ...]
+    model: str | None
+    goes_on: bool
+    seconds: float
+    explanation: Mapping[str, Any]
+
+
+class Observer(Protocol):
+    """Is told of every decision and every invocation. Called from many threads; what it raises is swallowed."""
+
+    def decided(self, decided: Decided) -> None:
+        """A policy answered, this very moment."""
+
+    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
+        """The invocation of ``stage`` begins; ``prefix`` ends with its model. What comes back is handed to :meth:`ended`."""
+
+    def ended(self, token: Any, invocation: Invocation | None) -> None:
+        """It ended, well or badly; None where it was interrupted, to be run again."""
+
+
+class Watch:
+    """Hands on to several observers. False where there are none, so that nobody pays for what nobody sees.
+
+    An observer that fails is left out of that one event: it must not cost the request.
+    """
+
+    __slots__ = ("_observers",)
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def add(self, observer: Observer) -> None:
+        """Tell this one, too, from now on."""
+        self._observers = (*self._observers, observer)
+
+    def decided(self, decided: Decided) -> None:
+        """Tell all of a decision."""
+        for observer in self._observers:
+            _safely(lambda one=observer: one.decided(decided))
+
+    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> list[tuple[Observer, Any]]:
+        """Tell all of a beginning."""
+        return [(one, _safely(lambda one=one: one.began(stage, prefix, model))) for one in self._observers]
+
+    def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
+        """Tell those that were told of the beginning."""
+        for observer, token in tokens:
+            _safely(lambda one=observer, of=token: one.ended(of, invocation))
+
+
+def explanation_of(policy: Any) -> Mapping[str, Any]:
+    """The last item of the policy's trace; empty where it keeps none."""
+    trace = getattr(policy, "trace", None)
+    steps = trace() if callable(trace) else ()
+    return steps[-1] if steps else {}
+
+
+def _safely(tell: Callable[[], Any]) -> Any:
+    try:
+        return tell()
+    except Exception:
+        return None
