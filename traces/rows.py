@@ -18,6 +18,12 @@ _COLUMNS = (*FIELDS, "model", "depth")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))
 _INSERT = str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named")))
 
+_PAY = (
+    "INSERT INTO ledger (request_id, prefix, reserved_usd, settled_usd, is_abandoned) "
+    "SELECT request_id, prefix, cost_usd + tool_cost_usd, cost_usd + tool_cost_usd, 0 FROM observations "
+    "WHERE row_id > ? ORDER BY row_id"
+)
+
 
 def values_of(observation: Observation) -> dict[str, Any]:
     """The row's columns, without its number."""
@@ -28,11 +34,18 @@ def values_of(observation: Observation) -> dict[str, Any]:
 
 
 def insert_rows(connection: Connection, rows: Iterable[Observation]) -> int:
-    """Add all rows in the caller's transaction, at the driver's speed; how many. ``IntegrityError`` for a cell that has one."""
+    """Add all rows in the caller's transaction, each with a settled ledger entry, at the driver's speed; how many.
+
+    ``IntegrityError`` for a cell that has a row.
+    """
     cursor = connection.connection.cursor()
     try:
+        cursor.execute("SELECT coalesce(max(row_id), 0) FROM observations")
+        (last,) = cursor.fetchone() or (0,)
         cursor.executemany(_INSERT, map(values_of, rows))  # type: ignore[arg-type]
-        return int(cursor.rowcount)
+        count = int(cursor.rowcount)
+        cursor.execute(_PAY, (last,))
+        return count
     finally:
         cursor.close()
 

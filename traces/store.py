@@ -204,7 +204,10 @@ class ObservationStore:
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def add_many(self, observations: Iterable[Observation]) -> int:
-        """Keep rows that were paid for elsewhere, all or nothing; how many. :class:`StoreError` if a cell has a row already."""
+        """Keep rows that were paid for elsewhere, each with its price in the ledger, all or nothing; how many.
+
+        :class:`StoreError` if a cell has a row already.
+        """
         try:
             with self._database.transaction() as connection:
                 return insert_rows(connection, observations)
@@ -219,6 +222,13 @@ class ObservationStore:
         """All rows, in the order they were bought. About a second for 100,000."""
         with self._database.transaction() as connection:
             return list(read_rows(connection))
+
+    def note_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
+        """Keep where rows came from that no run on this file bought."""
+        values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
+        values["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._database.transaction() as connection:
+            connection.execute(insert(schema.sources), values)
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
         """The cell has a row."""

@@ -1,0 +1,223 @@
+"""A store's rows as a table for other tools, and back.
+
+Beside a CSV file lies ``FILE.store.json`` with what the table does not say: whose rows these are, the requests that were sampled
+from, money that left no row. A Parquet file holds the same text in its metadata. Checkpoints are not exported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Boolean, Float, Integer, insert, select
+
+from vinelm.errors import DatasetError, VineLMError
+from vinelm.observation import Observation
+from vinelm.traces import schema
+from vinelm.traces.drafts import new_store, replaced
+from vinelm.traces.fit import cell, misfit
+from vinelm.traces.identity import StoreIdentity
+from vinelm.traces.rows import FIELDS, read_rows
+from vinelm.traces.schema import decode_prefix
+from vinelm.traces.store import ObservationStore
+from vinelm.traces.tabular import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
+
+NOTE = "vinelm.store"
+_FORMAT = 1
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+
+
+def side_file(table: Path) -> Path:
+    """Where the rest of what a CSV export holds lies."""
+    return table.with_name(f"{table.name}.store.json")
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of the file's bytes. ``DatasetError`` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot read the table: {error.strerror}") from error
+
+
+# -- out -------------------------------------------------------------------------------------------------------
+
+
+def export_store(store: ObservationStore, path: Path) -> int:
+    """Write all rows to ``path`` (``.csv``, ``.csv.gz`` or ``.parquet``), in place of what was there; how many.
+
+    One moment's rows, also while a run is writing. :class:`ConfigError` for another ending or without pyarrow.
+    """
+    kind = kind_of(path, ("csv", "parquet"))
+    with store.database.transaction() as connection:
+        rows = list(read_rows(connection))
+        document = {
+            "format": _FORMAT,
+            "rows": len(rows),
+            "identity": asdict(store.identity),
+            "requests": [list(r) for r in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))],
+            "other_spending": _spending_without_row(connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), rows),
+        }
+    if kind == "parquet":
+        columns = {name: _KINDS[name][0] for name in FIELDS}
+        with replaced(path) as draft:
+            write_parquet(draft, columns, map(_typed, rows), notes={NOTE: _text(document)}, shown_as=path)
+        return len(rows)
+    with replaced(path) as draft, replaced(side_file(path)) as side:
+        write_csv(draft, FIELDS, map(_flat, rows), is_gzipped=path.suffix == ".gz")
+        side.write_text(_text({**document, "sha256": file_digest(draft)}), encoding="utf-8")
+    return len(rows)
+
+
+_LEDGER = tuple(schema.ledger.c[n] for n in ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned"))
+_ENTRY = schema.ledger.c.entry_id
+
+
+def _spending_without_row(entries: Sequence[Any], rows: Sequence[Observation]) -> list[dict[str, Any]]:
+    """Ledger entries that are not simply the price of a row: of calls that never came back, or are in flight."""
+    paid = Counter((row.request_id, row.prefix, row.cost_usd + row.tool_cost_usd) for row in rows)
+    others = []
+    for entry in entries:
+        key = (entry.request_id, decode_prefix(entry.prefix), entry.settled_usd)
+        if paid[key] and not entry.is_abandoned:
+            paid[key] -= 1
+        else:
+            others.append(dict(entry._mapping))
+    return others
+
+
+def _typed(row: Observation) -> list[Any]:
+    return [list(row.prefix) if name == "prefix" else getattr(row, name) for name in FIELDS]
+
+
+def _flat(row: Observation) -> Iterator[Any]:
+    for name in FIELDS:
+        value = getattr(row, name)
+        if name == "prefix":
+            value = schema.encode_prefix(value)
+        yield int(value) if isinstance(value, bool) else value
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=1, default=str) + "\n"
+
+
+# -- in --------------------------------------------------------------------------------------------------------
+
+
+def is_export(table: Path) -> bool:
+    """The file is one that :func:`export_store` wrote, as far as its companion or its metadata tell."""
+    if kind_of(table) == "parquet":
+        return table.exists() and parquet_note(table, NOTE) is not None
+    return side_file(table).exists()
+
+
+def import_export(table: Path, path: Path) -> int:
+    """Make the store at ``path`` from what :func:`export_store` wrote to ``table``; how many rows. All or nothing.
+
+    :class:`DatasetError` names file and line of a row that cannot be one of that store's; :class:`StoreError` if there is
+    something at ``path``.
+    """
+    document, where = _document(table)
+    try:
+        identity = StoreIdentity(**document["identity"])
+        template = identity.bound_template()
+        requests = {str(request): str(digest) for request, digest in document["requests"]}
+        others = [dict(entry) for entry in document["other_spending"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DatasetError(f"{where}: not what `vinelm store export` writes: export the store again") from error
+    digest = file_digest(table)
+    if document.get("sha256", digest) != digest:
+        raise DatasetError(
+            f"{table}: not the table that {where.name} was written with: export again, or delete its line sha256 to import an "
+            "edited table"
+        )
+    seen: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def rows() -> Iterator[Observation]:
+        for line, row in read_table(table):
+            observation = _observation(row, f"{table}:{line}")
+            wrong = misfit(observation, template)
+            if observation.request_id not in requests:
+                wrong = "the store never sampled from this request"
+            key = (observation.request_id, observation.prefix)
+            if key in seen:
+                wrong = f"this cell is on line {seen[key]} too"
+            seen[key] = line
+            if wrong:
+                raise DatasetError(f"{table}:{line}: {cell(*key)}: {wrong}: mend or drop the line")
+            yield observation
+
+    with new_store(path, identity) as store:
+        store.register_digests(requests)
+        count = store.add_many(rows())
+        if others:
+            with store.database.transaction() as connection:
+                connection.execute(insert(schema.ledger), others)
+        store.note_source("import", table.name, digest, count)
+    return count
+
+
+def _document(table: Path) -> tuple[dict[str, Any], Path]:
+    is_parquet = kind_of(table) == "parquet"
+    where = table if is_parquet else side_file(table)
+    try:
+        text = parquet_note(table, NOTE) if is_parquet else where.read_text(encoding="utf-8")
+        document = json.loads(text or "")
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{where}: not what `vinelm store export` writes: export the store again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        found = document.get("format") if isinstance(document, dict) else None
+        raise DatasetError(f"{where}: export format {found}, known is {_FORMAT}: import it with the VineLM that wrote it")
+    return document, where
+
+
+def _observation(row: Row, where: str) -> Observation:
+    values: dict[str, Any] = {}
+    for name in FIELDS:
+        if name not in row:
+            raise DatasetError(f"{where}: no column {name!r}: the table needs {', '.join(FIELDS)}")
+        value = row[name]
+        try:
+            values[name] = None if value is None else _KINDS[name][1](value)
+        except (ValueError, TypeError):
+            raise DatasetError(f"{where}: {name} is {value!r}: expected {_KINDS[name][0]}") from None
+        if values[name] is None and not schema.observations.c[name].nullable:
+            raise DatasetError(f"{where}: {name} is empty: it must have a value")
+    try:
+        return Observation(**values)
+    except VineLMError as error:
+        raise DatasetError(f"{where}: {error}") from error
+
+
+def _flag(value: Any) -> bool:
+    if value not in (0, 1, "0", "1"):
+        raise ValueError
+    return bool(int(value))
+
+
+def _prefix(value: Any) -> tuple[str, ...]:
+    models = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
+        raise ValueError
+    return tuple(models)
+
+
+def _kind(name: str) -> tuple[str, Callable[[Any], Any]]:
+    column = schema.observations.c[name].type
+    if name == "prefix":
+        return "list", _prefix
+    if isinstance(column, Boolean):
+        return "bool", _flag
+    if isinstance(column, Integer):
+        return "int", int
+    return ("float", float) if isinstance(column, Float) else ("string", str)
+
+
+_KINDS.update({name: _kind(name) for name in FIELDS})
