@@ -97,6 +97,19 @@ def test_a_single_model_that_turned_out_better_forbids_a_gain():
     assert "m7, the best single model with hindsight" in verdict.lines[0]
 
 
+def test_missing_the_floor_by_less_than_a_rival_is_no_gain_where_some_model_keeps_it():
+    objective = Objective(minimize="cost", min_accuracy=0.64)
+    rivals = (make_run("static", first(210), cost=0.03), make_run("best single model", first(210), cost=0.03))
+    contest = make_contest(make_run("VineLM", first(229), cost=0.01), *rivals, objective)
+    assert judge([contest]).gains  # nobody keeps the floor, VineLM comes nearest and costs least
+    kept = judge([replace(contest, others=(make_run("m7", first(260), cost=0.02),))])
+    assert kept.rulings[0].static.outcome == kept.rulings[0].single.outcome == "gain"
+    assert not kept.gains
+    assert kept.rulings[0].advice == "use model m7"
+    assert kept.headline == "No gain: use model m7."
+    assert "m7, the best single model with hindsight, kept the bounds better" in kept.lines[0]
+
+
 def test_more_objectives_ask_for_wider_intervals():
     rng = np.random.default_rng(2)
     contest = make_contest(

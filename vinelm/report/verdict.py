@@ -66,8 +66,10 @@ class Ruling:
 
     @property
     def beats_single(self) -> bool:
-        """Better than the chosen single model, and not behind any other."""
-        return self.single.outcome == "gain" and self.champion.difference.value >= 0
+        """Better than the chosen single model, and neither behind the best one nor further from the bounds than it."""
+        if self.single.outcome != "gain" or self.champion.overshot:
+            return False
+        return self.champion.difference.value >= 0
 
     @property
     def advice(self) -> str:
@@ -146,7 +148,9 @@ def sentence(ruling: Ruling) -> str:
     said = [_against(ruling, ruling.static), _against(ruling, ruling.single)]
     said += _missed(ruling.contest)
     champion = ruling.champion
-    if champion.difference.value < 0 and ruling.single.outcome != "loss":
+    if champion.overshot:
+        said.append(f"{champion.rival.policy}, the best single model with hindsight, kept the bounds better")
+    elif champion.difference.value < 0 and ruling.single.outcome != "loss":
         gap = difference_text(champion, ruling.contest.objective)
         said.append(f"{gap} against {champion.rival.policy}, the best single model with hindsight")
     return f"{'; '.join(said)}; {ruling.advice}."
