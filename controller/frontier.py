@@ -25,6 +25,9 @@ LAGS = 8
 SCAN = 3072
 """Up to so many ends are compared at once; longer lists are skipped through in blocks."""
 BLOCK = 192
+"""Ends of a block."""
+TRIES = 16
+"""After so many blocks without a fit the search goes by engine visits instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class Frontier:
     """The kept ends below one node. All arrays run over ends in the objective's order."""
 
     __slots__ = (
-        "accuracy", "block_accuracy", "block_s", "block_usd", "block_visits", "ends", "group", "n", "names", "rising", "step",
-        "time_s", "usd", "visits",
+        "accuracy", "block_accuracy", "block_s", "block_usd", "block_visits", "by_group", "ends", "group", "group_s",
+        "group_starts", "group_usd", "n", "names", "rising", "step", "time_s", "usd", "visits",
     )  # fmt: skip
 
     def __init__(self, known: Known, kind: Kind, node: int, ends: IntArray) -> None:
@@ -74,6 +77,10 @@ class Frontier:
         self.block_usd: Any = None
         self.block_accuracy: Any = None
         self.block_visits: Any = None
+        self.by_group: Any = None
+        self.group_starts: Any = None
+        self.group_s: Any = None
+        self.group_usd: Any = None
         if self.n <= SCAN:
             return
         starts = np.arange(0, self.n, BLOCK)
@@ -85,6 +92,13 @@ class Frontier:
             self.block_accuracy = np.maximum.reduceat(self.accuracy, starts)
         if self.visits is not None:
             self.block_visits = np.minimum.reduceat(self.visits[self.group], starts)
+            order = np.argsort(self.group, kind="stable")
+            self.by_group = order.astype(np.int32)
+            self.group_starts = np.concatenate(([0], np.cumsum(np.bincount(self.group)))).astype(np.int64)
+            assert self.time_s is not None
+            self.group_s = np.minimum.reduceat(self.time_s[order], self.group_starts[:-1])
+            if self.usd is not None:
+                self.group_usd = np.minimum.reduceat(self.usd[order], self.group_starts[:-1])
 
     @property
     def nbytes(self) -> int:
@@ -140,11 +154,38 @@ class Frontier:
             may &= self.block_usd <= left_usd
         if floor is not None:
             may &= self.block_accuracy >= floor
-        for block in may.nonzero()[0].tolist():
+        for tried, block in enumerate(may.nonzero()[0].tolist()):
+            if tried == TRIES and self.by_group is not None and load_s is not None:
+                return self._among_groups(block * BLOCK, left_s, left_usd, floor, load_s)
             at = self._scan(slice(block * BLOCK, (block + 1) * BLOCK), left_s, left_usd, floor, load_s)
             if at >= 0:
                 return int(at + block * BLOCK)
         return -1
+
+    def _among_groups(
+        self, start: int, left_s: float | None, left_usd: float | None, floor: float | None, load_s: FloatArray
+    ) -> int:
+        """As :meth:`_scan` from position ``start`` on, among the ends of those engine visits that have one fast enough: few,
+        where bounds are so tight that blocks, whose ends visit all kinds of engines, could not be passed over.
+        """
+        assert left_s is not None
+        delay_s = self.visits.dot(load_s)
+        may = self.group_s + delay_s <= left_s
+        if left_usd is not None:
+            may &= self.group_usd <= left_usd
+        groups = may.nonzero()[0]
+        if not len(groups):
+            return -1
+        starts, sizes = self.group_starts[groups], np.diff(self.group_starts)[groups]
+        offsets = np.repeat(starts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
+        ends = self.by_group[offsets + np.arange(len(offsets))]
+        fits = (self.time_s[ends] + np.repeat(delay_s[groups], sizes) <= left_s) & (ends >= start)  # type: ignore[index]
+        if left_usd is not None:
+            fits &= self.usd[ends] <= left_usd  # type: ignore[index]
+        if floor is not None:
+            fits &= self.accuracy[ends] >= floor  # type: ignore[index]
+        found = ends[fits]
+        return int(found.min()) if len(found) else -1
 
 
 def pareto(known: Known, kind: Kind, node: int, ends: IntArray) -> IntArray:

@@ -21,12 +21,13 @@ def measured(planner, objective, asked):
     return None if choice is None else choice.target
 
 
-@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize(("blocks", "tries"), [(False, 0), (True, 99), (True, 0), (True, 2)])
 @pytest.mark.parametrize(("n_models", "depth", "n_engines"), [(4, 4, 3), (8, 3, 8), (3, 5, 1)])
-def test_a_frontier_finds_what_measuring_every_end_finds(n_models, depth, n_engines, blocks, monkeypatch):
+def test_a_frontier_finds_what_measuring_every_end_finds(n_models, depth, n_engines, blocks, tries, monkeypatch):
     if blocks:  # long lists are skipped through: make every list long
         monkeypatch.setattr(frontier_module, "SCAN", 4)
         monkeypatch.setattr(frontier_module, "BLOCK", 3)
+        monkeypatch.setattr(frontier_module, "TRIES", tries)
     rng = random.Random(n_models * depth + blocks)
     for steps in (8, 64):
         annotated = grid_annotated(rng, n_models, depth, n_engines=n_engines, steps=steps)
