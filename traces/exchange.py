@@ -1,7 +1,7 @@
 """A store's rows as a table for other tools, and back.
 
-Beside a CSV file lies ``FILE.store.json`` with what the table does not say: whose rows these are, the requests that were sampled
-from, money that left no row. A Parquet file holds the same text in its metadata. Checkpoints are not exported.
+Beside a CSV file lies ``FILE.store.json`` with what the table does not say: whose rows these are, the requests that were
+sampled from, money that left no row. A Parquet file holds the same text in its metadata. Checkpoints are not exported.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 def write_parquet(
     path: Path, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, notes: Mapping[str, str], shown_as: Path
 ) -> None:
-    """Rows as Parquet; ``columns`` maps a name to ``string``, ``list``, ``bool``, ``int`` or ``float``; notes go to the metadata."""
+    """Rows as Parquet; ``columns`` maps a name to ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``."""
     arrow, parquet = require_pyarrow(shown_as)
     kinds = {
         "string": arrow.string(),

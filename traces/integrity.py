@@ -1,0 +1,230 @@
+"""Is a store whole? Reads everything, changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vinelm.errors import StoreError, VineLMError
+from vinelm.observation import Observation
+from vinelm.template import Template
+from vinelm.traces import schema
+from vinelm.traces.fit import cell, misfit
+from vinelm.traces.lock import holder
+from vinelm.traces.rows import FIELDS
+from vinelm.traces.schema import decode_prefix
+from vinelm.traces.store import ObservationStore
+
+Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of thing that is not as it should be: how often, and the first of them. Damage, or only worth knowing."""
+
+    what: str
+    count: int
+    first: str
+    is_damage: bool
+
+
+@dataclass(frozen=True)
+class CheckedStore:
+    """What :func:`check_store` looked at and what it found."""
+
+    rows: int
+    checkpoints: int
+    ledger_entries: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is damaged."""
+        return not any(finding.is_damage for finding in self.findings)
+
+
+def check_store(path: Path) -> CheckedStore:
+    """Everything that can be checked without the workflow: the file, the rows, the checkpoints, the ledger.
+
+    An older version is brought up to date first. :class:`StoreError` if it cannot be opened at all.
+    """
+    if path.exists():
+        damage = _file_damage(path)
+        if damage is not None:
+            return CheckedStore(0, 0, 0, (damage,))
+    with ObservationStore.open(path) as store:  # refuses what is foreign or newer; recovers; migrates
+        template = store.identity.bound_template()
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        connection.execute("BEGIN")
+        counts = [_count(connection, table) for table in ("observations", "checkpoints", "ledger")]
+        return CheckedStore(*counts, tuple(_findings(connection, template, path)))
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy") from error
+    finally:
+        connection.close()
+
+
+def _file_damage(path: Path) -> Finding | None:
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(100)")]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        if str(error) == "file is not a database":
+            return None  # nobody's store: opening says so
+        lines = [str(error)]
+    if lines == ["ok"]:
+        return None
+    first = " ".join(line for line in lines if not line.startswith("***")) or lines[0]
+    return Finding("the file is damaged: restore it from a copy", len(lines), first.split("\n")[0][:200], True)
+
+
+def _findings(connection: sqlite3.Connection, template: Template, path: Path) -> Iterator[Finding]:
+    for what, is_damage, check in _CHECKS:
+        found = list(check(connection, template))
+        if what == _DANGLING and holder(path) is not None:
+            continue
+        if found:
+            yield Finding(what, len(found), found[0], is_damage)
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - our own names
+    return int(count)
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    columns = ("row_id", "model", "depth", *FIELDS)
+    for row in connection.execute(f"SELECT {', '.join(columns)} FROM observations ORDER BY row_id"):  # noqa: S608
+        yield dict(zip(columns, row, strict=True))
+
+
+def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[str]:
+    """Rows that are no observations, or none of this workflow."""
+    for values in _rows(connection):
+        where = f"row {values.pop('row_id')}"
+        model, depth = values.pop("model"), values.pop("depth")
+        try:
+            row = Observation(**{**values, "prefix": decode_prefix(values["prefix"])})
+        except (VineLMError, ValueError, TypeError) as error:
+            yield f"{where}: {error}"
+            continue
+        wrong = misfit(row, template)
+        if wrong is None and (model, depth) != (row.model, row.depth):
+            wrong = f"the columns say model {model!r} at depth {depth}"
+        if wrong:
+            yield f"{where}: {cell(row.request_id, row.prefix)}: {wrong}"
+
+
+def _duplicates(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = "SELECT request_id, prefix, count(*) FROM observations NOT INDEXED GROUP BY 1, 2 HAVING count(*) > 1"
+    for request, prefix, count in connection.execute(query):
+        yield f"request {request!r}, prefix {prefix}: {count} rows"
+
+
+def _unregistered(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = "SELECT DISTINCT request_id FROM observations WHERE request_id NOT IN (SELECT request_id FROM requests)"
+    for (request,) in connection.execute(query):
+        yield f"request {request!r}"
+
+
+def _below_a_failure(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    failed = set(connection.execute("SELECT request_id, prefix FROM observations WHERE failure IS NOT NULL"))
+    if not failed:
+        return
+    for request, prefix in connection.execute("SELECT request_id, prefix FROM observations WHERE depth > 1"):
+        models = json.loads(prefix)
+        if any((request, schema.encode_prefix(models[:k])) in failed for k in range(1, len(models))):
+            yield f"request {request!r}, prefix {prefix}"
+
+
+def _bad_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = (
+        "SELECT request_id, prefix, checkpoints.digest, content FROM checkpoints LEFT JOIN blobs "
+        "ON blobs.digest = checkpoints.digest"
+    )
+    for request, prefix, digest, content in connection.execute(query):
+        if not _is_intact(digest, content):
+            yield f"request {request!r}, prefix {prefix}"
+
+
+def _is_intact(digest: str, content: bytes | None) -> bool:
+    try:
+        return content is not None and hashlib.sha256(zlib.decompress(content)).hexdigest() == digest
+    except zlib.error:
+        return False
+
+
+def _stray_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = (
+        "SELECT c.request_id, c.prefix FROM checkpoints c LEFT JOIN observations o "
+        "ON o.request_id = c.request_id AND o.prefix = c.prefix WHERE o.row_id IS NULL"
+    )
+    for request, prefix in connection.execute(query):
+        yield f"request {request!r}, prefix {prefix}"
+
+
+def _stray_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    for (digest,) in connection.execute("SELECT digest FROM blobs WHERE digest NOT IN (SELECT digest FROM checkpoints)"):
+        yield f"digest {digest[:12]}"
+
+
+def _dangling(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = "SELECT request_id, prefix, reserved_usd FROM ledger WHERE settled_usd IS NULL ORDER BY entry_id"
+    for request, prefix, upper in connection.execute(query):
+        yield f"request {request!r}, prefix {prefix}, {upper:g} dollars"
+
+
+def _bad_entries(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = (
+        "SELECT entry_id, request_id, prefix FROM ledger WHERE NOT (reserved_usd >= 0 AND reserved_usd < 9e999) "
+        "OR NOT (coalesce(settled_usd, 0) >= 0 AND coalesce(settled_usd, 0) < 9e999)"
+    )
+    for entry, request, prefix in connection.execute(query):
+        yield f"entry {entry}: request {request!r}, prefix {prefix}"
+
+
+def _unpaid(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    query = (
+        "SELECT request_id, prefix FROM observations o WHERE NOT EXISTS "
+        "(SELECT 1 FROM paid p WHERE p.request_id = o.request_id AND p.prefix = o.prefix)"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE paid AS SELECT DISTINCT request_id, prefix FROM main.ledger WHERE settled_usd NOT NULL"
+    )
+    connection.execute("CREATE INDEX temp.by_cell ON paid (request_id, prefix)")
+    for request, prefix in connection.execute(query):
+        yield f"request {request!r}, prefix {prefix}"
+
+
+def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+    for table in schema.metadata.sorted_tables:
+        found = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table.name})")}
+        missing = {column.name for column in table.columns} - found
+        if missing:
+            yield f"{table.name}: {', '.join(sorted(missing))}"
+
+
+_DANGLING = "money set aside for calls that never came back: the next run charges it at the upper bound"
+_CHECKS: tuple[tuple[str, bool, Check], ...] = (
+    ("tables or columns are missing", True, _wrong_tables),
+    ("rows that cannot be this workflow's", True, _bad_rows),
+    ("cells with more than one row", True, _duplicates),
+    ("requests with rows that no run sampled from", True, _unregistered),
+    ("rows below a failed invocation", True, _below_a_failure),
+    ("checkpoints that are missing or do not match their digest", True, _bad_checkpoints),
+    ("checkpoints without their row", True, _stray_checkpoints),
+    ("ledger entries whose dollars are no amount", True, _bad_entries),
+    (_DANGLING, False, _dangling),
+    ("rows without their price in the ledger", False, _unpaid),
+    ("contents that no checkpoint needs", False, _stray_blobs),
+)

@@ -1,0 +1,132 @@
+"""Two stores of one workflow become one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from vinelm.errors import StoreError
+from vinelm.observation import Observation
+from vinelm.traces import schema
+from vinelm.traces.drafts import new_store
+from vinelm.traces.fit import cell
+from vinelm.traces.rows import read_rows, values_of
+from vinelm.traces.store import ObservationStore
+
+Entry = tuple[Any, ...]
+_ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """``rows`` in the new store; how many of them each input brought first."""
+
+    rows: int
+    brought: tuple[int, ...]
+
+
+def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
+    """Make the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``. All or nothing.
+
+    The inputs stay as they are; rows come in their order. A cell that two of them hold is fine if the rows are equal, as in
+    copies that went on apart; its money counts once then, and so does what their ledgers begin with in common.
+    :class:`StoreError` if the inputs are not of one identity, a run holds one of them, a request changed between them, or a cell
+    has two different rows (the first such is named).
+    """
+    with ExitStack() as stack:
+        stores = [stack.enter_context(ObservationStore.open(source)) for source in inputs]
+        if len(stores) < 2:
+            raise StoreError("a merge needs at least two stores: name another")
+        first = stores[0].identity
+        for store in stores[1:]:
+            difference = first.difference(store.identity)
+            if difference:
+                raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {difference}")
+        for store in stores:
+            stack.enter_context(store.exclusive())
+        with new_store(path, first) as merged:
+            brought = _pour(stores, merged)
+        return Merged(sum(brought), tuple(brought))
+
+
+def _pour(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
+    known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
+    brought, ledgers = [], list[list[Entry]]()
+    for store in stores:
+        with store.database.transaction() as connection:
+            digests = select(schema.requests.c.request_id, schema.requests.c.digest)
+            try:
+                merged.register_digests({row.request_id: row.digest for row in connection.execute(digests)})
+            except StoreError as error:
+                raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {_tail(error, merged.path)}") from error
+            rows = list(read_rows(connection))
+            new = list(_new_rows(rows, known, store.path))
+            with merged.database.transaction() as target:
+                if new:
+                    target.execute(insert(schema.observations), [values_of(row) for row in new])
+                _copy_checkpoints(connection, target)
+                ledger, added = _ledger(connection), {id(row) for row in new}
+                before = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in added}
+                entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, before)]
+                if entries:
+                    target.execute(insert(schema.ledger), entries)
+                ledgers.append(ledger)
+        digest = hashlib.sha256(json.dumps([values_of(row) for row in rows], sort_keys=True).encode()).hexdigest()
+        merged.note_source("merge", store.path.name, digest, len(new))
+        brought.append(len(new))
+    return brought
+
+
+def _tail(error: StoreError, path: Path) -> str:
+    return str(error).removeprefix(f"{path}: ").partition(": ")[0]
+
+
+def _new_rows(
+    rows: Sequence[Observation], known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]], path: Path
+) -> Iterator[Observation]:
+    for row in rows:
+        key = (row.request_id, row.prefix)
+        other, where = known.setdefault(key, (row, path))
+        if other is row:
+            yield row
+        elif other != row:
+            what = next(field.name for field in fields(row) if getattr(row, field.name) != getattr(other, field.name))
+            raise StoreError(
+                f"{path} and {where} hold different rows of {cell(*key)} ({what} is {getattr(row, what)!r} and "
+                f"{getattr(other, what)!r}): keep one of the two stores, or drop the cell from an export"
+            )
+
+
+def _copy_checkpoints(source: Connection, target: Connection) -> None:
+    held = set(target.execute(select(schema.blobs.c.digest)).scalars())
+    for blob in source.execute(select(schema.blobs)):
+        if blob.digest not in held:
+            target.execute(insert(schema.blobs), dict(blob._mapping))
+    cells = set(target.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix)).tuples())
+    new = [dict(r._mapping) for r in source.execute(select(schema.checkpoints)) if (r.request_id, r.prefix) not in cells]
+    if new:
+        target.execute(insert(schema.checkpoints), new)
+
+
+def _ledger(connection: Connection) -> list[Entry]:
+    query = select(*(schema.ledger.c[name] for name in _ENTRY)).order_by(schema.ledger.c.entry_id)
+    return [tuple(entry) for entry in connection.execute(query)]
+
+
+def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], bought_before: set[tuple[str, str]]) -> Iterator[Entry]:
+    """What this ledger holds that no earlier one does. In doubt an entry counts: money is never forgotten."""
+    common = max((_common_length(ledger, other) for other in earlier), default=0)
+    for request, prefix, reserved, settled, is_abandoned in ledger[common:]:
+        if is_abandoned or settled is None or (request, prefix) not in bought_before:
+            yield request, prefix, reserved, settled, is_abandoned
+
+
+def _common_length(one: list[Entry], other: list[Entry]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
