@@ -101,6 +101,7 @@ class VineLM(GraphControl):
             started_at=started_at,
             mode=self.mode,
             on_error=self.on_error,
+            can_end=self.can_end,
             load=self._load_seen(),
         )
 

@@ -22,7 +22,7 @@ class KeyedBackend(EchoBackend):
 @pytest.mark.parametrize("interrupted", [False, True], ids=["whole", "interrupted"])
 @pytest.mark.parametrize("mode", MODES)
 def test_no_canary_in_any_checkpoint(mode, interrupted):
-    catalog = make_catalog(3, options={"api_key": CANARY})
+    catalog = make_catalog(3, options={"user": CANARY})
     vine = GraphControl(catalog, {"test": KeyedBackend()}, template=control().template)
     saver = InMemorySaver()
     graph = App(mode=mode).build(vine).compile(checkpointer=saver)

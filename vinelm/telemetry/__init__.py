@@ -1,4 +1,4 @@
-"""Spans and metrics of decisions and invocations (docs/observability.md). ``OpenTelemetry`` and ``Prometheus`` need an extra."""
+"""Spans and metrics of decisions and invocations (docs/observability.md)."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class VineChatModel(BaseChatModel):
     given. The path is kept in memory: a run that another process resumes begins anew, and such stages cannot be profiled unit
     by unit (``vine.stage`` can).
 
-    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call up
-    to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
+    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call
+    up to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())

@@ -29,8 +29,8 @@ def build_graph(workflow: Workflow, control: GraphControl, checkpointer: Any = N
         raise WorkflowError(
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
-    _check_stages(workflow, graph)
-    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages])
+    _check_stages(workflow, graph, control.agents)
+    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages], control.agents)
     return graph
 
 
@@ -39,13 +39,15 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
     return dict(_wrapped(graph))
 
 
-def refuse_unsupported(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str]) -> None:
+def refuse_unsupported(
+    graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()
+) -> None:
     """Raise :class:`WorkflowError` for what would lose or repeat a choice of model silently: a cached stage, a stage inside a
     subgraph, an explicit input schema that hides the path, two stages that one edge source starts together.
     """
     for node, inner in graph.nodes.items():
         if isinstance(inner.bound, CompiledStateGraph):
-            for hidden in wrapped_stages(inner.bound):
+            for hidden in wrapped_stages(inner.bound) | _routed_agents(inner.bound, agents):
                 raise WorkflowError(
                     f"stage {hidden!r} is inside the subgraph {node!r}, where its path is lost: move it to the root graph"
                 )
@@ -69,9 +71,9 @@ def refuse_unsupported(graph: CompiledStateGraph[Any, Any, Any, Any], stages: It
             )
 
 
-def _check_stages(workflow: Workflow, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+def _check_stages(workflow: Workflow, graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> None:
     label = f"workflow {workflow.name!r}"
-    wrapped = wrapped_stages(graph)
+    wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
     for node, stage in wrapped.items():
         if node != stage:
             raise WorkflowError(f"{label}: the node {node!r} runs vine.stage({stage!r}, ...): give both one name")
@@ -88,6 +90,11 @@ def _check_stages(workflow: Workflow, graph: CompiledStateGraph[Any, Any, Any, A
             raise WorkflowError(
                 f"{label}: the graph wraps a stage {name!r}, which the template lacks: add Stage({name!r}) to it"
             )
+
+
+def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
+    """The same for nodes that a ``VineMiddleware`` runs: its state schema brings the path's channel."""
+    return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}
 
 
 def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[str, str]]:

@@ -211,10 +211,13 @@ class GraphControl:
 
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
 
-    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """A chat model of the catalog for one invocation. ``limits`` replaces ``max_tokens`` or ``timeout_s`` of its entry."""
-        backend, model = self.backend_of(name), self.catalog[name]
-        return backend.chat_model(model.model_copy(update=limits) if limits else model, call)
+    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
+        """A chat model of the catalog for one invocation."""
+        return self.backend_of(name).chat_model(self.catalog[name], call)
+
+    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
+        """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
+        return self.backend_of(name).chat_model(self.catalog[name].model_copy(update=limits), call)
 
     def run_of(self, runtime: Runtime[Any]) -> Run:
         """The run that a node or an edge belongs to, made on first sight."""

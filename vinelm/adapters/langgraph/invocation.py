@@ -27,8 +27,11 @@ class Host(Protocol):
     def run_of(self, runtime: Runtime[Any]) -> Run:
         """The run that a node belongs to."""
 
-    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> Any:
+    def chat_model(self, name: str, call: CallContext) -> Any:
         """A chat model of the catalog for one invocation."""
+
+    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> Any:
+        """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
 
 
 class Invoking:
@@ -46,11 +49,9 @@ class Invoking:
         self._host, self._policy, self._clock = host, policy, policy.clock
         self._usages: list[Usage] = []
         self._started = self._clock.now()
-        self.model = host.chat_model(
-            prefix[-1],
-            CallContext(stage=stage, prefix=prefix, clock=self._clock, on_usage=self._usages.append, request=policy.request),
-            limits,
-        )
+        call = CallContext(stage=stage, prefix=prefix, clock=self._clock, on_usage=self._usages.append, request=policy.request)
+        name = prefix[-1]
+        self.model = host.limited_chat_model(name, call, limits) if limits else host.chat_model(name, call)
         self._tokens = host.watch.began(stage, prefix, host.catalog[prefix[-1]]) if host.watch else []
 
     def done(self) -> None:
