@@ -97,13 +97,10 @@ class DeadlineProgram:
         wrong = (annotated.stop[nodes] - annotated.stop_success[nodes])[:, None] if self._counts_answers else 0.0
         arrived = wrong + (1.0 - stop) * after
         chance = self._chances(nodes)
-        loss = np.repeat(self._stage_loss(nodes)[:, None], BINS + 1, axis=1)
-        in_time = np.zeros_like(loss)
-        for spent in range(BINS + 1):
-            weight = chance[:, spent, None]
-            loss[:, spent:] += weight * arrived[:, : BINS + 1 - spent]
-            in_time[:, spent:] += weight
-        return np.asarray(loss + (1.0 - in_time) * self._late_loss)
+        in_time = np.cumsum(chance, axis=1)
+        is_flat = bool((arrived[:, :1] == arrived).all())  # so at the last level, which holds most nodes
+        met = in_time * arrived[:, :1] if is_flat else _convolved(chance, arrived)
+        return np.asarray(self._stage_loss(nodes)[:, None] + met + (1.0 - in_time) * self._late_loss)
 
     # -- losses ------------------------------------------------------------------------------------------------
 
@@ -178,3 +175,12 @@ class DeadlineProgram:
             starts = np.flatnonzero(np.diff(parent, prepend=-2))
             levels.append(Level(nodes, starts, np.searchsorted(levels[-1].nodes, parent[starts])))
         return levels
+
+
+def _convolved(chance: FloatArray, arrived: FloatArray) -> FloatArray:
+    """Row by row, sum over j of chance[j] x arrived[i - j]. Time runs over the first axis inside: whole rows at once."""
+    weight, value = np.ascontiguousarray(chance.T), np.ascontiguousarray(arrived.T)
+    total = np.zeros_like(value)
+    for spent in range(len(weight)):
+        total[spent:] += weight[spent] * value[: len(value) - spent]
+    return np.asarray(total.T)
