@@ -170,7 +170,8 @@ def replans(planner, asked, loads, rng):
 
 def stage_overhead(rounds: int = 60, per_round: int = 20) -> dict[str, float]:
     """What a session with two bounds, real clock and own load monitor adds to each invocation of a LangGraph graph that does
-    nothing else: medians over alternating rounds with the bare graph, 584 paths. Processor time: other processes must not count.
+    nothing else: medians over alternating rounds with the bare graph, 584 paths. Processor time, so that other processes do not
+    count.
     """
     from langgraph.graph import END, START, StateGraph
 

@@ -1,4 +1,5 @@
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -180,3 +181,15 @@ def test_bad_questions_are_refused_in_one_line():
         assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="standard errors"):
         planner.plan(Objective(maximize="accuracy", confidence=0.9))
+
+
+def test_many_threads_share_one_planner():
+    annotated = random_table(6, n_requests=40, n_models=3, depth=3).annotate()
+    rng = random.Random(0)
+    questions = [random_question(rng, annotated, has_errors=False) for _ in range(60)]
+    questions = [(o, a) for o, a in questions if brute_force(annotated, o, **a) is not None]
+    alone = [Planner(annotated).plan(objective, **asked).target for objective, asked in questions]
+    shared = Planner(annotated)
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: [shared.plan(objective, **asked).target for objective, asked in questions], range(8)))
+    assert all(run == alone for run in runs)
