@@ -37,8 +37,8 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
 
     The inputs stay as they are; rows come in their order. A cell that two of them hold is fine if the rows are equal, as in
     copies that went on apart; its money counts once then, and so does what their ledgers begin with in common.
-    :class:`StoreError` if the inputs are not of one identity, a run holds one of them, a request changed between them, or a cell
-    has two different rows (the first such is named).
+    :class:`StoreError` if the inputs are not of one identity, a run holds one of them, a request changed between them, or a
+    cell has two different rows (the first such is named).
     """
     with ExitStack() as stack:
         stores = [stack.enter_context(ObservationStore.open(source)) for source in inputs]

@@ -19,7 +19,7 @@ class Contents:
     """Counts, dollars and bytes of a store, without its rows.
 
     ``committed_usd`` is spent plus set aside; ``abandoned_usd`` the part charged for calls that never came back, ``open_usd``
-    that of calls in flight (or whose run died). ``size_bytes`` includes the log. ``held_by`` names the process of a run that is on.
+    that of calls in flight (or whose run died). ``size_bytes`` includes the log. ``held_by`` names the process of a live run.
     ``sources``: where imported and merged rows came from.
     """
 
