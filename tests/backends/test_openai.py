@@ -313,3 +313,13 @@ def test_upper_bound(wire, client):
     assert made.backend.upper_bound_usd(made.model, prompt, max_tokens=1) < made.backend.upper_bound_usd(made.model, prompt)
     assert USAGE["prompt_tokens"] < 2000
     assert not wire.asked
+
+
+def test_event_loops_leave_nothing_behind(wire, client):
+    wire.answers(answering("x"))
+    made = client()
+    for _ in range(3):
+        made.ask("ainvoke")
+        made.ask("astream")
+    (clients,) = made.backend._wire._clients.values()
+    assert not clients._async

@@ -92,6 +92,14 @@ class OpenAIWire:
         """The body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
 
+    def connect(self, model: Model) -> None:
+        """Make the client."""
+        self._of(model).sync()
+
+    async def aconnect(self, model: Model) -> None:
+        """Make the event loop's client."""
+        await self._of(model).asynchronous()
+
     def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
         """One attempt."""
         completions = self._of(model).sync().chat.completions

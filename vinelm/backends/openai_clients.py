@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -39,7 +38,7 @@ class Clients:
         self._key = key
         self._lock = threading.Lock()
         self._sync: OpenAI | None = None
-        self._async: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, Any]] = WeakKeyDictionary()
+        self._async: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, Any]] = {}
 
     def sync(self) -> OpenAI:
         """The synchronous client."""
@@ -55,13 +54,18 @@ class Clients:
         from openai import AsyncOpenAI
 
         loop = asyncio.get_running_loop()
-        held = self._async.get(loop)
-        if held is None:
-            client = AsyncOpenAI(**self._settings())
-            closer = _closed_with_loop(client)
-            self._async[loop] = held = (client, closer)
-            await anext(closer)
-        return held[0]
+        with self._lock:
+            held = self._async.get(loop)
+            if held is None:
+                for other in [other for other in self._async if other.is_closed()]:
+                    del self._async[other]
+                client = AsyncOpenAI(**self._settings())
+                closer = self._closed_with(loop, client)
+                self._async[loop] = (client, closer)
+        if held is not None:
+            return held[0]
+        await anext(closer)
+        return client
 
     def close(self) -> None:
         """Close the synchronous client's connections."""
@@ -69,6 +73,15 @@ class Clients:
             if self._sync is not None:
                 self._sync.close()
                 self._sync = None
+
+    async def _closed_with(self, loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> AsyncGenerator[None]:
+        """Suspended until the loop shuts its asynchronous generators down, as ``asyncio.run`` does at its end."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._async.pop(loop, None)
+            await client.close()
 
     def _settings(self) -> dict[str, Any]:
         from openai import Omit
@@ -78,11 +91,3 @@ class Clients:
         if self._api_base is not None:  # the account at OpenAI is no other server's business
             settings["default_headers"] = {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
         return settings
-
-
-async def _closed_with_loop(client: AsyncOpenAI) -> AsyncGenerator[None]:
-    """Suspended until the loop shuts its asynchronous generators down, as ``asyncio.run`` does at its end."""
-    try:
-        yield
-    finally:
-        await client.close()

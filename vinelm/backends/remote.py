@@ -47,6 +47,12 @@ class Wire(Protocol):
     ) -> WireRequest:
         """What to send. Pure. :class:`~vinelm.errors.ConfigError` for options that the backend decides itself."""
 
+    def connect(self, model: Model) -> None:
+        """Load the SDK and make its client, before the clock of an attempt starts."""
+
+    async def aconnect(self, model: Model) -> None:
+        """The same for a coroutine, whose event loop has a client of its own."""
+
     def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
         """One attempt. The first piece says that the server began to answer; closing ends the connection's use."""
 
@@ -162,6 +168,7 @@ class RemoteChatModel(BaseChatModel):
         bound: Connection = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered) as account:
+            bound.wire.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 with bound.gate.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
                     with closing(bound.wire.send(bound.model, request)) as deltas:
@@ -179,6 +186,7 @@ class RemoteChatModel(BaseChatModel):
         bound: Connection = self.binding
         sleep = _sleeper(bound.call)
         with _Account(bound, metered) as account:
+            await bound.wire.aconnect(bound.model)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 async with bound.gate.aadmit(_tokens(bound.model, request), sleep) as ticket:
                     with account.attempt(ticket):
