@@ -285,7 +285,10 @@ def _notes(columns: LogColumns, depth: int) -> tuple[str, ...]:
         notes.append("latency is not known: it is 0 everywhere, so plan without latency bounds")
     if columns.run is None and depth > 1:
         repeats = "gives its answer of the next round" if columns.round else "repeats its answer"
-        notes.append(f"laid out from independent answers: a model that is asked again {repeats}, another one gives its first")
+        notes.append(
+            f"laid out from independent answers: a model that is asked again {repeats}, another one gives its first; "
+            "dollars count an answer once for each path that uses it"
+        )
     return tuple(notes)
 
 

@@ -1,0 +1,184 @@
+"""``vinelm store``: look at an observation store, check it, and move rows in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import json_option
+from vinelm.cli.store_import import command as import_command
+
+if TYPE_CHECKING:
+    from vinelm.traces.integrity import CheckedStore
+
+STORE = click.argument("store", type=click.Path(path_type=Path))
+
+
+@click.group("store")
+def command() -> None:
+    """Look at an observation store, check it, and move rows in and out.
+
+    Nothing here spends money. What is written appears whole or not at all.
+
+    Example: vinelm store info runs/nl2sql.db
+    """
+
+
+@command.command("info")
+@STORE
+@json_option
+def info(*, store: Path, as_json: bool) -> None:
+    """Say whose observations STORE holds, how many, and what they cost.
+
+    Example: vinelm store info runs/nl2sql.db
+    """
+    from dataclasses import asdict
+
+    from vinelm.profiler.coverage import coverage_of
+    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.summary import contents_of
+
+    with ObservationStore.open(store) as opened:
+        identity, contents = opened.identity, contents_of(opened)
+        spend = {by: opened.spend(by) for by in ("model", "depth", "stage")}
+        rows = opened.observations()
+    template = identity.bound_template()
+    account = coverage_of(rows, template, contents.requests) if rows else None
+    facts: dict[str, Any] = {
+        "store": str(store),
+        "workflow": identity.workflow,
+        "is_simulated": identity.is_simulated,
+        "stop": template.stop,
+        "created_at": identity.created_at,
+        "models": list(identity.models()),
+        "invocations": [stage.name for stage in template.invocations],
+        "dataset_digest": identity.dataset_digest,
+        "rows": len(rows),
+        **asdict(contents),
+        "coverage": account.fraction if account else None,
+        "exhaustive_usd": account.exhaustive_usd() if account else None,
+        "spend": {by: {str(key): asdict(item) for key, item in found.items()} for by, found in spend.items()},
+    }
+    if as_json:
+        from vinelm.cli.console import print_json
+
+        print_json(facts)
+    else:
+        _show_info(facts)
+
+
+def _show_info(facts: dict[str, Any]) -> None:
+    from vinelm.cli.console import say, show_table
+    from vinelm.report.words import percent, usd
+
+    kind = "simulated models" if facts["is_simulated"] else "real models"
+    say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, made {facts['created_at'] or 'at an unknown time'}", bold=True)
+    say(f"Invocations: {', '.join(facts['invocations'])}; stop rule: {facts['stop']}; models: {len(facts['models'])}.")
+    say(f"Requests: {facts['requests_observed']:,} observed of {facts['requests']:,} to sample from.")
+    for by in ("model", "depth"):
+        cells = [
+            (key, f"{item['rows']:,}", f"{item['calls']:,}", str(item["failures"]), usd(item["cost_usd"]))
+            for key, item in facts["spend"][by].items()
+        ]
+        show_table(f"By {by}", (by, "rows", "calls", "failed", "cost"), cells)
+    lost = f", {usd(facts['abandoned_usd'])} of it for calls that never came back" if facts["abandoned_usd"] else ""
+    open_ = f", {usd(facts['open_usd'])} set aside for calls in flight" if facts["open_usd"] else ""
+    say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
+    if facts["coverage"] is not None:
+        say(
+            f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
+            "the estimated cost of every reached cell once."
+        )
+    for source in facts["sources"]:
+        say(f"From {source['name']} ({source['kind']}): {source['row_count']:,} rows, {source['added_at']}.")
+    held = f" A run is writing to it: {facts['held_by']}." if facts["held_by"] else ""
+    size = (
+        f"{facts['size_bytes'] / 1e6:.1f} MB, {facts['checkpoints']:,} checkpoints of {facts['checkpoint_bytes'] / 1e6:.1f} MB"
+    )
+    say(f"{size}; version {facts['version']}.{held}")
+
+
+@command.command("check")
+@STORE
+@click.option("--accept", is_flag=True, help="Of a copy made during a run: take its rows as all there are.")
+@json_option
+def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
+    """Check that STORE is whole: the file, every row, every checkpoint, the ledger. Exit code 1 if something is damaged.
+
+    Example: vinelm store check runs/nl2sql.db
+    """
+    from dataclasses import asdict
+
+    from vinelm.traces.integrity import check_store
+    from vinelm.traces.recovery import recover
+
+    if accept and store.exists():
+        recover(store, accept=True)
+    found = check_store(store)
+    if as_json:
+        from vinelm.cli.console import print_json
+
+        print_json({"store": str(store), "is_whole": found.is_whole, **asdict(found)})
+    else:
+        _show_check(found, store)
+    return None if found.is_whole else 1
+
+
+def _show_check(found: CheckedStore, store: Path) -> None:
+    from vinelm.cli.console import say
+
+    for item in found.findings:
+        say(f"{'DAMAGE' if item.is_damage else 'note  '}  {item.what}: {item.count:,}, first: {item.first}", hanging=8)
+    looked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"
+    say(f"{store}: {'whole' if found.is_whole else 'damaged'} ({looked})")
+
+
+@command.command("export")
+@STORE
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="TABLE",
+    help=".csv, .csv.gz or .parquet; replaced.",
+)
+def export(*, store: Path, output: Path) -> None:
+    """Write all rows of STORE to a table that other tools read; checkpoints stay behind.
+
+    What the table does not say (workflow, models, requests) goes into TABLE.store.json, or into the Parquet file's metadata, so
+    that `vinelm store import` can make a store of it again. Parquet needs the extra vinelm[parquet].
+
+    Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
+    """
+    from vinelm.traces.exchange import export_store
+    from vinelm.traces.store import ObservationStore
+
+    with ObservationStore.open(store) as opened:
+        count = export_store(opened, output)
+    click.echo(f"wrote {count:,} rows to {output}")
+
+
+@command.command("merge")
+@click.argument("stores", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="STORE STORE ...")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to make; must not exist."
+)
+def merge(*, stores: tuple[Path, ...], output: Path) -> None:
+    """Make one store of the rows, checkpoints and ledgers of several of the same workflow. The inputs stay as they are.
+
+    A cell that two of them hold must be the same row in both, as in copies that went on apart.
+
+    Example: vinelm store merge ann.db ben.db -o both.db
+    """
+    from vinelm.traces.merge import merge_stores
+
+    merged = merge_stores(stores, output)
+    for store, count in zip(stores, merged.brought, strict=True):
+        click.echo(f"{store}: {count:,} rows that were not there yet")
+    click.echo(f"wrote {merged.rows:,} rows to {output}")
+
+
+command.add_command(import_command)

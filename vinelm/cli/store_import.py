@@ -1,0 +1,153 @@
+"""``vinelm store import``: a store from an export, or from somebody's own table of recorded outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from vinelm.cli.options import json_option, stacked
+
+if TYPE_CHECKING:
+    from vinelm.template import StopRule
+    from vinelm.traces.log_import import LogImport
+
+_COLUMNS = {
+    "success": "Column: was the answer right? 1/0, true/false.",
+    "cost": "Column: dollars of the call.",
+    "latency": "Column: seconds of the call.",
+    "tokens-in": "Column: prompt tokens.",
+    "tokens-out": "Column: generated tokens.",
+    "failure": "Column: empty, or why the call failed.",
+    "round": "Column: how often this model was asked so far, from 1; with runs, the position in the run.",
+    "run": "Column: which run of the application an invocation belonged to.",
+    "stage": "Column: the stage of an invocation (with runs).",
+}
+
+
+def _column_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(f"--{name}-column", metavar="NAME", help=text)
+
+
+columns = stacked(
+    click.option("--request-column", multiple=True, metavar="NAME", help="Column(s) that name a request; repeat for several."),
+    click.option("--model-column", metavar="NAME", help="Column: the model."),
+    *(_column_option(name, text) for name, text in _COLUMNS.items()),
+)
+
+
+@click.command("import")
+@click.argument("table", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to make; must not exist."
+)
+@columns
+@click.option(
+    "--stopped-if", multiple=True, metavar="CONDITION",
+    help="The application's own check ended: COLUMN, COLUMN=VALUE, COLUMN>NUMBER; repeated, all must hold.",
+)  # fmt: skip
+@click.option("--where", multiple=True, metavar="CONDITION", help="Use only these rows; repeated, all must hold.")
+@click.option("--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog with the prices of the models.")
+@click.option("--only-model", multiple=True, metavar="NAME", help="Use only this model; repeat for several.")
+@click.option("--workflow", metavar="NAME", help="Name of the workflow [default: the table's].")
+@click.option(
+    "--stage", multiple=True, metavar="NAME",
+    help="Stage of each invocation in order; the last one repeats [default: answer].",
+)  # fmt: skip
+@click.option(
+    "--depth", type=click.IntRange(min=1), help="Most invocations of a path [default: the rounds, or the longest run]."
+)
+@click.option(
+    "--stop", type=click.Choice(["workflow", "oracle"]),
+    help="When a request ends: by --stopped-if, or exactly when right (labelled replay only) [default: workflow].",
+)  # fmt: skip
+@click.option("--keep-first", is_flag=True, help="Of two rows for one cell take the first, instead of refusing the table.")
+@json_option
+def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
+    """Make a store from TABLE (.csv, .jsonl, .parquet; .gz too), for `vinelm estimate` and all that follows.
+
+    TABLE is what `vinelm store export` wrote, or your own log of recorded outcomes, its columns named by options. With a run
+    column, each row is one invocation of one run of your application. Without, each row is a model's own answer to a request,
+    and the retry cascade over these answers is laid out to --depth: exact when the answers are independent.
+
+    Example: vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct
+    --cost-column usd --stop oracle --depth 2
+    """
+    from vinelm.errors import ConfigError
+    from vinelm.traces.exchange import import_export, is_export, side_file
+
+    given = [name for name, value in how.items() if value]
+    if not given and is_export(table):
+        count = import_export(table, output)
+        facts: dict[str, Any] = {"store": str(output), "rows": count}
+    elif not given and not table.exists():
+        raise ConfigError(f"{table}: no such table: check the path")
+    else:
+        missing = [name for name in ("request_column", "model_column", "success_column") if not how[name]]
+        if missing:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+            hint = "" if given else f" (there is no {side_file(table).name} beside it, so it is not an export)"
+            raise ConfigError(f"{table}: give {options}: which columns hold the outcomes?{hint}")
+        facts = _import_log(table, output, how)
+    if as_json:
+        from vinelm.cli.console import print_json
+
+        print_json(facts)
+    else:
+        _show(facts)
+
+
+def _import_log(table: Path, output: Path, how: dict[str, Any]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from vinelm.traces.log_import import import_log
+
+    return {"store": str(output), **asdict(import_log(table, output, _settings(table, how)))}
+
+
+def _settings(table: Path, how: dict[str, Any]) -> LogImport:
+    from vinelm.catalog import Catalog
+    from vinelm.traces.log_import import LogImport
+    from vinelm.traces.logs import Condition, LogColumns
+
+    return LogImport(
+        columns=LogColumns(
+            request=how["request_column"],
+            model=how["model_column"],
+            success=how["success_column"],
+            cost_usd=how["cost_column"],
+            latency_s=how["latency_column"],
+            tokens_in=how["tokens_in_column"],
+            tokens_out=how["tokens_out_column"],
+            failure=how["failure_column"],
+            round=how["round_column"],
+            run=how["run_column"],
+            stage=how["stage_column"],
+            stopped_if=tuple(map(Condition.parse, how["stopped_if"])),
+            where=tuple(map(Condition.parse, how["where"])),
+        ),
+        workflow=how["workflow"] or table.name.split(".")[0],
+        catalog=None if how["models"] is None else Catalog.from_toml(how["models"]),
+        models=how["only_model"],
+        stages=how["stage"] or ("answer",),
+        depth=how["depth"],
+        stop=cast("StopRule | None", how["stop"]),
+        keeps_first=how["keep_first"],
+    )
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from vinelm.cli.console import say
+
+    if "models" in facts:
+        say(
+            f"{facts['rows']:,} rows: {facts['requests']:,} requests, {len(facts['models'])} models, "
+            f"paths of up to {facts['depth']} invocations."
+        )
+        for note in facts["notes"]:
+            say(f"Note: {note}.")
+    else:
+        say(f"{facts['rows']:,} rows.")
+    click.echo(f"wrote {facts['store']}. Next: vinelm estimate {facts['store']}")
