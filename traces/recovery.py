@@ -34,7 +34,7 @@ def recover(path: Path, *, accept: bool = False) -> None:
         database = Database(path)
         try:
             with database.transaction() as connection:
-                wrong = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                wrong = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
                 if wrong != "ok":
                     raise StoreError(f"{path}: file and log are not of the same moment: copy both while no run is writing")
                 connection.exec_driver_sql("DELETE FROM meta WHERE key = ?", (OPEN_RUN,))
