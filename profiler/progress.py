@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted"]
@@ -12,14 +12,22 @@ StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a new row. Dollars and coverage are the store's over these requests, earlier runs included."""
+    """After a new row. Dollars and coverage are the store's over these requests, earlier runs included; ``executed``, ``calls``
+    and ``failures`` (by kind) are this run's. ``interval`` holds coverage with a probability of 0.9 and is refitted each time
+    the rows have grown by a twentieth. ``is_draining``: nothing new is started, units in flight are waited for.
+    """
 
     executed: int
-    failures: int
+    failures: Mapping[str, int]
     coverage: float
     target: float | None
     spent_usd: float
     budget_usd: float | None
+    committed_usd: float = 0.0
+    calls: int = 0
+    in_flight: int = 0
+    interval: tuple[float, float] = (0.0, 1.0)
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +35,9 @@ class ProfileResult:
     """How a profile stands. Figures are the store's over the requests asked for; ``executed`` and ``failures`` are this run's.
 
     ``counts`` has the executed cells of each depth, from 1. ``exhaustive_usd`` (every reached cell once) and ``naive_usd``
-    (every leaf path from the root, nothing shared) are estimates until ``stopped_by`` is ``"complete"``. ``committed_usd`` is
-    what counts against the budget: all dollars settled, and the bounds of ``abandoned`` units, whose run died in the call.
-    ``message`` says in one line why the budget ended the run.
+    (every leaf path from the root, nothing shared) are estimates until ``stopped_by`` is ``"complete"``; ``coverage_interval``
+    holds the coverage with a probability of 0.9. ``committed_usd`` is what counts against the budget: all dollars settled, and
+    the bounds of ``abandoned`` units, whose run died in the call. ``message`` says in one line why the budget ended the run.
     """
 
     stopped_by: StoppedBy
@@ -43,6 +51,7 @@ class ProfileResult:
     committed_usd: float
     abandoned: int
     message: str = ""
+    coverage_interval: tuple[float, float] = field(default=(0.0, 1.0))
 
     @property
     def is_resumable(self) -> bool:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from vinelm.adapters.forced import ForcedMode, ForcedPolicy
 from vinelm.adapters.langgraph import PATH_KEY, GraphControl, build_graph
 from vinelm.catalog import Catalog
-from vinelm.errors import CallError, FailureKind, InputError, WorkflowError
+from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.checkpoints import StateError, UnitSaver
-from vinelm.protocols import Backend, Clock, Invocation
+from vinelm.profiler.purse import Purse, guarded
+from vinelm.protocols import Backend, CallContext, Clock, Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request, Workflow
 
@@ -31,17 +34,38 @@ class UnitResult:
     checkpoint: bytes | None
 
 
+_PURSE: ContextVar[Purse | None] = ContextVar("vinelm_purse", default=None)
+
+
+class _UnitControl(GraphControl):
+    """Puts the unit's purse before the calls of its chat models."""
+
+    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
+        """See :class:`GraphControl`."""
+        purse = _PURSE.get()
+        if purse is None:
+            return super().chat_model(name, call)
+        on_usage, paid = call.on_usage, purse.paid
+
+        def both(usage: Any) -> None:
+            on_usage(usage)
+            paid(usage)
+
+        chat = super().chat_model(name, replace(call, on_usage=both))
+        return guarded(chat, purse, self.backend_of(name), self.catalog[name])
+
+
 class UnitWorker:
-    """Runs units of one workflow in this process. The graph is built once; each unit runs on a thread of its own.
+    """Runs units of one workflow in this process. The graph is built once; each unit runs on a LangGraph thread of its own.
 
     Under the oracle rule a unit runs *through* the workflow's own stop: the check's verdict is recorded, and does not end the
-    request. Calls the models: spends money. Not safe to share between threads.
+    request. Calls the models: spends money. Safe to share between threads as far as the workflow's own code is.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
         self.workflow = workflow
         self.template = workflow.template.bind(tuple(catalog))
-        self.control = GraphControl(catalog, backends, template=self.template)
+        self.control = _UnitControl(catalog, backends, template=self.template)
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self._boundaries = [stage.name for stage in self.template.stages]
@@ -49,25 +73,36 @@ class UnitWorker:
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
-    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None) -> UnitResult:
+    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: Purse | None = None) -> UnitResult:
         """Run the last invocation of ``prefix`` and the tools after it.
 
         ``parent`` is the checkpoint after ``prefix[:-1]``, None for the first invocation. A failing stage or tool gives a row
         with its failure and the cost so far. Raises :class:`InputError` for what makes every further unit pointless: a graph
-        that does not follow its template, missing keys.
+        that does not follow its template, missing keys; :class:`BudgetExhausted` if the purse refused one of its calls.
         """
         thread_id = f"u{next(self._threads)}"
         policy = _UnitPolicy(self.template, prefix, self.control.new_clock(), request)
+        token = _PURSE.set(purse)
+        try:
+            problem = self._attempt(thread_id, policy, request, parent)
+            if purse is not None and purse.was_refused:  # whatever the application made of it
+                raise BudgetExhausted("the next call may cost more than is left of the budget")
+            if problem is not None:
+                return UnitResult(self._failed(policy, problem), None)
+            return self._finished(policy, request, thread_id)
+        finally:
+            _PURSE.reset(token)
+            self.saver.forget(thread_id)
+
+    def _attempt(self, thread_id: str, policy: _UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:
+        """Run it; what went wrong, if it did."""
         try:
             self._invoke(thread_id, policy, request, parent)
         except InputError:
             raise
         except Exception as error:
-            return UnitResult(self._failed(policy, error), None)
-        else:
-            return self._finished(policy, request, thread_id)
-        finally:
-            self.saver.forget(thread_id)
+            return error
+        return None
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -139,6 +174,10 @@ class UnitWorker:
         last = policy.invocations[-1] if policy.invocations else None
         if isinstance(error, StateError):
             return policy.observation("state", str(error))
+        if isinstance(error, MemoryError):
+            return policy.observation("crash", "MemoryError: the unit needs more memory than its limit")
+        if isinstance(error, VineLMError) and not isinstance(error, CallError):
+            return policy.observation("tool", str(error))  # our own text: a call that reported a cost that is no number
         if last is not None and last.failure is not None:
             return policy.observation(last.failure, last.detail)
         kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
@@ -231,3 +270,19 @@ def _total(counts: Sequence[int | None]) -> int | None:
     """Their sum; None if any is unknown, or there are none."""
     known = [n for n in counts if n is not None]
     return sum(known) if known and len(known) == len(counts) else None
+
+
+def warm_up() -> None:
+    """Run a graph of our own, so that what LangGraph imports and builds on first use is there before a process forks."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph: Any = StateGraph(dict)
+    graph.add_node("only", lambda state: state)
+    graph.add_edge(START, "only")
+    graph.add_conditional_edges("only", lambda state: "__end__", [END])
+    saver = UnitSaver()
+    config = _config("warm")
+    app = graph.compile(checkpointer=saver)
+    app.invoke({"a": [1]}, config=config, durability="exit", interrupt_before=["only"])
+    app.invoke(None, config=config, durability="exit")
+    app.get_state(config)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, literal_column, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.traces import schema
@@ -93,11 +93,4 @@ class RunRecords:
     def end(self) -> None:
         """The run has left no gap: every row it bought follows from the ones before."""
         with self._database.transaction() as connection:
-            connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))
-
-    def clear(self) -> None:
-        """Drop rows, checkpoints and requests. The ledger stays: what was spent was spent."""
-        with self._database.transaction() as connection:
-            for table in (schema.checkpoints, schema.blobs, schema.observations, schema.requests):
-                connection.execute(delete(table).where(literal_column("1") == 1))
             connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))

@@ -33,7 +33,7 @@ def test_the_cap_holds_but_for_the_excess_over_bounds(tmp_path_factory, cap, uni
             assert ledger.abandoned == 1
             continue
         excess += max(real - bound, 0.0)
-        ledger.settle(entry, bound, row, None)
+        ledger.settle(entry, row, None)
         assert ledger.committed_usd == pytest.approx(store.committed_usd())
     assert store.committed_usd() <= cap + excess + 1e-6
     store.close()

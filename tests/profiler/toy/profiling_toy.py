@@ -1,8 +1,13 @@
 """A small workflow whose every outcome is known in advance: generate, check, repair. No data, no network, milliseconds."""
 
+import ctypes
 import datetime
 import hashlib
+import os
+import signal
+import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict
 
 from vinelm.backends.offline import OfflineChatModel, request_of
@@ -160,3 +165,47 @@ def reachable(workflow: Workflow):
 
     for request in workflow.requests:
         yield from below(request.id, ())
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a child gets from :class:`vinelm.profiler.source.Source`."""
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: dict
+
+
+def load(mischief=None, **settings) -> Loaded:
+    """The toy by name. ``mischief`` maps "request/model/model" to what happens in its unit, see :func:`misbehave`."""
+    workflow = toy(**settings)
+    return Loaded(workflow, catalog_for(workflow), {"test": ToyBackend(before=partial(misbehave, mischief or {}))})
+
+
+def misbehave(mischief, request_id, prefix):
+    what = mischief.get("/".join((request_id, *prefix)))
+    if what == "os._exit":
+        os.write(2, b"about to leave\n")
+        os._exit(3)
+    if what == "abort":
+        os.abort()
+    if what == "segfault":
+        ctypes.string_at(0)
+    if what == "hang":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    if what == "memory":
+        bytearray(4 * 2**30)
+    if what == "orphan":  # a grandchild that holds every descriptor open
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(9)
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "secret":
+        os.write(2, f"key={os.environ['TOY_API_KEY']} asked number 2\n".encode())
+        os._exit(1)
+    if what == "print":
+        print("data on stdout", flush=True)
+    if isinstance(what, (int, float)):
+        time.sleep(what)

@@ -1,0 +1,59 @@
+"""Ctrl-C while a profile runs: the first one ends it in good order, the second does not wait."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupts:
+    """Counts them instead of raising, on the main thread; elsewhere Python never delivers one.
+
+    Raised all the same: the second, and every one inside :meth:`allowed` where units run on this thread. Never inside
+    :meth:`deferred`: what is half-written is written to its end.
+    """
+
+    def __init__(self, *, is_inline: bool) -> None:
+        self.count = 0
+        self._is_inline = is_inline
+        self._is_allowed = False
+        self._is_deferred = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Nothing is raised inside; a second one is at the end."""
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        if self.count > 1:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Units run inside, and may be cut short."""
+        self._is_allowed = self._is_inline
+        try:
+            yield
+        finally:
+            self._is_allowed = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if not self._is_deferred and (self._is_allowed or self.count > 1):
+            raise KeyboardInterrupt

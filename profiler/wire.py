@@ -1,0 +1,54 @@
+"""How a run and its children talk: one frame is a JSON object and some bytes, over a stream socket. No pickle."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from vinelm.observation import Observation
+
+_HEAD = struct.Struct("<II")
+
+
+def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"") -> None:
+    """One frame. ``OSError`` if nobody is there any more."""
+    text = json.dumps(plain, allow_nan=False).encode()
+    channel.sendall(_HEAD.pack(len(text), len(content)) + text + content)
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
+    """The next frame; None if the other side is gone, also in the middle of one. ``TimeoutError`` as the socket is set."""
+    head = _exactly(channel, _HEAD.size)
+    if head is None:
+        return None
+    text_size, content_size = _HEAD.unpack(head)
+    body = _exactly(channel, text_size + content_size)
+    return None if body is None else (json.loads(body[:text_size]), body[text_size:])
+
+
+def _exactly(channel: socket.socket, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size:
+        try:
+            part = channel.recv(min(size, 1 << 20))
+        except ConnectionError:
+            return None
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def plain_row(observation: Observation) -> dict[str, Any]:
+    """JSON types, read back by :func:`row_of`."""
+    return asdict(observation)
+
+
+def row_of(plain: Mapping[str, Any]) -> Observation:
+    """The observation that :func:`plain_row` took apart."""
+    return Observation(**{**plain, "prefix": tuple(plain["prefix"])})
