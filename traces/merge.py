@@ -17,6 +17,7 @@ from vinelm.observation import Observation
 from vinelm.traces import schema
 from vinelm.traces.drafts import new_store
 from vinelm.traces.fit import cell
+from vinelm.traces.lock import run_lock
 from vinelm.traces.rows import read_rows, values_of
 from vinelm.traces.store import ObservationStore
 
@@ -40,20 +41,28 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     :class:`StoreError` if the inputs are not of one identity, a run holds one of them, a request changed between them, or a
     cell has two different rows (the first such is named).
     """
+    _require_several(inputs)
     with ExitStack() as stack:
         stores = [stack.enter_context(ObservationStore.open(source)) for source in inputs]
-        if len(stores) < 2:
-            raise StoreError("a merge needs at least two stores: name another")
         first = stores[0].identity
         for store in stores[1:]:
             difference = first.difference(store.identity)
             if difference:
                 raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {difference}")
         for store in stores:
-            stack.enter_context(store.exclusive())
+            stack.enter_context(run_lock(store.path))
         with new_store(path, first) as merged:
             brought = _pour(stores, merged)
         return Merged(sum(brought), tuple(brought))
+
+
+def _require_several(inputs: Sequence[Path]) -> None:
+    if len(inputs) < 2:
+        raise StoreError("a merge needs at least two stores: name another")
+    real = [source.resolve() for source in inputs]
+    for i, source in enumerate(inputs):
+        if real[i] in real[:i]:
+            raise StoreError(f"{source}: named twice: name each store once")
 
 
 def _pour(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
@@ -109,7 +118,7 @@ def _copy_checkpoints(source: Connection, target: Connection) -> None:
     for blob in source.execute(select(schema.blobs)):
         if blob.digest not in held:
             target.execute(insert(schema.blobs), dict(blob._mapping))
-    cells = set(target.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix)).tuples())
+    cells = {tuple(row) for row in target.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))}
     new = [dict(r._mapping) for r in source.execute(select(schema.checkpoints)) if (r.request_id, r.prefix) not in cells]
     if new:
         target.execute(insert(schema.checkpoints), new)

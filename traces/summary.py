@@ -46,14 +46,14 @@ def contents_of(store: ObservationStore) -> Contents:
         def one(query: Any) -> Any:
             return connection.execute(query).scalar_one()
 
-        by_depth = connection.execute(select(rows.depth, func.count()).group_by(rows.depth).order_by(rows.depth)).tuples()
+        by_depth = connection.execute(select(rows.depth, func.count()).group_by(rows.depth).order_by(rows.depth))
         failed = select(rows.failure, func.count()).where(rows.failure.is_not(None)).group_by(rows.failure)
         return Contents(
             version=SCHEMA_VERSION,
             requests=one(select(func.count()).select_from(schema.requests)),
             requests_observed=one(select(func.count(rows.request_id.distinct()))),
-            rows_per_depth=dict(by_depth.all()),
-            failures=dict(connection.execute(failed).tuples().all()),
+            rows_per_depth={row[0]: row[1] for row in by_depth},
+            failures={row[0]: row[1] for row in connection.execute(failed)},
             committed_usd=one(select(func.coalesce(func.sum(func.coalesce(ledger.settled_usd, ledger.reserved_usd)), 0.0))),
             abandoned_usd=one(select(func.coalesce(func.sum(ledger.settled_usd), 0.0)).where(ledger.is_abandoned)),
             open_usd=one(select(func.coalesce(func.sum(ledger.reserved_usd), 0.0)).where(ledger.settled_usd.is_(None))),
