@@ -5,7 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from backends.openai_kit import KEY, MODES, PRICE, Client
+from backends.remote_kit import KEY, MODES, PRICE, Client
 from backends.wire_openai import USAGE, answering, chunks, completion, stream
 from backends.wire_server import WireServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage

@@ -5,7 +5,7 @@ import logging
 import traceback
 
 import pytest
-from backends.openai_kit import KEY, MODES, PRICE, Client
+from backends.remote_kit import KEY, MODES, PRICE, Client
 from backends.wire_openai import HEADERS, answering, chunk, chunks, completion, failing, problem, stream
 from backends.wire_server import WireServer
 from langchain_core.messages import HumanMessage

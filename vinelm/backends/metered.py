@@ -7,11 +7,26 @@ from dataclasses import dataclass, field
 
 from vinelm.backends.answer import Answer, Counts, Delta
 from vinelm.backends.offline import estimate_tokens
-from vinelm.backends.retry import AttemptFailed, RetryPolicy
+from vinelm.backends.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
+
+TEMPLATE_TOKENS = 1024
+"""What a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
+ATTACHMENT_TOKENS = 16384
+"""What an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
+
+
+def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0) -> float:
+    """Dollars that a call cannot exceed, :data:`~vinelm.backends.retry.BILLED_ATTEMPTS` attempts included.
+
+    Every token of the prompt stands for at least one of its bytes; the template's own and ``links`` attachments come on top.
+    """
+    tokens_in = prompt_bytes + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
+    price = model.price
+    return BILLED_ATTEMPTS * price.cost_usd(tokens_in, max_tokens, tokens_in if (price.cached or 0.0) > price.input else 0)
 
 
 @dataclass(slots=True)

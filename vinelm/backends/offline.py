@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import ToolCall, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from vinelm.backends.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.errors import CallError, ConfigError
 from vinelm.observation import Usage
@@ -70,6 +76,16 @@ class OfflineChatModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "vinelm-offline"
 
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools: an answer that is a script of calls (:mod:`~vinelm.backends.tool_script`) is played."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
+
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
@@ -84,7 +100,7 @@ class OfflineChatModel(BaseChatModel):
         text, usage = self._answer(messages)
         self.binding.call.clock.sleep(usage.latency_s)
         self._report(usage)
-        return _result(text, usage)
+        return _result(*_said(text, messages, kwargs), usage)
 
     async def _agenerate(
         self,
@@ -96,7 +112,7 @@ class OfflineChatModel(BaseChatModel):
         text, usage = self._answer(messages)
         await self._pass_time(usage.latency_s)
         self._report(usage)
-        return _result(text, usage)
+        return _result(*_said(text, messages, kwargs), usage)
 
     def _stream(
         self,
@@ -111,7 +127,7 @@ class OfflineChatModel(BaseChatModel):
             if usage.failure is not None:
                 self.binding.call.clock.sleep(usage.latency_s)
                 return
-            for delay_s, chunk in _chunks(text, usage):
+            for delay_s, chunk in _chunks(*_said(text, messages, kwargs), usage):
                 self.binding.call.clock.sleep(delay_s)
                 yield chunk
             is_complete = True
@@ -131,7 +147,7 @@ class OfflineChatModel(BaseChatModel):
             if usage.failure is not None:
                 await self._pass_time(usage.latency_s)
                 return
-            for delay_s, chunk in _chunks(text, usage):
+            for delay_s, chunk in _chunks(*_said(text, messages, kwargs), usage):
                 await self._pass_time(delay_s)
                 yield chunk
             is_complete = True
@@ -165,16 +181,22 @@ def _usage_metadata(usage: Usage) -> UsageMetadata:
     return {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
 
 
-def _result(text: str, usage: Usage) -> ChatResult:
+def _said(text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
+    """Text and tool calls: with tools bound, an answer may be a script of calls."""
+    return next_step(text, messages) if options.get("tools") else (text, [])
+
+
+def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
     message = AIMessage(
         content=text,
+        tool_calls=calls,
         usage_metadata=_usage_metadata(usage),
         response_metadata={"model_name": usage.model, "finish_reason": usage.finish_reason},
     )
     return ChatResult.model_construct(generations=[ChatGeneration(message=message)], llm_output=None)
 
 
-def _chunks(text: str, usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
+def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
     """(seconds to wait, chunk) word by word: the first token after ``ttft_s``, the rest evenly until ``latency_s``."""
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
@@ -183,6 +205,11 @@ def _chunks(text: str, usage: Usage) -> Iterator[tuple[float, ChatGenerationChun
     for index, word in enumerate(words):
         message = AIMessageChunk(content=word)
         if index == len(words) - 1:
+            message.tool_call_chunks = [
+                tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=i)
+                for i, call in enumerate(calls)
+            ]
+            message.tool_calls = calls
             message.usage_metadata = _usage_metadata(usage)
             message.response_metadata = {"model_name": usage.model, "finish_reason": usage.finish_reason}
             message.chunk_position = "last"

@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
+from vinelm.backends import metered
 from vinelm.backends.remote import WireRequest
-from vinelm.backends.retry import BILLED_ATTEMPTS
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -20,10 +20,6 @@ OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max
 """Parameters that the backend decides; as options they are refused. The completion's length is the entry's ``max_tokens``."""
 OWN_OPTIONS = ("max_tokens_parameter",)
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
-TEMPLATE_TOKENS = 1024
-"""What a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
-ATTACHMENT_TOKENS = 16384
-"""What an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
 
 
 def completion_request(
@@ -53,17 +49,14 @@ def completion_request(
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, :data:`~vinelm.backends.retry.BILLED_ATTEMPTS` attempts included.
-
-    Every prompt token stands for at least one byte of the body; the template's own and linked attachments come on top.
-    """
+    """Dollars that a call with that body cannot exceed, repeated attempts included."""
     sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
-    tokens_in = len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS
-    tokens_in += ATTACHMENT_TOKENS * sum(_attachments(message) for message in body["messages"])
-    tokens_out = body.get("max_tokens") or body["max_completion_tokens"]
-    price = model.price
-    one = price.cost_usd(tokens_in, tokens_out, tokens_in if (price.cached or 0.0) > price.input else 0)
-    return BILLED_ATTEMPTS * one
+    return metered.upper_bound_usd(
+        model,
+        prompt_bytes=len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+        max_tokens=body.get("max_tokens") or body["max_completion_tokens"],
+        links=sum(_attachments(message) for message in body["messages"]),
+    )
 
 
 def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

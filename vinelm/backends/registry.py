@@ -14,6 +14,7 @@ from vinelm.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
+        "bedrock": "vinelm.backends.bedrock",
         "openai": "vinelm.backends.openai",
         "recorded": "vinelm.backends.recorded",
         "simulated": "vinelm.backends.simulated",

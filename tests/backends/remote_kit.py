@@ -1,4 +1,4 @@
-"""A backend on a server of a test's own, and four ways to ask it."""
+"""A remote backend on a server of a test's own, and four ways to ask it."""
 
 import asyncio
 import datetime
@@ -16,7 +16,7 @@ QUICK = {"backoff_s": 0.001}
 
 def entry(url, **fields):
     fields = {"name": "m", "model_id": "model-1", "engine": "e", "price": PRICE, "price_id": "p", "timeout_s": 5.0, **fields}
-    return Model(provider="openai", api_base=url, **fields)
+    return Model(**{"provider": "openai", "api_base": url, **fields})
 
 
 class Client:
@@ -24,7 +24,8 @@ class Client:
 
     def __init__(self, url, *, settings=None, **fields):
         self.model = entry(url, **fields)
-        self.backend = create_backends(Catalog([self.model], {"openai": {**QUICK, **(settings or {})}}))["openai"]
+        provider = self.model.provider
+        self.backend = create_backends(Catalog([self.model], {provider: {**QUICK, **(settings or {})}}))[provider]
         self.usages = []
 
     def chat(self):

@@ -1,0 +1,366 @@
+"""The Bedrock backend against a server that speaks the documented wire format, over a real socket, by the unmodified boto3."""
+
+import asyncio
+import logging
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from backends.remote_kit import KEY, MODES, PRICE, Client
+from backends.wire_bedrock import (
+    STREAM,
+    answering,
+    event,
+    is_stream,
+    refusing,
+    text,
+    thought,
+    tool_piece,
+    tool_start,
+    trouble,
+    turn,
+)
+from backends.wire_server import WireServer
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.protocols import PricesCalls
+
+COST = PRICE.cost_usd(20, 7, 8)
+PROMPT = "my-secret-prompt"
+ONCE = {"max_retries": 0}
+SHELLS = ("invoke", "astream")
+pytest.importorskip("boto3")
+
+
+@pytest.fixture(scope="module")
+def wire():
+    server = WireServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch, tmp_path):
+    for name in ("AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACANARY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def client(wire):
+    made = []
+
+    def make(**how):
+        how.setdefault("options", {"region": "us-east-1"})
+        made.append(Client(wire.url.removesuffix("/v1"), provider="bedrock", **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.backend.close()
+
+
+def fails(made, mode):
+    with pytest.raises(CallError) as raised:
+        made.ask(mode, PROMPT)
+    (usage,) = made.usages
+    error = raised.value
+    assert error.kind == usage.failure
+    assert error.cost_usd == usage.cost_usd
+    assert (error.__cause__, error.__context__) == (None, None)
+    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
+    for secret in (PROMPT, KEY, "AKIACANARY", "s3cret"):
+        assert secret not in said
+    return error, usage
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_answer_and_usage(wire, client, mode, streams):
+    wire.answers(answering("fo", "ur"))
+    options = {"region": "us-east-1", "temperature": 0.5, "top_k": 4, "stop": ["\n"]}
+    made = client(settings={"stream": streams}, options=options)
+    message = made.ask(mode, [SystemMessage("be brief"), HumanMessage("2 + 2?")])
+    assert message.text == "four"
+    assert message.usage_metadata["input_token_details"] == {"cache_read": 8}
+    (usage,) = made.usages
+    assert (usage.tokens_in, usage.tokens_out, usage.tokens_cached, usage.tokens_reasoning) == (20, 7, 8, None)
+    assert (usage.cost_usd, usage.retries, usage.failure, usage.finish_reason) == (COST, 0, None, "end_turn")
+    assert (usage.provider_request_id, usage.provider_latency_s) == ("req_1", 0.25)
+    is_streamed = streams or "stream" in mode
+    assert (usage.ttft_s is not None) == is_streamed
+    (asked,) = wire.asked
+    assert asked.path == f"/model/model-1/converse{'-stream' if is_streamed else ''}"
+    assert asked.json == {
+        "messages": [{"role": "user", "content": [{"text": "2 + 2?"}]}],
+        "system": [{"text": "be brief"}],
+        "inferenceConfig": {"maxTokens": 1024, "temperature": 0.5, "stopSequences": ["\n"]},
+        "additionalModelRequestFields": {"top_k": 4},
+    }
+
+
+def test_messages_on_the_wire(wire, client):
+    wire.answers(answering("ok"))
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
+    client().chat().invoke(
+        [
+            HumanMessage([{"type": "text", "text": "what is it?"}, picture]),
+            AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "let me see"}], tool_calls=[call]),
+            ToolMessage("2", tool_call_id="c1"),
+            HumanMessage("and now?"),
+        ]
+    )
+    first, second, third = wire.asked[0].json["messages"]
+    assert first["content"] == [{"text": "what is it?"}, {"image": {"format": "png", "source": {"bytes": "AAAA"}}}]
+    assert second["content"] == [{"text": "let me see"}, {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]
+    assert third["role"] == "user"
+    assert third["content"] == [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}]}}, {"text": "and now?"}]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+def test_tool_calls(wire, client, mode, streams):
+    pieces = ["so ", tool_start(1, "add", "c1"), tool_piece(1, '{"a": 1, '), tool_piece(1, '"b": 2}')]
+    content = ["so ", {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1, "b": 2}}}]
+    wire.answers(answering(*pieces, content=content, stop="tool_use"))
+    made = client(settings={"stream": streams})
+    message = made.ask(mode, chat=made.chat().bind_tools([add], tool_choice="any"))
+    assert message.text == "so "
+    assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
+    config = wire.asked[0].json["toolConfig"]
+    assert config["toolChoice"] == {"any": {}}
+    assert config["tools"][0]["toolSpec"]["inputSchema"]["json"]["required"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_thoughts_unicode_and_a_megabyte(wire, client, mode):
+    prompt = "žluťoučký 🦥 \u2028" * 60_000
+    wire.answers(answering(thought("hm"), "🦥", "ž"))
+    message = client().ask(mode, prompt)
+    assert (message.text, message.additional_kwargs["reasoning_content"]) == ("🦥ž", "hm")
+    assert wire.asked[0].json["messages"][0]["content"] == [{"text": prompt}]
+
+
+REFUSALS = [
+    ("AccessDeniedException", 403, "auth"),
+    ("UnrecognizedClientException", 403, "auth"),
+    ("ThrottlingException", 429, "rate_limit"),
+    ("ModelNotReadyException", 429, "rate_limit"),
+    ("ModelTimeoutException", 408, "timeout"),
+    ("InternalServerException", 500, "server"),
+    ("ServiceUnavailableException", 503, "server"),
+    ("ModelErrorException", 424, "server"),
+    ("ValidationException", 400, "malformed"),
+    ("ResourceNotFoundException", 404, "malformed"),
+]
+
+
+@pytest.mark.parametrize("mode", ["invoke", "astream"])
+@pytest.mark.parametrize(("code", "status", "kind"), REFUSALS)
+def test_kinds_of_refusal(wire, client, mode, code, status, kind):
+    wire.answers(refusing(code, status))
+    error, usage = fails(client(settings=ONCE), mode)
+    assert (error.kind, usage.retries) == (kind, 0)
+    assert str(error).startswith(f"m: {kind}: Bedrock answered HTTP {status} ({code})")
+    assert (usage.cost_usd == 0.0) == (kind != "timeout")
+
+
+def test_a_prompt_that_is_too_long(wire, client):
+    wire.answers(refusing("ValidationException", 400, message="Input is too long for requested model. s3cret"))
+    assert fails(client(), "invoke")[0].kind == "context_length"
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+def test_retries_are_recorded_and_not_timed(wire, client, mode):
+    wire.answers(refusing("ThrottlingException", 429, times=2, then=answering("four"), retry_after="0.15"))
+    made = client()
+    assert made.ask(mode).text == "four"
+    (usage,) = made.usages
+    assert (usage.retries, usage.cost_usd, len(wire.asked)) == (2, COST, 3)
+    assert usage.waited_s > 0.29
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("stop", "kind"),
+    [
+        ("max_tokens", "truncated"),
+        ("guardrail_intervened", "content_filter"),
+        ("model_context_window_exceeded", "context_length"),
+    ],
+)
+def test_a_bad_answer_is_a_failure_and_costs(wire, client, mode, streams, stop, kind):
+    wire.answers(answering("fo", stop=stop))
+    error, _ = fails(client(settings={"stream": streams}), mode)
+    assert (error.kind, error.cost_usd) == (kind, COST)
+
+
+def test_an_empty_answer(wire, client):
+    wire.answers(answering(thought("hm")))
+    assert fails(client(), "invoke")[0].kind == "empty"
+
+
+def silent(stage):
+    async def reply(asked, out):
+        if stage == "middle":
+            await out.chunked(STREAM)
+            await out.chunk(text("four"))
+        await asyncio.sleep(30)
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("stage", ["head", "middle"])
+def test_timeouts(wire, client, mode, stage):
+    wire.answers(silent(stage))
+    error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
+    assert (error.kind, usage.tokens_estimated) == ("timeout", True)
+    assert usage.cost_usd > 0
+
+
+def broken(how):
+    async def reply(asked, out):
+        if how == "at once":
+            return out.close()
+        if how == "page":
+            return await out.whole(b"<html>s3cret</html>", content_type="text/html")
+        if not is_stream(asked):
+            if how == "shape":
+                return await out.whole({"output": {"s3cret": 1}})
+            data = b'{"output": {"message": "s3cret'
+            await out.head(content_type="application/json", content_length=len(data) + (how == "middle"))
+            await out.send(data)
+            return out.close()
+        await out.chunked(STREAM)
+        if how == "shape":
+            await out.chunk(event("messageStop", {"s3cret": 1}))
+        elif how == "bytes":
+            await out.chunk(text("four")[:-3] + b"xyz")
+        else:
+            await out.chunk(text("four"))
+        if how == "middle":
+            return out.close()
+        return await out.finish()
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("how", ["at once", "middle", "politely", "page", "bytes", "shape"])
+def test_broken_answers(wire, client, mode, streams, how):
+    wire.answers(broken(how))
+    error, _ = fails(client(settings={**ONCE, "stream": streams}), mode)
+    assert error.kind in (("server",) if how == "at once" else ("server", "malformed"))
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("throttlingException", "rate_limit"), ("modelStreamErrorException", "server")])
+def test_error_inside_a_stream(wire, client, kind, expected):
+    wire.answers(answering("fo", trouble(kind)))
+    assert fails(client(settings=ONCE), "ainvoke")[0].kind == expected
+
+
+def test_fifty_threads_and_fifty_tasks(wire, client):
+    async def reply(asked, out):
+        while wire.peak < 50:
+            await asyncio.sleep(0.005)
+        await answering(asked.json["messages"][0]["content"][0]["text"])(asked, out)
+
+    async def together(made):
+        return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
+
+    wire.answers(reply)
+    made = client(timeout_s=30.0)
+    with ThreadPoolExecutor(50) as pool:
+        texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
+    assert texts == [f"n{n}" for n in range(50)]
+    wire.answers(reply)
+    assert [message.text for message in asyncio.run(together(made))] == texts
+    assert len(made.usages) == 100
+
+
+def test_cancelled_call(wire, client):
+    async def cancelled(made):
+        task = asyncio.create_task(made.aask("ainvoke", "?"))
+        while not wire.asked:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    wire.answers(silent("head"))
+    made = client(timeout_s=0.5)
+    asyncio.run(cancelled(made))
+    assert [(usage.failure, usage.finish_reason) for usage in made.usages] == [(None, None)]
+
+
+@pytest.mark.parametrize("mode", ["invoke", "astream"])
+def test_keys_and_prompts_are_in_no_log(wire, client, caplog, mode):
+    caplog.set_level(logging.DEBUG)
+    wire.answers(refusing("InternalServerException", 500, times=1, then=answering("four")))
+    made = client()
+    made.ask(mode, PROMPT)
+    assert wire.asked[0].headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIACANARY")
+    assert KEY not in caplog.text + repr(made.backend) + repr(vars(made.backend)) + repr(made.usages)
+    assert PROMPT not in caplog.text
+
+
+def test_an_api_key_is_only_sent_over_tls(wire, client, caplog, monkeypatch):
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", KEY)
+    caplog.set_level(logging.DEBUG)
+    wire.answers(answering("four"))
+    error, _ = fails(client(api_key_env="AWS_BEARER_TOKEN_BEDROCK"), "invoke")
+    assert (error.kind, wire.asked) == ("auth", [])
+    assert "https" in str(error)
+    assert KEY not in caplog.text
+
+
+def test_upper_bound(wire, client):
+    made = client()
+    assert isinstance(made.backend, PricesCalls)
+    bound = made.backend.upper_bound_usd(made.model, [SystemMessage("é" * 500), HumanMessage("é" * 500)])
+    assert bound >= 2 * PRICE.cost_usd(2000, made.model.max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"options": {}}, "model 'm': no AWS region: add options"),
+        ({"api_key_env": "MY_KEY"}, "api_key_env is MY_KEY: Bedrock's API key is read from AWS_BEARER_TOKEN_BEDROCK"),
+        ({"api_key_env": "AWS_BEARER_TOKEN_BEDROCK"}, "environment variable AWS_BEARER_TOKEN_BEDROCK is not set"),
+        ({"options": {"region": "x", "maxTokens": 5}}, "option 'maxTokens' is set by VineLM: leave it out"),
+    ],
+)
+def test_bad_settings(client, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        client(**fields).chat()
+
+
+def test_bad_calls(wire, client):
+    chat = client(max_tokens=10).chat()
+    with pytest.raises(ConfigError, match="max_tokens is the entry's, 10"):
+        chat.invoke("?", max_tokens=11)
+    with pytest.raises(WorkflowError, match="no word for") as raised:
+        chat.invoke([HumanMessage([{"type": "image_url", "image_url": {"url": "https://s3cret/"}}])])
+    assert raised.value.__context__ is None
+    assert turn("x")["stopReason"] == "end_turn"
+
+
+def test_missing_credentials(client, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    error, usage = fails(client(), "invoke")
+    assert (error.kind, usage.cost_usd) == ("auth", 0.0)

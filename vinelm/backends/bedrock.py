@@ -1,0 +1,209 @@
+"""Amazon Bedrock by boto3's Converse and ConverseStream (extra ``bedrock``). Spends money."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.answer import Delta
+from vinelm.backends.bedrock_reply import FINISH_FAILURES, begun, failed, pieces, whole
+from vinelm.backends.bedrock_request import check_options, converse_request, upper_bound_usd
+from vinelm.backends.limits import Gate, gates
+from vinelm.backends.provider import Setup
+from vinelm.backends.remote import Connection, RemoteChatModel, WireRequest
+from vinelm.backends.retry import SETTINGS, AttemptFailed, RetryPolicy
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError, FailureKind
+from vinelm.protocols import CallContext
+
+CONNECT_TIMEOUT_S = 15.0
+MAX_CONNECTIONS = 256
+"""Connections of one client, and threads that wait for asynchronous callers."""
+BEARER = "AWS_BEARER_TOKEN_BEDROCK"
+
+
+class BedrockBackend:
+    """Chat models on Bedrock. Credentials are boto3's: its usual chain, or a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
+
+    An entry's option ``region`` says where (default: the environment's); ``api_base`` is another endpoint. boto3 is
+    synchronous: asynchronous calls wait on threads of the backend's own. boto3's retries are off. Thread-safe.
+    """
+
+    is_simulated = False
+    is_virtual_time = False
+
+    def __init__(self, gates: Mapping[str, Gate], *, policy: RetryPolicy | None = None, streams: bool = True) -> None:
+        self._gates = gates
+        self._policy = policy or RetryPolicy()
+        self._streams = streams
+        self._wire = BedrockWire()
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model for one invocation. :class:`ConfigError` if its region, its key or boto3 is missing."""
+        self._wire.connect(model)
+        return RemoteChatModel.bound(
+            Connection(
+                wire=self._wire,
+                model=model,
+                call=call,
+                gate=self._gates[model.engine],
+                policy=self._policy,
+                streams=self._streams,
+            )
+        )
+
+    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
+        """See :class:`vinelm.protocols.PricesCalls`."""
+        return upper_bound_usd(model, converse_request(model, messages, options, is_streamed=True).body)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._wire.close()
+
+
+class BedrockWire:
+    """The two thin shells around boto3; see :class:`vinelm.backends.remote.Wire`."""
+
+    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str | None, str, float], Any] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
+
+    def request(
+        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+    ) -> WireRequest:
+        """The arguments of ``converse``."""
+        return converse_request(model, messages, options, is_streamed=is_streamed)
+
+    def connect(self, model: Model) -> None:
+        """Make the client."""
+        self._client(model)
+
+    async def aconnect(self, model: Model) -> None:
+        """The same: clients are shared by all event loops."""
+        self._client(model)
+
+    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+        """One attempt."""
+        client = self._client(model)
+        if not request.is_streamed:
+            reply = client.converse(modelId=model.model_id, **request.body)
+            yield begun(reply)
+            yield whole(reply)
+            return
+        reply = client.converse_stream(modelId=model.model_id, **request.body)
+        try:
+            yield begun(reply)
+            for event in reply["stream"]:
+                yield pieces(event)
+        finally:
+            reply["stream"].close()
+
+    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+        """The same for a coroutine: a thread waits for each piece."""
+        import asyncio
+
+        deltas = self.send(model, request)
+        step: Future[Delta | None] = Future()
+        step.set_result(None)
+        try:
+            while True:
+                step = self._threads.submit(next, deltas, None)
+                delta = await asyncio.wrap_future(step)
+                if delta is None:
+                    return
+                yield delta
+        finally:
+            _when_done(step, deltas.close)
+
+    def failed(self, error: Exception) -> AttemptFailed | None:
+        """What an exception of boto3 means."""
+        return failed(error)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+            self._clients.clear()
+        self._threads.shutdown(wait=False)
+
+    def _client(self, model: Model) -> Any:
+        region = region_of(model)
+        place = (model.api_base, region, model.timeout_s)
+        with self._lock:
+            if place not in self._clients:
+                self._clients[place] = _make_client(model, region)
+            return self._clients[place]
+
+
+def region_of(model: Model) -> str:
+    """Where the model runs; :class:`ConfigError` if nobody says so, or its key is in a variable that boto3 does not read."""
+    if model.api_key_env not in (None, BEARER):
+        raise ConfigError(f"model {model.name!r}: api_key_env is {model.api_key_env}: Bedrock's API key is read from {BEARER}")
+    if model.api_key_env is not None and not os.environ.get(BEARER, "").strip():
+        raise ConfigError(f"model {model.name!r}: environment variable {BEARER} is not set: put the API key there")
+    region = model.options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ConfigError(f'model {model.name!r}: no AWS region: add options = {{ region = "us-east-1" }} or set AWS_REGION')
+    return str(region)
+
+
+def _make_client(model: Model, region: str) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
+    for name in ("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks"):
+        _keep_quiet(logging.getLogger(name))
+    config = Config(
+        connect_timeout=min(model.timeout_s, CONNECT_TIMEOUT_S),
+        read_timeout=model.timeout_s,
+        retries={"total_max_attempts": 1},
+        max_pool_connections=MAX_CONNECTIONS,
+    )
+    return boto3.Session().client("bedrock-runtime", region_name=region, endpoint_url=model.api_base, config=config)
+
+
+def _keep_quiet(logger: logging.Logger) -> None:
+    """boto3's debug records quote the signed headers and the body: keys and prompts. They are dropped."""
+    if _is_loud not in logger.filters:
+        logger.addFilter(_is_loud)
+
+
+def _is_loud(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
+
+
+def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
+    """Close the generator that a thread may still be in: a caller that leaves does not wait for the server."""
+
+    def finish(_: Future[Any]) -> None:
+        close()
+
+    if step.cancel() or step.done():
+        close()
+    else:
+        step.add_done_callback(finish)
+
+
+def create(setup: Setup) -> BedrockBackend:
+    """The backend for a catalog's Bedrock models. Makes no call and reads no key.
+
+    Settings: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``), ``stream`` (default true),
+    ``max_retries``, ``backoff_s``, ``max_wait_s``. :class:`ConfigError` names what does not fit.
+    """
+    setup.refuse_unknown("limits", "stream", *SETTINGS)
+    for model in setup.models:
+        check_options(model, model.options)
+    return BedrockBackend(gates(setup), policy=RetryPolicy.of(setup), streams=setup.setting("stream", bool, True))
