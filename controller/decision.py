@@ -142,7 +142,7 @@ class Decision:
             return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
         if self.binding:
             return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{_UNIT[self.binding]} left"
-        return f"{text}; no bound costs anything"
+        return f"{text}; no bound stands in the way"
 
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.view.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)

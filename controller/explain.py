@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.controller.decision import Decision
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, View
 
-_NAMES = {FLOOR: "accuracy", LATENCY_CAP: "time", COST_CAP: "money"}
+_GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over the cap", COST_CAP: "${:.3g} over the cap"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,17 @@ def _why_not(decision: Decision, view: View, at: int) -> str:
     """What the chosen plan has that this one lacks: a bound that it meets, or the first quantity in which it is better."""
     missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
     if missed and not (decision.relaxed and set(missed) <= set(decision.relaxed)):
-        gaps = (f"{abs(float(view.values(b)[at] - view.limit(b))):.3g} of {_NAMES[b]}" for b in missed)
-        return "misses " + " and ".join(gaps)
+        gaps = ((b, abs(float(view.values(b)[at] - view.limit(b)))) for b in missed)
+        return ", ".join(_GAPS[bound].format(gap) for bound, gap in gaps)
     chosen = decision.target - decision.node
-    quantities = [("less accurate", -view.accuracy), ("dearer", view.cost_usd), ("slower", view.live_s)]
+    quantities = [
+        ("less accurate by {:.3g}", -view.accuracy),
+        ("${:.3g} dearer", view.cost_usd),
+        ("{:.3g} s slower", view.live_s),
+    ]
     first = {"accuracy": 0, "cost": 1, "latency": 2}[view.objective.target]
-    for name, values in [quantities[first], *quantities]:
+    for words, values in [quantities[first], *quantities]:
         gap = float(values[at] - values[chosen])
         if gap > 0:
-            return f"{name} by {gap:.3g}"
+            return words.format(gap)
     return "as good; the other comes first" if decision.query.objective.risk != "dp" else "riskier"

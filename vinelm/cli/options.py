@@ -52,3 +52,28 @@ def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
 
 workflow_inputs = stacked(models_option, preset_option, dataset_option, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)
+objective_options = stacked(
+    click.option("--maximize", metavar="accuracy", help="What to maximize."),
+    click.option("--minimize", metavar="cost|latency", help="What to minimize."),
+    click.option("--min-accuracy", type=float, metavar="FRACTION", help="Floor, met on average over requests: 0.8 is 80 %."),
+    click.option("--max-cost-usd", type=float, metavar="USD", help="Dollars per request, on average over requests."),
+    click.option("--max-latency-s", type=float, metavar="S", help="Seconds from a request's arrival to its answer."),
+    click.option(
+        "--cost-budget",
+        type=click.Choice(["population", "per_request"]),
+        default="population",
+        show_default=True,
+        help="per_request caps every single request in place of the average.",
+    ),
+    click.option(
+        "--risk",
+        type=click.Choice(["mean", "mean+sd", "dp"]),
+        default="mean",
+        show_default=True,
+        help="How the latency cap is read: by the mean, by the mean plus z standard deviations, or by a stochastic program "
+        "over the time that is left.",
+    ),
+    click.option("--z", type=float, help="Standard deviations for --risk mean+sd or --cost-budget per_request."),
+    click.option("--confidence", type=float, metavar="LEVEL", help="Plan against the lower accuracy bound of this level."),
+)
+"""The fields of an :class:`~vinelm.objective.Objective`, under their own names."""

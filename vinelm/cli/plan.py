@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import json_option
+from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
     from vinelm.objective import Objective
@@ -16,21 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
 @click.argument("trie", type=click.Path(path_type=Path))
-@click.option("--maximize", metavar="accuracy", help="What to maximize.")
-@click.option("--minimize", metavar="cost|latency", help="What to minimize.")
-@click.option("--min-accuracy", type=float, metavar="FRACTION", help="Floor, met on average over requests: 0.8 is 80 %.")
-@click.option("--max-cost-usd", type=float, metavar="USD", help="Dollars per request, on average over requests.")
-@click.option("--max-latency-s", type=float, metavar="S", help="Seconds from a request's arrival to its answer.")
-@click.option(
-    "--cost-budget", type=click.Choice(["population", "per_request"]), default="population", show_default=True,
-    help="per_request caps every single request in place of the average.",
-)  # fmt: skip
-@click.option(
-    "--risk", type=click.Choice(["mean", "mean+sd"]), default="mean", show_default=True,
-    help="How the latency cap is read: by the mean, or plus z standard deviations.",
-)  # fmt: skip
-@click.option("--z", type=float, help="Standard deviations for --risk mean+sd or --cost-budget per_request.")
-@click.option("--confidence", type=float, metavar="LEVEL", help="Plan against the lower accuracy bound of this level.")
+@objective_options
 @json_option
 def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
     """Plan over the annotated trie in the file TRIE and compare with the plans that need no controller.
