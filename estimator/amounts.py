@@ -1,88 +1,163 @@
-"""Dollars and seconds of one invocation per node: multiplicative effects of request size, depth x model, and node."""
+"""Dollars and seconds of one invocation per node: multiplicative effects of request size, depth x model, engine change, node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.pooling import pooled_mean, shrunk_mean
-from vinelm.trie import FloatArray
+from vinelm.trie import FloatArray, Trie
 
+Ints = npt.NDArray[np.int64]
 NODE_WEIGHT = 8.0
 """Observations that a node's depth x model is worth in the node's own mean: an amount is mostly the model's and the depth's."""
+EDGE_WEIGHT = 20.0
+"""Observations that "the engine before does not matter" is worth."""
 TURNS = 6
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class Amount:
-    """Mean and variance of one invocation per node, squared standard error of that mean. Shape (n + 1,); 0 at the root."""
+    """Mean and variance of one invocation per node, shape (n + 1,), 0 at the root; and how well that mean is known.
+
+    ``mean_var`` is the squared standard error that is a node's own; ``shared`` the squared *relative* error that all nodes have
+    in common, for having seen these requests and no others.
+    """
 
     mean: FloatArray
     var: FloatArray
     mean_var: FloatArray
+    shared: float = 0.0
 
 
-def estimate_amount(cells: Cells, values: FloatArray, reaching: FloatArray | None = None) -> Amount:
+def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
+    """The quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0.
+
+    Also a fair reading of a path's sum (matched moments): ``lognormal_quantile(path_latency_s, path_latency_var, 0.9)``.
+    """
+    log_var = np.log1p((np.sqrt(var) / np.maximum(mean, TINY)) ** 2)
+    z = NormalDist().inv_cdf(level)
+    return np.asarray(np.where(mean > 0, mean * np.exp(z * np.sqrt(log_var) - 0.5 * log_var), 0.0))
+
+
+def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
+    """0 for a first invocation, 1 after one on another engine, 2 after one on the same (a warm prompt cache); shape (n + 1,)."""
+    up = np.maximum(trie.parent, 0)
+    return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)
+
+
+def zero_load_s(cells: Cells, engine: npt.NDArray[np.int16]) -> FloatArray:
+    """``cells.latency_s`` as it would have been on idle engines: divided by 1 + slope x calls in flight, a slope per engine.
+
+    The slope is a regression within depth x model; one that is not twice its standard error, or negative, is taken as none.
+    """
+    latency_s = cells.latency_s.copy()
+    if not cells.in_flight.any():
+        return latency_s
+    pair = _pair(cells.trie)[cells.node]
+    size = np.maximum(np.bincount(pair), 1)
+    relative = latency_s / np.maximum((np.bincount(pair, latency_s) / size)[pair], TINY) - 1.0
+    off = cells.in_flight - (np.bincount(pair, cells.in_flight) / size)[pair]
+    for served in np.unique(engine[cells.node]):
+        here = engine[cells.node] == served
+        square = float((off[here] ** 2).sum())
+        if square <= 0.0:
+            continue
+        slope = float((off[here] * relative[here]).sum()) / square
+        if slope < 2.0 * float(np.sqrt((relative[here] ** 2).mean() / square)):
+            continue
+        slope /= max(1.0 - slope * float(cells.in_flight[here].mean()), 0.05)  # relative to idle, not to the mean
+        latency_s[here] /= 1.0 + slope * cells.in_flight[here]
+    return latency_s
+
+
+def estimate_amount(
+    cells: Cells, values: FloatArray, *, edges: Ints | None = None, reaching: FloatArray | None = None
+) -> Amount:
     """Moments of ``values`` (one per cell); failed calls count with what they cost until then.
 
-    A value is taken as (depth x model) x (node) x (size of the request) x noise, so that a model tried on long requests only is
-    not called expensive. With ``reaching``, the expected number of requests at each node, the observed values enter as they are
-    and only those of the other requests are predicted.
+    A value is taken as (depth x model) x (edge) x (node) x (size of the request) x noise, so that a model tried on long requests
+    only is not called expensive. ``edges`` is what :func:`edges_of` gives. With ``reaching``, the expected number of requests
+    at each node, the observed values enter as they are and only those of the other requests are predicted.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
         nothing = np.zeros(size)
         return Amount(nothing, nothing.copy(), nothing.copy())
     count = cells.count.astype(np.float64)
-    request = np.ones(cells.n_requests)
-    expected = _typical(cells, values, count)
+    edges = np.zeros(size, np.int64) if edges is None else edges
+    edge_factor = np.ones(3)
+    expected, edge_factor = _typical(cells, values, edges, edge_factor)
     for _ in range(TURNS):
-        request = _request_factor(cells, values / np.maximum(expected[cells.node], 1e-300))
-        expected = _typical(cells, values / request[cells.request], count)
-    relative = values / np.maximum(expected[cells.node] * request[cells.request], 1e-300)
-    noise = np.bincount(cells.node, (relative - 1.0) ** 2, size)
-    spread = pooled_mean(trie, noise, count, prior=float(((relative - 1.0) ** 2).mean()))
+        sizes = _Sizes.of(cells, values / np.maximum(expected[cells.node], TINY))
+        expected, edge_factor = _typical(cells, values / sizes.factor[cells.request], edges, edge_factor)
+    off = values / np.maximum(expected[cells.node], TINY) - 1.0
+    spread = pooled_mean(trie, np.bincount(cells.node, off**2, size), count, prior=float((off**2).mean()))
     mean = expected.copy()
     if reaching is not None:
         total = np.bincount(cells.node, values, size)
         predicted = np.maximum(reaching - count, 0.0) * expected
-        mean = np.where(count > 0, (total + predicted) / np.maximum(reaching, 1e-300), expected)
-    of_request = float(request.var())
-    pair_count = _pair_count(cells, count)
-    mean_var = mean**2 * (spread / (pair_count + 1.0) + spread / (count + NODE_WEIGHT) / 4.0 + of_request / cells.n_requests)
-    var = mean**2 * (spread + of_request)
+        mean = np.where(count > 0, (total + predicted) / np.maximum(reaching, TINY), expected)
+    unexplained = spread * sizes.unexplained
+    mean_var = mean**2 * unexplained * (1.0 / np.maximum(_pair_count(cells, count) - 1.0, 0.5) + 0.25 / (count + NODE_WEIGHT))
+    var = mean**2 * spread
     for array in (mean, var, mean_var):
         array[0] = 0.0
-    return Amount(mean, var, mean_var)
+    return Amount(mean, var, mean_var, sizes.spread / cells.n_requests)
 
 
-def _typical(cells: Cells, values: FloatArray, count: FloatArray) -> FloatArray:
-    """Mean of each node for a request of size 1: its depth x model's, times the node's own shrunken factor."""
-    size = len(cells.trie)
-    total = np.bincount(cells.node, values, size)
-    pair = pooled_mean(cells.trie, total, count, prior=float(values.mean()), weight=0.1)
-    ratio = np.bincount(cells.node, values / np.maximum(pair[cells.node], 1e-300), size)
-    return pair * shrunk_mean(ratio, count, np.ones(size), NODE_WEIGHT)
+def _typical(cells: Cells, values: FloatArray, edges: Ints, edge_factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean of each node for a request of size 1 (its depth x model's, times the edge's and the node's own shrunken factors),
+    and the edges' factors anew.
+    """
+    trie, size, node = cells.trie, len(cells.trie), cells.node
+    count = cells.count.astype(np.float64)
+    pair = pooled_mean(
+        trie, np.bincount(node, values / edge_factor[edges[node]], size), count, prior=float(values.mean()), weight=0.1
+    )
+    ratio = values / np.maximum(pair[node], TINY)
+    kind = edges[node]
+    edge_factor = shrunk_mean(np.bincount(kind, ratio, 3), np.bincount(kind, minlength=3), np.ones(3), EDGE_WEIGHT)
+    edge_factor[0] = 1.0  # a first invocation has no engine before it
+    of_node = np.bincount(node, ratio / edge_factor[kind], size)
+    return pair * edge_factor[edges] * shrunk_mean(of_node, count, np.ones(size), NODE_WEIGHT), edge_factor
 
 
-def _request_factor(cells: Cells, ratio: FloatArray) -> FloatArray:
-    """Size of each request relative to the mean one, leaning on 1 by the ratio of the noise to the spread of sizes."""
-    n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
-    total = np.bincount(cells.request, ratio, cells.n_requests)
-    mean = total / n_rows
-    repeated = n_rows > 1
-    within = np.bincount(cells.request, (ratio - mean[cells.request]) ** 2, cells.n_requests)[repeated].sum()
-    noise = within / max(float((n_rows[repeated] - 1.0).sum()), 1.0)
-    spread = max(float(((mean - 1.0) ** 2).mean() - noise * float((1.0 / n_rows).mean())), 0.0)
-    weight = noise / spread if spread > 1e-9 and repeated.any() else 1e9
-    factor = (total + weight) / (n_rows + weight)
-    return np.asarray(factor / factor.mean())
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    """``factor``: size of each request relative to the mean one, leaning on 1 by the ratio of the noise to the ``spread``
+    (variance) of sizes. ``unexplained``: share of a cell's variance that is left when its request's size is taken as known so.
+    """
+
+    factor: FloatArray
+    spread: float
+    unexplained: float
+
+    @classmethod
+    def of(cls, cells: Cells, ratio: FloatArray) -> _Sizes:
+        n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
+        total = np.bincount(cells.request, ratio, cells.n_requests)
+        mean = total / n_rows
+        within = np.bincount(cells.request, (ratio - mean[cells.request]) ** 2, cells.n_requests).sum()
+        noise = within / max(float((n_rows - 1.0).sum()), 1.0)
+        spread = max(float(((mean - 1.0) ** 2).mean() - noise * float((1.0 / n_rows).mean())), 0.0)
+        if spread <= 1e-9 or not (n_rows > 1).any():
+            return cls(np.ones(cells.n_requests), 0.0, 1.0)
+        weight = noise / spread
+        factor = (total + weight) / (n_rows + weight)
+        left = noise + spread * float((weight / (n_rows + weight))[cells.request].mean())
+        return cls(factor / factor.mean(), spread, min(left / (noise + spread), 1.0))
 
 
-def _pair_count(cells: Cells, count: FloatArray) -> npt.NDArray[np.float64]:
-    trie = cells.trie
-    pair = trie.depth.astype(np.int64) * len(trie.models) + np.maximum(trie.model, 0)
+def _pair(trie: Trie) -> Ints:
+    return np.asarray(trie.depth.astype(np.int64) * len(trie.models) + np.maximum(trie.model, 0))
+
+
+def _pair_count(cells: Cells, count: FloatArray) -> FloatArray:
+    pair = _pair(cells.trie)
     return np.asarray(np.bincount(pair, count)[pair], dtype=np.float64)

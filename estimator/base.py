@@ -6,15 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
+
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
-from vinelm.estimator.amounts import estimate_amount
+from vinelm.estimator.amounts import Amount, edges_of, estimate_amount, zero_load_s
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.heads import Rates
 from vinelm.observation import Observation
 from vinelm.template import Template
-from vinelm.trie import Trie
+from vinelm.trie import FloatArray, Trie
 
 
 class Estimator(Protocol):
@@ -65,7 +67,7 @@ class RateEstimator(ABC):
 
     def _annotate(self, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
         rates = self._rates(cells)
-        cost, latency = estimate_amount(cells, cells.cost_usd), estimate_amount(cells, cells.latency_s)
+        cost, latency = amounts_of(cells, catalog)
         return AnnotatedTrie(
             trie=cells.trie,
             template=template,
@@ -95,3 +97,14 @@ class RateEstimator(ABC):
     @abstractmethod
     def _rates(self, cells: Cells) -> Rates:
         """The three rates of every node."""
+
+
+def amounts_of(cells: Cells, catalog: Catalog, reaching: FloatArray | None = None) -> tuple[Amount, Amount]:
+    """(dollars, seconds at zero load) of one invocation per node."""
+    trie = cells.trie
+    engines = [catalog[name].engine for name in trie.models]
+    index = np.array([engines.index(engine) for engine in engines], np.int16)
+    engine = np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)
+    edges = edges_of(trie, engine)
+    cost = estimate_amount(cells, cells.cost_usd, edges=edges, reaching=reaching)
+    return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, reaching=reaching)

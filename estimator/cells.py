@@ -23,7 +23,8 @@ class Cells:
 
     ``request`` indexes ``request_ids`` (sorted), ``node`` the trie. ``stop``: the request goes no further from here under the
     template's rule, failed calls included. ``right``: the answer is right (never after a failed call). ``labelled``: that
-    is known. ``cost_usd`` and ``latency_s`` include the tools after the stage. Only cells that the request *reaches* are kept:
+    is known. ``cost_usd`` and ``latency_s`` include the tools after the stage; ``in_flight`` are the calls
+    on the same engine at its start. Only cells that the request *reaches* are kept:
     ``n_beyond_stop`` rows lay below the request's own stop and say nothing about a conditional rate.
     """
 
@@ -38,6 +39,7 @@ class Cells:
     failed: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
+    in_flight: FloatArray
     n_beyond_stop: int = 0
 
     def __len__(self) -> int:
@@ -94,6 +96,7 @@ class Cells:
             failed=np.array([row.failure is not None for row in kept], np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
+            in_flight=np.array([row.in_flight for row in kept], np.float64),
         )
 
     @classmethod
@@ -111,12 +114,17 @@ class Cells:
         failed: BoolArray,
         cost_usd: FloatArray,
         latency_s: FloatArray,
+        in_flight: FloatArray | None = None,
     ) -> Cells:
-        """Cells from arrays that are already checked and sorted by (node, request); drops the cells that are not reached."""
+        """Cells from arrays that are already checked and sorted by (node, request); drops the cells that are not reached.
+
+        Without ``in_flight`` the engines were idle.
+        """
+        in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         keep = ~_beyond_stop(trie, request, node, stop)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
-            cost_usd[keep], latency_s[keep], n_beyond_stop=int((~keep).sum()),
+            cost_usd[keep], latency_s[keep], in_flight[keep], n_beyond_stop=int((~keep).sum()),
         )  # fmt: skip
 
 

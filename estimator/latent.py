@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.estimator.amounts import estimate_amount
-from vinelm.estimator.base import RateEstimator
+from vinelm.estimator.base import RateEstimator, amounts_of
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.completion import complete
 from vinelm.estimator.heads import Rates
@@ -55,8 +54,7 @@ class LatentEstimator(RateEstimator):
         mixture = self._mixture(cells)
         completed = complete(cells, mixture)
         rates = completed.rates
-        cost = estimate_amount(cells, cells.cost_usd, completed.reaching)
-        latency = estimate_amount(cells, cells.latency_s, completed.reaching)
+        cost, latency = amounts_of(cells, catalog, completed.reaching)
         annotated = AnnotatedTrie(
             trie=cells.trie,
             template=template,

@@ -176,6 +176,7 @@ class Truth:
 
     accuracy: Floats
     cost_usd: Floats
+    latency_s: Floats
     caps: Floats
     floors: Floats
 
@@ -186,7 +187,7 @@ class Truth:
         accuracy, cost = exact.accuracy[1:], exact.path_cost_usd[1:]
         caps = np.quantile(cost, np.linspace(0.02, 1.0, 25))
         floors = np.linspace(np.quantile(accuracy, 0.05), accuracy.max() - 0.005, 20)
-        return cls(accuracy, cost, caps, floors)
+        return cls(accuracy, cost, exact.path_latency_s[1:], caps, floors)
 
 
 def judge(truth: Truth, fitted: AnnotatedTrie) -> dict[str, float]:
@@ -197,11 +198,18 @@ def judge(truth: Truth, fitted: AnnotatedTrie) -> dict[str, float]:
         "floor_miss_rate": float(np.mean([_misses(truth, fitted, floor) for floor in truth.floors])),
         "cost_mae_relative": float(np.abs(fitted.path_cost_usd[1:] / truth.cost_usd - 1.0).mean()),
     }  # fmt: skip
-    if fitted.accuracy_se is not None and fitted.cost_se is not None:
-        found["coverage90"] = float(np.mean(np.abs(error) <= Z90 * fitted.accuracy_se[1:]))
-        off = np.abs(fitted.path_cost_usd[1:] - truth.cost_usd)
-        found["cost_coverage90"] = float(np.mean(off <= Z90 * fitted.cost_se[1:]))
+    if truth.latency_s.any():
+        found["latency_mae_relative"] = float(np.abs(fitted.path_latency_s[1:] / truth.latency_s - 1.0).mean())
+    found |= _covered("coverage90", error, fitted.accuracy_se)
+    found |= _covered("cost_coverage90", fitted.path_cost_usd[1:] - truth.cost_usd, fitted.cost_se)
+    if truth.latency_s.any():
+        found |= _covered("latency_coverage90", fitted.path_latency_s[1:] - truth.latency_s, fitted.latency_se)
     return found
+
+
+def _covered(name: str, error: Floats, standard_error: Floats | None) -> dict[str, float]:
+    """Share of the paths whose true value lies in the 90 % interval; nothing where the estimator gives none."""
+    return {} if standard_error is None else {name: float(np.mean(np.abs(error) <= Z90 * standard_error[1:]))}
 
 
 def _regret(truth: Truth, estimate: Floats, cap: float) -> float:
