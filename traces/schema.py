@@ -18,7 +18,12 @@ metadata = MetaData()
 meta = Table(
     "meta",
     metadata,
-    Column("key", String, primary_key=True, comment="what: schema_version, identity; open_run while a run holds the store"),
+    Column(
+        "key",
+        String,
+        primary_key=True,
+        comment="what: schema_version, identity; open_run and unfinished_run of a run that has not ended in good order",
+    ),
     Column("value", String, nullable=False, comment="its value, JSON text"),
     comment="Whose observations these are: workflow, template, catalog, dataset, fingerprint.",
 )
