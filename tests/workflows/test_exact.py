@@ -84,6 +84,18 @@ def test_only_reached_cells_are_the_same_cells(folder, two_models, rule):
     assert np.array_equal(part.annotate().path_cost_usd, whole.annotate().path_cost_usd)
 
 
+def test_either_may_be_read_under_both_rules(folder, two_models):
+    workflow = nl2sql(folder)
+    backends = create_backends(two_models, workflow=workflow)
+    whole = exact_table(workflow, two_models, backends)
+    part = exact_table(workflow, two_models, backends, only_reached="either")
+    for rule in ("oracle", "workflow"):
+        every, some = whole.with_stop(rule), part.with_stop(rule)
+        assert np.array_equal(some.reached, every.reached)
+        for name in ("success", "stopped", "cost_usd", "latency_s"):
+            assert np.array_equal(getattr(some, name)[every.reached], getattr(every, name)[every.reached])
+
+
 def test_requests_are_chosen_and_progress_is_told(folder, two_models):
     workflow = nl2sql(folder)
     backends = create_backends(two_models, workflow=workflow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
 
     Simulated models write SQL, which is really executed. Profiles a sample of a training split, plans for three objectives,
     serves held-out requests through the LangGraph app under VineLM, the best static plan and every single model, and ends
-    with a plain verdict. Writes report.html, the stores and the tries (demo.db, demo.vine),
-    replacing those of an earlier demo.
+    with a plain verdict. Writes report.html, demo.db and a .vine file per stop rule, replacing those of an
+    earlier demo.
 
     Example: vinelm demo --seed 1 --output-dir runs/demo
     """
@@ -48,10 +49,11 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
     with progress(quiet=quiet) as start:
-        inputs = load_inputs("nl2sql", seed=seed, **data)
+        load = partial(load_inputs, "nl2sql", seed=seed, **data)
+        inputs = load()
         settings = DemoSettings(
-            workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, output_dir=output_dir, seed=seed,
-            coverage=coverage,
+            workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, load=load, output_dir=output_dir,
+            seed=seed, coverage=coverage,
         )  # fmt: skip
         result = run_demo(settings, start)
     page = write_page(demo_page(result), output_dir / "report.html")
@@ -63,32 +65,33 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
 
 def _show(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import say
-    from vinelm.report.page import interval_note, stop_note
+    from vinelm.report.page import headline, interval_note, own_check_line, stop_note
     from vinelm.report.words import percent, usd
 
-    profile, annotated = result.profiled.result, result.profiled.annotated
+    profile, perfect, own = result.profiled.result, result.perfect, result.own
     say("Simulated models: answers, prices and latencies are not those of real ones.", bold=True)
     say(
         f"Profiled {sum(profile.counts):,} cells of {len(result.training)} training requests for {usd(profile.spent_usd)}: "
-        f"{percent(profile.coverage)} of the cost of all {annotated.trie.n_nodes:,} paths."
+        f"{percent(profile.coverage)} of the cost of all {perfect.annotated.trie.n_nodes:,} paths."
     )
     click.echo()
     say("1. The plans, from that sample alone", bold=True)
     _show_plans(result)
     say(f"2. Served: {len(result.held_out)} held-out requests through the LangGraph app", bold=True)
-    for ruling in result.served.verdict.rulings:
+    say("As in the paper, a request leaves the repair loop when its answer is right.")
+    for ruling in perfect.verdict.rulings:
         _show_contest(ruling.contest)
-    _show_each_model(result.served.verdict.rulings[0].contest)
-    say(stop_note(result.tables[1]))
-    click.echo()
-    say("3. If the check were perfect (oracle stop, labelled replay, nothing served)", bold=True)
-    for line in (result.oracle.verdict.headline, *result.oracle.verdict.lines):
+    _show_each_model(perfect.verdict.rulings[0].contest)
+    say("3. The same with the workflow's own check, replayed", bold=True)
+    say(stop_note(result.held_out_table))
+    for line in own.verdict.lines:
         say(line, indent="  ", hanging=2)
     click.echo()
-    say(f"Verdict: {result.served.verdict.headline}", bold=True)
-    for line in result.served.verdict.lines:
+    say(f"Verdict: {headline(result)}", bold=True)
+    for line in perfect.verdict.lines:
         say(line, indent="  ", hanging=2)
-    say(interval_note(result.served.verdict))
+    say(own_check_line(own.verdict), bold=True)
+    say(interval_note(perfect.verdict))
     click.echo(f"\nReport: {page}")
 
 
@@ -97,8 +100,8 @@ def _show_plans(result: DemoResult) -> None:
     from vinelm.report.plans import NAMES, Plans, path_text
     from vinelm.report.words import objective_words, percent, seconds, usd
 
-    plans = Plans(result.profiled.annotated)
-    for ruling in result.served.verdict.rulings:
+    plans = Plans(result.perfect.annotated)
+    for ruling in result.perfect.verdict.rulings:
         rows = []
         for role, name in NAMES.items():
             found = plans.decision(ruling.contest.objective, role)
@@ -137,17 +140,17 @@ def _show_each_model(contest: Contest) -> None:
 
 def _print_json(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.report.page import provenance
+    from vinelm.report.page import headline, provenance
 
     print_json(
         {
             "report": str(page),
             "is_simulated": True,
-            "verdict": result.served.verdict.headline,
-            "objectives": [_ruled(ruling) for ruling in result.served.verdict.rulings],
-            "oracle_replay": {
-                "verdict": result.oracle.verdict.headline,
-                "objectives": [_ruled(ruling) for ruling in result.oracle.verdict.rulings],
+            "verdict": headline(result),
+            "objectives": [_ruled(ruling) for ruling in result.perfect.verdict.rulings],
+            "own_check_replay": {
+                "verdict": result.own.verdict.headline,
+                "objectives": [_ruled(ruling) for ruling in result.own.verdict.rulings],
             },
             "provenance": dict(provenance(result)),
         }

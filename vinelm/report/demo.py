@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.errors import DatasetError
 from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
+from vinelm.report.complete import Progress, table_beside
 from vinelm.report.content import Role
 from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.report.objectives import showcase
@@ -19,14 +19,7 @@ from vinelm.report.verdict import Contest, judge
 from vinelm.template import StopRule
 from vinelm.workflow import Request, split_requests
 
-ESTIMATOR = "cascade-svd"
-
-
-class Step(Protocol):
-    """Progress of one step of the demo."""
-
-    def __call__(self, done: float, total: float, detail: str = "") -> None:
-        """``done`` of ``total``."""
+ESTIMATOR = "latent"
 
 
 def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, ...]]:
@@ -42,19 +35,22 @@ def under(settings: DemoSettings, stop: StopRule) -> DemoSettings:
     return replace(settings, workflow=replace(settings.workflow, template=settings.workflow.template.with_stop(stop)))
 
 
-def profile_training(settings: DemoSettings, training: Sequence[Request], name: str, step: Step) -> Profiled:
-    """Profile ``coverage`` of the training split into ``NAME.db`` and estimate ``NAME.vine``; earlier ones are replaced."""
+def profile_training(settings: DemoSettings, training: Sequence[Request], step: Progress) -> Profiled:
+    """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced.
+
+    Under the oracle stop: labels decide how far a request goes, and every row keeps the verdict of the workflow's own check
+    beside the truth. One profile then serves both stop rules (see :func:`estimated`).
+    """
     from vinelm.profiler.fingerprint import store_identity
     from vinelm.profiler.runner import profile
-    from vinelm.report.estimation import estimate_store
     from vinelm.report.words import usd
     from vinelm.traces.store import ObservationStore
-    from vinelm.vinefile import save_trie
 
     settings.output_dir.mkdir(parents=True, exist_ok=True)
-    path = settings.output_dir / f"{name}.db"
-    for old in (path.with_name(f"{name}.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
+    path = settings.output_dir / "demo.db"
+    for old in (path.with_name(f"demo.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
         old.unlink(missing_ok=True)
+    settings = under(settings, "oracle")
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
     with ObservationStore.create(path, identity) as store:
@@ -63,21 +59,29 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], name: 
             on_progress=lambda now: step(now.coverage, settings.coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
         )  # fmt: skip
         spend = dict(store.spend("model"))
-    annotated = estimate_store(path, estimator=ESTIMATOR)
-    save_trie(settings.output_dir / f"{name}.vine", annotated)
-    return Profiled(result=result, annotated=annotated, spend_by_model={str(model): item for model, item in spend.items()})
+    return Profiled(result=result, store=path, spend_by_model={str(model): item for model, item in spend.items()})
 
 
-def complete_table(settings: DemoSettings, requests: Sequence[Request], step: Step) -> OutcomeTable:
-    """What every request shows on every path under the stop rule: ground truth to judge by, which no profiler could afford."""
-    from vinelm.workflows.nl2sql.exact import exact_table
+def estimated(settings: DemoSettings, profiled: Profiled, stop: StopRule) -> AnnotatedTrie:
+    """The trie of one stop rule from the one profile, written to ``demo-STOP.vine``.
 
-    stop = settings.workflow.template.stop
-    return exact_table(settings.workflow, settings.catalog, settings.backends, requests, only_reached=stop, progress=step)
+    Under the workflow's own stop only rows that it would have reached count. What such a profile never saw is a request whose
+    right answer the check sends back: the page says how rare that is.
+    """
+    from vinelm.report.estimation import estimate_store
+    from vinelm.vinefile import save_trie
+
+    annotated = estimate_store(profiled.store, estimator=ESTIMATOR, stop=stop)
+    save_trie(settings.output_dir / f"demo-{stop}.vine", annotated)
+    return annotated
 
 
 def serve_held_out(
-    settings: DemoSettings, annotated: AnnotatedTrie, held_out: Sequence[Request], objectives: Sequence[Objective], step: Step
+    settings: DemoSettings,
+    annotated: AnnotatedTrie,
+    held_out: Sequence[Request],
+    objectives: Sequence[Objective],
+    step: Progress,
 ) -> list[Contest]:
     """Every policy through the real LangGraph application."""
     from vinelm.report.served import Service
@@ -86,20 +90,21 @@ def serve_held_out(
     return service.contests(objectives, step)
 
 
-def judged_replay(settings: DemoSettings, annotated: AnnotatedTrie, held_out: OutcomeTable) -> Judged:
-    """Plan from the sample and replay on the complete held-out table; nothing is served."""
+def replayed(annotated: AnnotatedTrie, held_out: OutcomeTable) -> list[Contest]:
+    """Every policy on the complete held-out table."""
     plans = Plans(annotated)
-    contests = [replayed_contest(plans, held_out, objective) for objective in showcase(plans)]
-    return judged(annotated, [c for c in contests if c is not None], held_out, None, settings.seed)
+    contests = (replayed_contest(plans, held_out, objective) for objective in showcase(plans))
+    return [contest for contest in contests if contest is not None]
 
 
 def judged(
-    annotated: AnnotatedTrie, contests: Sequence[Contest], held_out: OutcomeTable, training: OutcomeTable | None, seed: int
+    annotated: AnnotatedTrie, contests: Sequence[Contest], tables: tuple[OutcomeTable, OutcomeTable], seed: int
 ) -> Judged:
-    """Verdict and frontiers of one stop rule; with the complete ``training`` table also what it would have chosen."""
-    full = None if training is None else training.annotate()
+    """Verdict and frontiers of one stop rule, and what its complete (training, held-out) tables would have chosen."""
+    training, held_out = tables
+    full = training.annotate()
     cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
-    apart = () if full is None else tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests)
+    apart = tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests)
     return Judged(
         annotated=annotated, verdict=judge(contests, seed=seed), frontiers=Frontiers(cost=cost, latency=latency), full=apart
     )
@@ -124,24 +129,25 @@ def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest])
     return same, total
 
 
-def run_demo(settings: DemoSettings, start: Callable[[str], Step]) -> DemoResult:
-    """Everything but the page, one progress bar per step. Writes stores and tries into ``output_dir``."""
+def run_demo(settings: DemoSettings, start: Callable[[str], Progress]) -> DemoResult:
+    """Everything but the page, one progress bar per step. Writes a store and two tries into ``output_dir``."""
     training, held_out = split(settings)
-    profiled = profile_training(settings, training, "demo", start("profile training requests"))
-    plans = Plans(profiled.annotated)
-    contests = serve_held_out(settings, profiled.annotated, held_out, showcase(plans), start("serve held-out requests"))
-    both = complete_table(settings, [*training, *held_out], start("complete table, to judge by"))
-    tables = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
-    perfect = under(settings, "oracle")
-    sampled = profile_training(perfect, training, "demo-oracle", start("profile, oracle stop"))
-    oracle_table = complete_table(perfect, held_out, start("held-out table, oracle stop"))
+    with table_beside(settings.load, [request.id for request in (*training, *held_out)]) as table:
+        profiled = profile_training(settings, training, start("profile training requests"))
+        perfect, own = (estimated(settings, profiled, rule) for rule in ("oracle", "workflow"))
+        plans = Plans(perfect)
+        serving = start("serve held-out requests")
+        served = serve_held_out(under(settings, "oracle"), perfect, held_out, showcase(plans), serving)
+        both = table.wait(start("complete table, to judge by"))
+    learnt, kept = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
+    by_rule = {rule: (learnt.with_stop(rule), kept.with_stop(rule)) for rule in ("oracle", "workflow")}
     return DemoResult(
         settings=settings,
         training=training,
         held_out=held_out,
         profiled=profiled,
-        tables=tables,
-        served=judged(profiled.annotated, contests, tables[1], tables[0], settings.seed),
-        oracle=judged_replay(perfect, sampled.annotated, oracle_table),
-        agreed=agreement(plans, tables[1], contests),
+        held_out_table=by_rule["workflow"][1],
+        perfect=judged(perfect, served, by_rule["oracle"], settings.seed),
+        own=judged(own, replayed(own, by_rule["workflow"][1]), by_rule["workflow"], settings.seed),
+        agreed=agreement(plans, by_rule["oracle"][1], served),
     )

@@ -13,6 +13,7 @@ from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.progress import ProfileResult
 from vinelm.protocols import Backend
+from vinelm.report.complete import Load
 from vinelm.report.content import Role
 from vinelm.report.runs import PolicyRun
 from vinelm.report.sweep import Frontier
@@ -30,11 +31,14 @@ class Frontiers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What a demo runs on. ``coverage``: share of the training split's exhaustive dollars; ``held_out``: share of requests."""
+    """What a demo runs on. ``load`` makes workflow, catalog and backends again, the same, in another process. ``coverage``:
+    share of the training split's exhaustive dollars; ``held_out``: share of requests.
+    """
 
     workflow: Workflow
     catalog: Catalog
     backends: Mapping[str, Backend]
+    load: Load
     output_dir: Path
     seed: int = 0
     coverage: float = 0.02
@@ -43,10 +47,10 @@ class DemoSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """The sparse profile of the training split: what was bought, and the trie estimated from it."""
+    """The sparse profile of the training split: what was bought, and the store that holds it."""
 
     result: ProfileResult
-    annotated: AnnotatedTrie
+    store: Path
     spend_by_model: Mapping[str, Any]
 
 
@@ -70,15 +74,17 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """Everything that a demo found. ``tables``: (training, held-out) under the workflow's stop; ``agreed``: of the served
-    requests, how many showed exactly what the replay of the complete table says.
+    """Everything that a demo found.
+
+    ``perfect`` is judged under the oracle stop, its contests served; ``own`` under the workflow's own check, its contests
+    replayed on ``held_out_table``. ``agreed``: of the served requests, how many showed exactly what a replay says.
     """
 
     settings: DemoSettings
     training: tuple[Request, ...]
     held_out: tuple[Request, ...]
     profiled: Profiled
-    tables: tuple[OutcomeTable, OutcomeTable]
-    served: Judged
-    oracle: Judged
+    held_out_table: OutcomeTable
+    perfect: Judged
+    own: Judged
     agreed: tuple[int, int]

@@ -85,6 +85,14 @@ class PolicyRun:
             return self.success.astype(float)
         return (self.success & (self.latency_s <= objective.max_latency_s)).astype(float)
 
+    def misses_bounds(self, objective: Objective, weights: FloatArray, level: float) -> bool:
+        """Its averages miss the objective's floor or budget by more than chance: the whole bootstrap interval of the average
+        lies on the wrong side. ``weights``: (resamples, requests), as from :func:`resample_weights`.
+        """
+        floor, budget = objective.min_accuracy, objective.max_cost_usd
+        misses_floor = floor is not None and mean_interval(self.success, weights, level).high < floor
+        return misses_floor or (budget is not None and mean_interval(self.cost_usd, weights, level).low > budget)
+
     def shortfall(self, objective: Objective) -> float:
         """By how much the averages miss the objective's floor or budget, as a fraction of it; 0 where both are met."""
         missed = [0.0]

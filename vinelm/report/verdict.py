@@ -37,8 +37,8 @@ class Contest:
 class Comparison:
     """VineLM minus a rival in what the objective counts (more is better), and what that allows to say.
 
-    A gain needs an interval above zero *and* bounds kept at least as well as the rival keeps them. ``is_same``: every request
-    showed the same under both.
+    A gain needs an interval above zero *and* no bound that is missed by more than chance and by more than the rival misses it
+    (``overshot``). ``is_same``: every request showed the same under both.
     """
 
     rival: PolicyRun
@@ -102,11 +102,8 @@ class Verdict:
             return f"Gain shown under {share}, over the best static plan and the best single model."
         over_single = [r for r in self.rulings if r.beats_single]
         if over_single:
-            plans = " or ".join(f"“{plan}”" for plan in sorted({r.static.rival.plan for r in over_single}))
-            return (
-                f"No gain shown over a static plan; over the best single model in {len(over_single)} of {total} objectives: "
-                f"the static plan {plans} does as well."
-            )
+            share = f"{len(over_single)} of {total} objectives"
+            return f"Gain shown over the best single model under {share}; none over the best static plan, which does as well."
         models = list(dict.fromkeys(r.contest.champion.policy for r in self.rulings))
         return f"No gain: use model {' or '.join(models)}" + (" (by objective, see below)." if len(models) > 1 else ".")
 
@@ -124,7 +121,8 @@ def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
     def compare(contest: Contest, rival: PolicyRun) -> Comparison:
         objective = contest.objective
         difference = mean_interval(contest.vinelm.worth(objective) - rival.worth(objective), weights, level)
-        overshot = contest.vinelm.shortfall(objective) > rival.shortfall(objective)
+        missed = contest.vinelm.misses_bounds(objective, weights, level)
+        overshot = missed and contest.vinelm.shortfall(objective) > rival.shortfall(objective)
         outcome: Outcome = "no gain shown"
         if difference.low > 0 and not overshot:
             outcome = "gain"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from langchain_core.messages import BaseMessage
@@ -31,15 +31,16 @@ def exact_table(
     backends: Mapping[str, Backend],
     requests: Sequence[Request] | None = None,
     *,
-    only_reached: StopRule | None = None,
+    only_reached: StopRule | Literal["either"] | None = None,
     progress: Progress | None = None,
 ) -> OutcomeTable:
     """What every request shows at every prefix: the same stage functions as in the graph, each prefix run once.
 
     A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
     below a node that ends the request under that rule are not run: ``success`` False, ``stopped`` True, no cost, no time;
-    read them through the table's ``reached``, under that rule alone (a node that no request reaches keeps zero latency). The
-    same holds below a failed call, whose own cell is marked in ``failed``, with what it cost.
+    read them through the table's ``reached``, under that rule alone (a node that no request reaches keeps zero latency), or
+    under both with ``"either"``, which runs what one of them reaches. The same holds below a failed call, whose own cell is
+    marked in ``failed``, with what it cost.
 
     ``requests``: default all of the workflow's. Spends no money: backends that would are refused (:class:`ConfigError`).
     """
@@ -101,7 +102,7 @@ class _Run:
     workflow: Workflow
     catalog: Catalog
     backends: Mapping[str, Backend]
-    only_reached: StopRule | None
+    only_reached: StopRule | Literal["either"] | None
     trie: Trie
     stages: Stages
     databases: Databases
@@ -109,7 +110,13 @@ class _Run:
     """(node, parent, end of the subtree, stage, prefix) in pre-order, the root left out."""
 
     @classmethod
-    def of(cls, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], only_reached: StopRule | None) -> _Run:
+    def of(
+        cls,
+        workflow: Workflow,
+        catalog: Catalog,
+        backends: Mapping[str, Backend],
+        only_reached: StopRule | Literal["either"] | None,
+    ) -> _Run:
         if not isinstance(workflow.score, Scorer):
             raise WorkflowError(f"workflow {workflow.name!r} is not an NL2SQL workflow: run its graph instead")
         trie = Trie.from_template(workflow.template.bind(tuple(catalog)))
@@ -144,8 +151,9 @@ class _Run:
             if sql not in right:
                 right[sql] = self.workflow.score(request, cast("dict[str, Any]", cell.state))
             arrays.success[row, node] = right[sql]
-            arrays.stopped[row, node] = finished(cell.state)
-            ends = {"oracle": right[sql], "workflow": finished(cell.state)}
+            by_check = finished(cell.state)
+            arrays.stopped[row, node] = by_check
+            ends = {"oracle": right[sql], "workflow": by_check, "either": right[sql] and by_check}
             if self.only_reached is not None and ends[self.only_reached]:
                 skip_until = end
 
