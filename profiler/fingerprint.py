@@ -15,6 +15,7 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -46,12 +47,22 @@ def store_identity(
     return StoreIdentity(
         workflow=workflow.name,
         template=workflow.template.bind(tuple(catalog)).to_dict(),
-        catalog=catalog.to_dict(),
+        catalog=_portable(catalog.to_dict()),
         dataset_digest=workflow.dataset_digest,
         fingerprint=parts,
         is_simulated=any(backend.is_simulated for backend in backends.values()),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
+    """The catalog with the content of the files that its backends answer from in place of their paths: files move."""
+    for settings in catalog["backend"].values():
+        table = settings.get("table")
+        if isinstance(table, str) and Path(table).is_file():
+            with Path(table).open("rb") as file:
+                settings["table"] = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return catalog
 
 
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:

@@ -33,6 +33,7 @@ def profile(
     budget_calls: int | None = None,
     seed: int = 0,
     workplace: Workplace | None = None,
+    checkpoints: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ProfileResult:
     """Execute cells until ``coverage`` (a fraction of all reached cells' dollars), a budget or the whole is reached.
@@ -41,15 +42,19 @@ def profile(
     one, here); with models that answer alike each time, the rows are the same whatever it says. Every row is durable before the
     next stage of its request starts; run again with the same arguments, it goes on where it was. The caps hold for the store as
     a whole. ``requests`` are those to sample from (default: all of the workflow's). Ctrl-C ends it when the units in flight are
-    written, a second one at once. :class:`StoreError` if the store is another workflow's or in another run's hands,
+    written, a second one at once. Without ``checkpoints`` every leaf path is run from its start and paid in full, which only
+    the exhaustive sampler can do. :class:`StoreError` if the store is another workflow's or in another run's hands,
     :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
     """
     from vinelm.profiler.schedule import Schedule, Terms
+    from vinelm.profiler.straight import Straight
     from vinelm.profiler.unit import UnitWorker
 
     workplace = workplace or Workplace()
     chosen = workflow.requests if requests is None else requests
     _check(chosen, coverage)
+    if not checkpoints and (sampler != "exhaustive" or coverage is not None):
+        raise ConfigError("without checkpoints every path is run in full: use --sampler exhaustive, and no coverage")
     parts = _same_workflow(workflow, catalog, backends, store)
     template = workflow.template.bind(tuple(catalog))
     if isinstance(sampler, str):
@@ -62,16 +67,17 @@ def profile(
         older = records.begin(_settings(sampler, chosen))
         account = Account(store.observations(), older, chosen, template, catalog)
         _drop_used_up(records, account)
-        terms = Terms(
-            template=template, catalog=catalog, target=coverage, workers=workplace.threads,
-            is_virtual_time=units.control.is_virtual_time, on_progress=on_progress,
-        )  # fmt: skip
         worker = workplace.worker(units, parts)
-        run = Schedule(worker, store, ledger, account, terms)
+        run: Schedule | Straight
         try:
-            run.run(sampler)
+            if checkpoints:
+                terms = Terms(template, catalog, coverage, workplace.threads, units.control.is_virtual_time, on_progress)
+                run = Schedule(worker, store, ledger, account, terms)
+                run.run(sampler)
+            else:
+                run = Straight(worker, store, ledger, account, catalog, workers=workplace.workers, on_progress=on_progress)
+                run.run(sampler.walks(0, ()))
         finally:
-            run.close()
             worker.close()
         if run.stopped_by == "interrupted":  # it may have come between a row and its account
             account = Account(store.observations(), older, chosen, template, catalog).all_counted()

@@ -27,7 +27,7 @@ from vinelm.traces.store import ObservationStore
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Terms:
     """What a run may do. ``workers`` None: one unit at a time, on this very thread."""
 
@@ -78,6 +78,9 @@ class Schedule:
                     ended = self._dispatch(jobs, interrupts) or self._collect(interrupts)
             except KeyboardInterrupt:
                 self._abandon()
+            finally:
+                if self._crew is not None:
+                    self._crew.close()
         if self._problem is not None:
             raise self._problem
 
@@ -116,11 +119,6 @@ class Schedule:
             asked.answer(False)
         self._running.clear()
         self.store.abandon_open()
-
-    def close(self) -> None:
-        """Let the threads go."""
-        if self._crew is not None:
-            self._crew.close()
 
     # -- what came back ----------------------------------------------------------------------------------------
 

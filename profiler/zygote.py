@@ -79,7 +79,7 @@ class _Zygote:
                 continue
             data, got, _, _ = socket.recv_fds(self.control, 65536, 250)
             if not data:
-                return self._end()
+                self._end()
             descriptors += got
             *lines, text = (text + data).split(b"\n")
             for line in lines:
@@ -116,10 +116,11 @@ class _Zygote:
             with contextlib.suppress(OSError):
                 self.control.sendall(json.dumps(told).encode() + b"\n")
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         for pid in self.children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
 
     def _child(self, order: dict[str, Any], channel: int, log: int) -> NoReturn:
         try:

@@ -1,0 +1,28 @@
+"""A recorded table that moves makes no store foreign; one that changes does."""
+
+import dataclasses
+
+from profiling_toy import ToyBackend, catalog_for, toy
+
+from vinelm.catalog import Catalog
+from vinelm.profiler.fingerprint import store_identity
+
+
+def identity(table):
+    workflow, catalog = toy(), catalog_for("small", "large")
+    named = Catalog(catalog.models, {"recorded": {"table": str(table), "id_column": "id"}})
+    return store_identity(workflow, named, {"toy": ToyBackend()})
+
+
+def test_the_content_of_a_table_counts_and_not_its_place(tmp_path):
+    one, moved, changed = (tmp_path / name for name in ("one.csv", "moved.csv", "changed.csv"))
+    one.write_text("id,model\n1,a\n")
+    moved.write_text("id,model\n1,a\n")
+    changed.write_text("id,model\n1,b\n")
+    assert identity(one).difference(identity(moved)) is None
+    assert identity(one).difference(identity(changed)) == "the catalog changed since it was made"
+    assert str(tmp_path) not in identity(one).to_json()
+    settings = identity(one).models().backends["recorded"]
+    assert settings["table"].startswith("sha256:")
+    assert settings["id_column"] == "id"
+    assert dataclasses.asdict(identity(one))["catalog"]["backend"]["recorded"]["table"] == settings["table"]
