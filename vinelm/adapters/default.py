@@ -11,7 +11,7 @@ from vinelm.workflow import Request
 
 
 class DefaultPolicy:
-    """Runs each stage on ``default(stage)`` and ends where the workflow says so. ``invocations`` keeps what happened."""
+    """Runs each stage on ``default(stage)`` and ends where the workflow says so, or its template. ``invocations`` keeps what happened."""
 
     def __init__(
         self, default: Callable[[str], str], *, clock: Clock, template: Template | None = None, request: Request | None = None
@@ -31,5 +31,5 @@ class DefaultPolicy:
         self.invocations.append(invocation)
 
     def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """The workflow's own verdict."""
-        return not finished
+        """The workflow's own verdict, within the bounds of the template's loops."""
+        return not finished and (self.template is None or self.template.stage_after(len(prefix)) is not None)

@@ -1,0 +1,73 @@
+"""Example (c): generate, test, fix, with pytest in a sandboxed child. ``python -m vinelm.workflows.examples.coding_loop``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.examples.coding_graph import build
+from vinelm.workflows.examples.coding_tasks import TASKS
+from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.sandbox import run_pytest
+
+_BY_NAME = {task.name: task for task in TASKS}
+
+
+def requests() -> list[Request]:
+    """One per task; the hidden tests are the label."""
+    return [
+        Request(task.name, {"task": task.text, "tests": task.tests(task.visible), "hidden": task.tests(task.hidden)})
+        for task in TASKS
+    ]
+
+
+def score(request: Request, state: Mapping[str, Any]) -> bool:
+    """Whether the code passes the tests that it never saw."""
+    return bool(state.get("code")) and run_pytest(state["code"], request.data["hidden"])[0]
+
+
+class CodeWriter:
+    """What simulated models write: the solution, or one that is wrong in a way that the visible tests see or do not see.
+
+    Kinds bear the names of the simulated models' habits: ``syntax_error`` does not parse, ``wrong_value`` fails a visible test,
+    ``missing_filter`` forgets a case that only the hidden tests try.
+    """
+
+    kinds: Sequence[str] = ("syntax_error", "wrong_value", "missing_filter")
+
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """As hard as the task."""
+        return {"nesting": _BY_NAME[request.id].hard}
+
+    def right(self, request: Request, rng: random.Random) -> str:
+        """The solution in a code block."""
+        return _block(_BY_NAME[request.id].right)
+
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """The solution with its first colon lost, or one of the task's wrong ones."""
+        task = _BY_NAME[request.id]
+        if kind == "syntax_error":
+            return _block(task.right.replace("):", ")", 1))
+        return _block(task.failing if kind == "wrong_value" else task.slipping)
+
+
+def _block(code: str) -> str:
+    return f"```python\n{code}```"
+
+
+workflow = Workflow(
+    name="coding-loop",
+    template=Template((Loop((Stage("write"),), times=3),)),
+    build=build,
+    requests=requests(),
+    labels=("hidden",),
+    score=score,
+    writer=CodeWriter(),
+)
+
+if __name__ == "__main__":
+    spec = "vinelm.workflows.examples.coding_loop:workflow"
+    raise SystemExit(run(workflow, spec, lambda state: str(state["report"]), coverage=0.15))

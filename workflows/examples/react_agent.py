@@ -1,0 +1,88 @@
+"""Example (b): a ReAct agent with ``create_agent`` and three tools. ``python -m vinelm.workflows.examples.react_agent``."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.react_graph import PRICES_EUR, RATES, build
+
+_AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
+
+
+def requests() -> list[Request]:
+    """Forty-eight questions with their answers."""
+    rows = []
+    for number, (item, currency) in enumerate(itertools.product(PRICES_EUR, RATES)):
+        pieces = 2 + (number * 5) % 11
+        answer = f"{pieces * PRICES_EUR[item] * RATES[currency]:.2f} {currency}"
+        question = f"What do {pieces} pieces of the {item} cost in {currency}?"
+        row = {"question": question, "item": item, "pieces": pieces, "currency": currency, "answer": answer}
+        rows.append(Request(f"{item}-{currency}", row))
+    return rows
+
+
+def score(request: Request, state: Mapping[str, Any]) -> bool:
+    """Whether the agent's last word is the right amount, to the cent."""
+    last = state["messages"][-1]
+    if not isinstance(last, AIMessage) or last.tool_calls:
+        return False
+    return [f"{float(amount):.2f} {unit}" for amount, unit in _AMOUNT.findall(last.text)[-1:]] == [request.data["answer"]]
+
+
+class ScriptWriter:
+    """What simulated models do: the calls that lead to the answer, or a script that goes wrong.
+
+    Kinds bear the names of the simulated models' habits. A ``syntax_error`` is a call that its tool turns down;
+    a ``wrong_aggregate`` is an answer from memory, wrong.
+    """
+
+    kinds: Sequence[str] = ("syntax_error", "wrong_aggregate")
+
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """Another currency makes one more step."""
+        return {"aggregation": 0.6 if request.data["currency"] != "EUR" else 0.2}
+
+    def right(self, request: Request, rng: random.Random) -> str:
+        """Every call, then the answer."""
+        row = request.data
+        rate = RATES[row["currency"]]
+        calls = [{"name": "price", "args": {"item": row["item"]}}]
+        if row["currency"] != "EUR":
+            calls.append({"name": "exchange_rate", "args": {"currency": row["currency"]}})
+        expression = f"{row['pieces']} * {PRICES_EUR[row['item']]} * {rate}"
+        calls.append({"name": "calculate", "args": {"expression": expression}})
+        return json.dumps({"calls": calls, "answer": f"That is {row['answer']}."})
+
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """One useless call, or a guess."""
+        row = request.data
+        if kind == "syntax_error":
+            calls = [{"name": "price", "args": {"item": f"{row['item']} no. {rng.randrange(1000)}"}}]
+            return json.dumps({"calls": calls, "answer": "I could not find the price."})
+        guess = row["pieces"] * PRICES_EUR[row["item"]] * rng.choice((0.9, 1.1, 1.25))
+        return json.dumps({"calls": [], "answer": f"About {guess:.2f} {row['currency']}."})
+
+
+workflow = Workflow(
+    name="react-agent",
+    template=Template((Loop((Stage("model"),), times=5),)),
+    build=build,
+    requests=requests(),
+    labels=("answer", "item", "pieces", "currency"),
+    inputs=lambda request: {"messages": [HumanMessage(request.data["question"])]},
+    score=score,
+    writer=ScriptWriter(),
+)
+
+if __name__ == "__main__":
+    raise SystemExit(run(workflow, "vinelm.workflows.examples.react_agent:workflow", lambda state: state["messages"][-1].text))

@@ -1,0 +1,42 @@
+"""Text to SQL: write a statement, run it, and write again in sight of what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.graph import END, START, StateGraph
+
+from vinelm.workflows.nl2sql.databases import Databases
+from vinelm.workflows.nl2sql.stages import Stages, finished
+from vinelm.workflows.nl2sql.stages import State as Nl2SqlState
+
+TRIES = 3
+
+
+class State(Nl2SqlState, total=False):
+    """The statement, what came of it, and how many were written."""
+
+    tries: int
+
+
+def graph_over(databases: Databases) -> Any:
+    """``build`` over these databases."""
+    stages = Stages(databases)
+
+    def write(state: State, model: Any) -> State:
+        written = stages.repair(state, model) if state.get("sql") else stages.generate(state, model)
+        return {"sql": written["sql"], "tries": state.get("tries", 0) + 1}
+
+    def done(state: State) -> bool:
+        return finished(state) or state["tries"] >= TRIES
+
+    def build(vine: Any) -> Any:
+        graph = StateGraph(State)
+        graph.add_node("write", vine.stage("write", write))
+        graph.add_node("execute", stages.execute)
+        graph.add_edge(START, "write")
+        graph.add_edge("write", "execute")
+        graph.add_conditional_edges("execute", vine.route(done, again="write", end=END))
+        return graph
+
+    return build

@@ -1,0 +1,39 @@
+"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``, with ``--port`` over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflow import Workflow
+from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.sql_graph import graph_over
+from vinelm.workflows.nl2sql import prompts
+from vinelm.workflows.nl2sql.workflow import Scorer, bundled
+from vinelm.workflows.nl2sql.writer import SqlWriter
+
+
+def workflow() -> Workflow:
+    """Up to three statements per question, over the bundled databases."""
+    data = bundled()
+    databases = data.databases
+    return Workflow(
+        name="sql-service",
+        template=Template((Loop((Stage("write"),), times=3),)),
+        build=graph_over(databases),
+        requests=data.requests,
+        score=Scorer(data),
+        labels=("gold_sql",),
+        writer=SqlWriter(databases.folder),
+        resources={**databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()},
+    )
+
+
+def answer(state: Mapping[str, Any]) -> str:
+    """What the service gives back: the statement on one line, and how many rows it gave."""
+    return f"{' '.join(state['sql'].split())} -> {state['row_count']} rows ({state['status']})"
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql_service:workflow", answer))
