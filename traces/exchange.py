@@ -29,6 +29,7 @@ from vinelm.traces.tabular import Row, kind_of, parquet_note, read_table, write_
 
 NOTE = "vinelm.store"
 _FORMAT = 1
+_PREFIX = FIELDS.index("prefix")
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 
@@ -96,12 +97,10 @@ def _typed(row: Observation) -> list[Any]:
     return [list(row.prefix) if name == "prefix" else getattr(row, name) for name in FIELDS]
 
 
-def _flat(row: Observation) -> Iterator[Any]:
-    for name in FIELDS:
-        value = getattr(row, name)
-        if name == "prefix":
-            value = schema.encode_prefix(value)
-        yield int(value) if isinstance(value, bool) else value
+def _flat(row: Observation) -> list[Any]:
+    values = [getattr(row, name) for name in FIELDS]
+    values[_PREFIX] = schema.encode_prefix(row.prefix)
+    return [int(value) if isinstance(value, bool) else value for value in values]
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from vinelm.traces.fit import cell, misfit
 from vinelm.traces.lock import holder
 from vinelm.traces.rows import FIELDS
 from vinelm.traces.schema import decode_prefix
+from vinelm.traces.sqlite import connect_read_only
 from vinelm.traces.store import ObservationStore
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
@@ -60,11 +61,11 @@ def check_store(path: Path) -> CheckedStore:
             return CheckedStore(0, 0, 0, (damage,))
     with ObservationStore.open(path) as store:  # refuses what is foreign or newer; recovers; migrates
         template = store.identity.bound_template()
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection = connect_read_only(path)
     try:
         connection.execute("BEGIN")
-        counts = [_count(connection, table) for table in ("observations", "checkpoints", "ledger")]
-        return CheckedStore(*counts, tuple(_findings(connection, template, path)))
+        rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
+        return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy") from error
     finally:
@@ -73,7 +74,7 @@ def check_store(path: Path) -> CheckedStore:
 
 def _file_damage(path: Path) -> Finding | None:
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        connection = connect_read_only(path)
         try:
             lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(100)")]
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vinelm.errors import StoreError
 from vinelm.traces.lock import holder, run_lock
-from vinelm.traces.sqlite import Database
+from vinelm.traces.sqlite import Database, connect_read_only
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
@@ -51,7 +51,7 @@ def _require_one_moment(path: Path) -> None:
     """
     pages = _pages_by_log(path.with_name(f"{path.name}-wal"))
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        connection = connect_read_only(path)
         try:
             (size,) = connection.execute("PRAGMA page_count").fetchone()
             (wrong,) = connection.execute("PRAGMA integrity_check(1)").fetchone()

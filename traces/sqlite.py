@@ -72,6 +72,13 @@ class Database:
             self._engine.dispose()
 
 
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A plain connection that leaves no byte behind. Connect again to see what others write later."""
+    # Without a log the file is at rest: immutable then, because even a read-only connection would leave a log beside it.
+    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
+
+
 def read_meta(path: Path) -> dict[str, str] | None:
     """The ``meta`` table of the store at ``path``: key to value, read without writing a byte; empty if the file is no store.
 
@@ -87,9 +94,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
         return None
     if head != _MAGIC:
         raise StoreError(f"{path}: not a SQLite file: give the path of an observation store, or of a file that does not exist")
-    # Without a log the file is at rest: immutable then, because even a read-only connection would leave a log beside it.
-    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
+    connection = connect_read_only(path)
     try:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not tables:

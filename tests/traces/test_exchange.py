@@ -25,7 +25,7 @@ MAYBE_INT = st.none() | st.integers(0, 2**40)
 def rows(draw):
     """Rows of the small workflow, one per cell."""
     found = {}
-    for request in draw(st.lists(TEXT, min_size=1, max_size=4)):
+    for request in draw(st.lists(TEXT, min_size=1, max_size=4, unique=True)):
         prefix = tuple(draw(st.lists(st.sampled_from(["small", "large"]), min_size=1, max_size=3)))
         failure = draw(st.none() | st.sampled_from(["timeout", "crash"]))
         verdicts = st.none() if failure else st.none() | st.booleans()
