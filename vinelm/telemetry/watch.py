@@ -75,9 +75,13 @@ class Watch:
 
 def explanation_of(policy: Any) -> Mapping[str, Any]:
     """The last item of the policy's trace; empty where it keeps none."""
+    steps = getattr(policy, "steps", None)  # a session's: one item is cheaper than the whole trace
+    if steps and hasattr(steps[-1], "to_dict"):
+        found: Mapping[str, Any] = steps[-1].to_dict()
+        return found
     trace = getattr(policy, "trace", None)
-    steps = trace() if callable(trace) else ()
-    return steps[-1] if steps else {}
+    items = trace() if callable(trace) else ()
+    return items[-1] if items else {}
 
 
 def _safely(tell: Callable[[], Any]) -> Any:

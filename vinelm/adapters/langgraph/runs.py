@@ -116,7 +116,7 @@ class Runs:
 
     def __init__(self, bound: int = 4096, watch: Watch | None = None) -> None:
         self._bound = bound
-        self.watch = watch or Watch()
+        self.watch = Watch() if watch is None else watch  # an empty one is false
         self._runs: OrderedDict[int, Run] = OrderedDict()
         self._lock = Lock()
 

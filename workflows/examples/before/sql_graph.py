@@ -33,7 +33,7 @@ def graph_over(databases: Databases) -> Any:
     def build(model: Any) -> Any:
         graph = StateGraph(State)
         graph.add_node("write", lambda state: write(state, model))
-        graph.add_node("execute", stages.execute)
+        graph.add_node("execute", stages.execute, input_schema=State)
         graph.add_edge(START, "write")
         graph.add_edge("write", "execute")
         graph.add_conditional_edges("execute", lambda state: END if done(state) else "write")

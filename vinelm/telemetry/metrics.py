@@ -1,0 +1,76 @@
+"""Prometheus counters and histograms of decisions and invocations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vinelm.catalog import Model
+from vinelm.protocols import Invocation
+from vinelm.telemetry.watch import Decided
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ImportError as error:  # pragma: no cover - the extra is always there in development
+    raise ImportError("metrics need the package prometheus-client: pip install 'vinelm[metrics]'") from error
+
+DECISION_BUCKETS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1)
+LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+
+
+class Prometheus:
+    """An observer that counts. Labels are names of the catalog and the template, never anything of a request.
+
+    ``registry`` is the process's own by default; one registry takes one of these.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        of = {"registry": registry}
+        where = ("stage", "model")
+        self._decisions = Counter(
+            "vinelm_decisions", "Answers of the policy; outcome is run, continue or end.", (*where, "outcome"), **of
+        )
+        self._decision_s = Histogram(
+            "vinelm_decision_seconds", "Wall time of one answer.", ("kind",), buckets=DECISION_BUCKETS_S, **of
+        )
+        self._invocations = Counter(
+            "vinelm_invocations", "Invocations that ended; outcome is ok or a kind of failure.", (*where, "outcome"), **of
+        )
+        self._latency_s = Histogram(
+            "vinelm_invocation_seconds", "Seconds of one invocation.", where, buckets=LATENCY_BUCKETS_S, **of
+        )
+        self._ttft_s = Histogram(
+            "vinelm_ttft_seconds", "Seconds to the first token of a streamed call.", where, buckets=LATENCY_BUCKETS_S, **of
+        )
+        self._cost_usd = Counter("vinelm_cost_usd", "Dollars of all calls.", where, **of)
+        self._tokens = Counter("vinelm_tokens", "Tokens; kind is in, out or cached (a part of in).", (*where, "kind"), **of)
+        self._retries = Counter("vinelm_retries", "Attempts that had to be repeated.", where, **of)
+        self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), **of)
+
+    def decided(self, decided: Decided) -> None:
+        """One more answer."""
+        outcome = "run" if decided.kind == "model" else "continue" if decided.goes_on else "end"
+        self._decisions.labels(decided.stage or "", decided.model or "", outcome).inc()
+        self._decision_s.labels(decided.kind).observe(decided.seconds)
+
+    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
+        """One more under way."""
+        under_way = self._in_flight.labels(model.engine)
+        under_way.inc()
+        return under_way
+
+    def ended(self, token: Any, invocation: Invocation | None) -> None:
+        """One less, and what it came to."""
+        token.dec()
+        if invocation is None:
+            return
+        where = (invocation.stage, invocation.prefix[-1])
+        self._invocations.labels(*where, invocation.failure or "ok").inc()
+        self._latency_s.labels(*where).observe(invocation.latency_s)
+        self._cost_usd.labels(*where).inc(invocation.cost_usd)
+        for usage in invocation.usages:
+            for kind, count in (("in", usage.tokens_in), ("out", usage.tokens_out), ("cached", usage.tokens_cached)):
+                if count is not None:
+                    self._tokens.labels(*where, kind).inc(count)
+            if usage.ttft_s is not None:
+                self._ttft_s.labels(*where).observe(usage.ttft_s)
+            self._retries.labels(*where).inc(usage.retries)

@@ -1,0 +1,129 @@
+"""OpenTelemetry spans, by the conventions for generative AI (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vinelm.catalog import Model
+from vinelm.protocols import Invocation
+from vinelm.telemetry.watch import Decided
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+except ImportError as error:  # pragma: no cover - the extra is always there in development
+    raise ImportError("spans need the package opentelemetry-api: pip install 'vinelm[otel]'") from error
+
+PROVIDERS: Mapping[str, str] = {"bedrock": "aws.bedrock", "gemini": "gcp.gemini"}
+"""Providers that the conventions call otherwise than we do."""
+_EXPLAINED = (
+    "accuracy",
+    "path_cost_usd",
+    "path_latency_s",
+    "remaining_cost_usd",
+    "remaining_latency_s",
+    "is_feasible",
+    "binding",
+)
+"""What of a decision's plan goes onto its span."""
+
+
+class OpenTelemetry:
+    """An observer that makes one span per decision and one per invocation, children of the span that is current then.
+
+    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Neither ever holds
+    a prompt, an answer, or a key. Uses the API only: without a configured SDK it costs next to nothing and exports nothing.
+    """
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        from vinelm import __version__
+
+        self._tracer = trace.get_tracer("vinelm", __version__, provider)
+
+    def decided(self, decided: Decided) -> None:
+        """A span that ends now and began as long ago as the decision took."""
+        import time
+
+        end_ns = time.time_ns()
+        name = "vinelm.end" if decided.kind == "end" else f"vinelm.decide {decided.stage}"
+        span = self._tracer.start_span(
+            name, start_time=end_ns - int(decided.seconds * 1e9), attributes=_attributes(_decision(decided))
+        )
+        span.end(end_ns)
+
+    def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Span:
+        """Open the invocation's span."""
+        return self._tracer.start_span(
+            f"chat {model.model_id}",
+            kind=SpanKind.CLIENT,
+            attributes=_attributes(
+                {
+                    "gen_ai.operation.name": "chat",
+                    "gen_ai.provider.name": PROVIDERS.get(model.provider, model.provider),
+                    "gen_ai.request.model": model.model_id,
+                    "gen_ai.request.max_tokens": model.max_tokens,
+                    "vinelm.stage": stage,
+                    "vinelm.model": model.name,
+                    "vinelm.engine": model.engine,
+                    "vinelm.prefix": list(prefix),
+                    "vinelm.invocation": len(prefix),
+                }
+            ),
+        )
+
+    def ended(self, token: Span, invocation: Invocation | None) -> None:
+        """Close it, with what was used."""
+        if invocation is None:
+            token.set_attribute("vinelm.interrupted", True)
+        else:
+            token.set_attributes(_attributes(_usage(invocation)))
+            if invocation.failure is not None:
+                token.set_status(Status(StatusCode.ERROR, invocation.failure))
+        token.end()
+
+
+def _decision(decided: Decided) -> dict[str, Any]:
+    explained = decided.explanation
+    plan = explained.get("decision") or {}
+    found = {
+        "vinelm.stage": decided.stage or explained.get("stage"),
+        "vinelm.prefix": list(decided.prefix),
+        "vinelm.model": decided.model,
+        "vinelm.goes_on": decided.goes_on,
+        "vinelm.note": explained.get("note") or None,
+        "vinelm.elapsed_s": explained.get("elapsed_s"),
+        "vinelm.spent_usd": explained.get("spent_usd"),
+        "vinelm.plan": plan.get("plan"),
+        "vinelm.reason": plan.get("reason"),
+    }
+    return found | {f"vinelm.plan.{name}": plan.get(name) for name in _EXPLAINED}
+
+
+def _usage(invocation: Invocation) -> dict[str, Any]:
+    usages = invocation.usages
+    last = usages[-1] if usages else None
+    return {
+        "gen_ai.usage.input_tokens": _sum(usage.tokens_in for usage in usages),
+        "gen_ai.usage.output_tokens": _sum(usage.tokens_out for usage in usages),
+        "gen_ai.usage.cache_read.input_tokens": _sum(usage.tokens_cached for usage in usages),
+        "gen_ai.response.finish_reasons": [last.finish_reason] if last and last.finish_reason else None,
+        "gen_ai.response.id": last.provider_request_id if last else None,
+        "gen_ai.response.time_to_first_chunk": usages[0].ttft_s if usages else None,
+        "error.type": invocation.failure,
+        "vinelm.cost_usd": invocation.cost_usd,
+        "vinelm.latency_s": invocation.latency_s,
+        "vinelm.calls": len(usages),
+        "vinelm.retries": sum(usage.retries for usage in usages),
+        "vinelm.price_id": last.price_id if last else None,
+    }
+
+
+def _sum(counts: Any) -> int | None:
+    known = list(counts)
+    return None if not known or None in known else sum(known)
+
+
+def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what is known: the conventions have no null."""
+    return {name: value for name, value in found.items() if value is not None}
