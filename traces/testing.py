@@ -93,6 +93,39 @@ class StoreContract:
             assert store.checkpoint("q1", ("small",)) is None
             assert store.committed_usd() == 9.0
 
+    def test_rows_in_bulk_are_all_or_nothing_and_paid_for(self, tmp_path: Path) -> None:
+        """One that has a row already, or an error on the way, undoes them all."""
+        rows = [a_row(f"q{i}", ("large",), tool_cost_usd=0.5) for i in range(5)]
+        with self.make(tmp_path, an_identity()) as store:
+            store.add(a_row("q3", ("large",)))
+            with pytest.raises(StoreError, match="has a row already"):
+                store.add_many(rows)
+            with pytest.raises(ZeroDivisionError):
+                store.add_many(a_row(f"p{i}", tokens_in=1 // (3 - i)) for i in range(9))
+            assert store.observations() == [a_row("q3", ("large",))]
+            assert store.committed_usd() == 0.0
+            assert store.add_many(row for row in rows if row.request_id != "q3") == 4
+            assert store.committed_usd() == 3.0
+            assert store.abandon_open() == 0
+        with self.reopen(tmp_path) as store:
+            assert len(store) == 5
+
+    def test_one_run_holds_the_store_and_others_read(self, tmp_path: Path) -> None:
+        """A second run is refused by name; a run that ends in an error lets go."""
+        with self.make(tmp_path, an_identity()) as store:
+            with store.exclusive():
+                store.add(a_row())
+                with self.reopen(tmp_path) as other:
+                    assert other.observations() == [a_row()]
+                    with pytest.raises(StoreError, match="another run is writing to it"), other.exclusive():
+                        pass
+            with pytest.raises(ZeroDivisionError), store.exclusive():
+                raise ZeroDivisionError
+            with store.exclusive():
+                store.add(a_row("q2"))
+        with self.reopen(tmp_path, an_identity()) as store:
+            assert len(store) == 2
+
     def test_checkpoints_come_back_whole_and_equal_ones_are_kept_once(self, tmp_path: Path) -> None:
         """Bytes in, the same bytes out."""
         state = bytes(range(256)) * 40

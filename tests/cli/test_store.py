@@ -1,8 +1,11 @@
 """``vinelm store``: what a user types, and what bad input says."""
 
 import json
+import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -170,6 +173,42 @@ def test_a_log_with_conditions_subsets_and_names(capsys, folder):
 def test_bad_input_is_one_line_with_code_2_and_nothing_is_written(capsys, folder, args, words):
     line = refused(capsys, folder, *args)
     assert [word for word in words if word not in line] == [], line
+
+
+FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+from vinelm.cli.main import main
+sys.exit(main(["store", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["import", "big.csv", "-o", "x.db"],
+        ["import", "log.csv", "-o", "x.db", *MAPPED, "--stop", "oracle"],
+        ["merge", "big.db", "a.db", "-o", "x.db"],
+        ["export", "big.db", "-o", "x.csv"],
+        ["export", "big.db", "-o", "x.csv.gz"],
+        ["export", "big.db", "-o", "x.parquet"],
+    ],
+    ids=" ".join,
+)
+def test_on_a_full_disk_nothing_is_left(capsys, folder, args):
+    if "x.parquet" in args:
+        pytest.importorskip("pyarrow")
+    with ObservationStore.create(folder / "big.db", an_identity()) as store:
+        store.register([Request(f"q{i}", {}) for i in range(200)])
+        store.add_many(a_row(f"q{i}", ("large",), detail=random.Random(i).randbytes(300).hex()) for i in range(200))
+    run(capsys, "export", "big.db", "-o", "big.csv")
+    before = sorted(p.name for p in folder.iterdir() if not p.name.endswith(".lock"))
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, *args], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "x." in done.stderr
+    assert ".draft" not in done.stderr
+    assert sorted(p.name for p in folder.iterdir() if not p.name.endswith(".lock")) == before
 
 
 @pytest.mark.parametrize("name", ["info", "check", "export", "import", "merge"])
