@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vinelm.controller.slowdown import SlowdownCurve, fit_slowdown
-from vinelm.errors import ConfigError, EvidenceError
+from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
 from vinelm.protocols import Clock, WallClock
 
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
@@ -16,12 +17,16 @@ LEVELS = (0, 1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Latency of each measured request and the number of others it met; the curve fitted to them; calls that failed."""
+    """Latency of each measured request and the number of others it met; the curve fitted to them; calls that failed.
+
+    ``is_complete`` is False where an interrupt ended the experiment early.
+    """
 
     requests: tuple[int, ...]
     latency_s: tuple[float, ...]
     curve: SlowdownCurve
     failed: int
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,43 +42,61 @@ class Experiment:
     repeats: int = 50
     delay_s: float = 2.0
 
+    def __post_init__(self) -> None:
+        if 0 not in self.levels or min(self.levels) < 0 or self.repeats < 1:
+            raise ConfigError("calibration needs the level 0 (an idle engine) among its levels, and at least one repeat")
+        if not 0.0 <= self.delay_s < float("inf"):
+            raise ConfigError(f"delay_s is {self.delay_s}: it must be a finite number >= 0")
 
-def calibrate_endpoint(experiment: Experiment, *, clock: Clock | None = None) -> Calibration:
-    """Run the experiment, one run after the other, and fit a monotone curve. Makes ``repeats`` x sum(1 + N) calls.
+    @property
+    def calls(self) -> int:
+        """How many calls it makes, all told."""
+        return self.repeats * sum(1 + others for others in set(self.levels))
 
-    A run in which the measured call fails is left out. :class:`~vinelm.errors.EvidenceError` where all fail,
-    :class:`ConfigError` for levels or repeats that measure nothing.
+
+def calibrate_endpoint(
+    experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
+) -> Calibration:
+    """Run the experiment, one run after the other, and fit a monotone curve. Makes :attr:`Experiment.calls` calls.
+
+    ``on_run`` is told the runs that are done, and of how many. A run in which the measured call fails is left out; where the
+    very first one does, nothing more is sent. An interrupt ends the experiment, and what was measured is kept.
+    :class:`~vinelm.errors.EvidenceError` where no call to the idle engine succeeded, :class:`~vinelm.errors.InputError` for a
+    call that cannot even be made.
     """
     levels = sorted(set(experiment.levels))
-    if not levels or levels[0] != 0 or experiment.repeats < 1:
-        raise ConfigError("calibration needs the level 0 (an idle engine) among its levels, and at least one repeat")
-    watch = clock or WallClock()
+    runs = [level for _ in range(experiment.repeats) for level in levels]  # by turns: a drift must not look like load
     requests: list[int] = []
     latency: list[float] = []
-    failed = 0
-    for _ in range(experiment.repeats):
-        for level in levels:  # levels take turns, so that a drift of the engine does not look like load
-            took, failures = _run(experiment, level, watch)
-            failed += failures
+    failures: list[str] = []
+    is_complete = True
+    try:
+        for done, level in enumerate(runs, 1):
+            took = _run(experiment, level, clock or WallClock(), failures)
             if took is not None:
                 requests.append(level)
                 latency.append(took)
+            elif done == 1:
+                break
+            if on_run is not None:
+                on_run(done, len(runs))
+    except KeyboardInterrupt:
+        if 0 not in requests:
+            raise
+        is_complete = False
     if 0 not in requests:
-        raise EvidenceError(f"no call to the idle endpoint succeeded ({failed} failed): check its address and key")
-    return Calibration(tuple(requests), tuple(latency), fit_slowdown(requests, latency), failed)
+        raise EvidenceError(f"no call to the idle endpoint succeeded ({failures[-1]}): check its address, model and key")
+    return Calibration(tuple(requests), tuple(latency), fit_slowdown(requests, latency), len(failures), is_complete)
 
 
-def _run(experiment: Experiment, others: int, clock: Clock) -> tuple[float | None, int]:
-    """Seconds of the measured call (None if it failed), and how many calls of the run failed."""
+def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
+    """Seconds of the measured call, None if it failed; adds how each call of the run failed that did."""
     if experiment.flush is not None:
         experiment.flush()
-    failures: list[str] = []
 
     def other() -> None:
-        try:
+        with _kept(failures):
             experiment.call(False)
-        except Exception as error:
-            failures.append(type(error).__name__)
 
     threads = [threading.Thread(target=other, daemon=True) for _ in range(others)]
     for thread in threads:
@@ -82,11 +105,20 @@ def _run(experiment: Experiment, others: int, clock: Clock) -> tuple[float | Non
         clock.sleep(experiment.delay_s)
     started = clock.now()
     took: float | None = None
-    try:
+    with _kept(failures, is_raised=InputError):
         experiment.call(True)
         took = clock.now() - started
-    except Exception as error:
-        failures.append(type(error).__name__)
     for thread in threads:
         thread.join()
-    return took, len(failures)
+    return took
+
+
+@contextmanager
+def _kept(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Note how a call failed; the text of foreign exceptions may hold a prompt or a key, so only their type is kept."""
+    try:
+        yield
+    except is_raised:
+        raise
+    except Exception as error:
+        failures.append(str(error) if isinstance(error, VineLMError) else type(error).__name__)

@@ -8,6 +8,7 @@ from pathlib import Path
 from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.controller.curves import load_curves
 from vinelm.controller.following import Judge
 from vinelm.controller.load import OwnLoad
 from vinelm.controller.planner import Planner
@@ -25,8 +26,9 @@ class VineLM(GraphControl):
 
     ``models`` is a catalog or the path of its TOML file; None takes the one that ``trie`` brings. Until a trie is loaded, or
     for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
-    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan. By default that
-    is seen from our own calls, where they take real time.
+    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan: a function, a
+    monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read with our own calls under way. By default load
+    is seen from our own calls' latencies, where they take real time.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class VineLM(GraphControl):
         trie: AnnotatedTrie | str | Path | None = None,
         mode: Mode = "enforce",
         on_error: OnError = "default",
-        load: Load | LoadMonitor | None = None,
+        load: Load | LoadMonitor | str | Path | None = None,
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
         if models is None:
@@ -50,7 +52,7 @@ class VineLM(GraphControl):
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
-        self._load_source = load
+        self._load_source = self._load_of(load)
         if annotated is not None:
             self.load(annotated)
 
@@ -104,6 +106,16 @@ class VineLM(GraphControl):
             can_end=self.can_end,
             load=self._load_seen(),
         )
+
+    def _load_of(self, load: Load | LoadMonitor | str | Path | None) -> Load | LoadMonitor | None:
+        if not isinstance(load, str | Path):
+            return load
+        curves = load_curves(load)
+        engines = {model.engine for model in self.catalog.models}
+        if not engines & set(curves):
+            there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
+            raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
+        return OwnLoad(curves)
 
     def _load_seen(self) -> Load | LoadMonitor | None:
         if self._load_source is None and not self.is_virtual_time:

@@ -80,4 +80,35 @@ def test_runs_that_fail_are_left_out():
 def test_an_experiment_that_measures_nothing_is_refused():
     for settings in ({"levels": (1, 2)}, {"levels": ()}, {"repeats": 0}):
         with pytest.raises(ConfigError, match="level 0"):
-            calibrate_endpoint(Experiment(call=print, **settings))
+            Experiment(call=print, **settings)
+
+
+def test_an_interrupt_keeps_what_was_measured():
+    done = []
+
+    def call(is_target):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(is_target)
+
+    found = calibrate_endpoint(Experiment(call=call, levels=(0,), repeats=5))
+    assert (len(found.requests), found.is_complete) == (2, False)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate_endpoint(Experiment(call=call, levels=(0,), repeats=5))
+
+
+def test_the_first_idle_call_that_fails_is_the_last():
+    calls = []
+
+    def call(is_target):
+        calls.append(is_target)
+        raise OSError("a secret")
+
+    with pytest.raises(EvidenceError, match=r"idle endpoint succeeded \(OSError\)"):
+        calibrate_endpoint(Experiment(call=call, levels=(0, 1), repeats=5))
+    assert calls == [True]
+
+
+def test_the_number_of_calls_is_known_before():
+    assert Experiment(call=print).calls == 3500
+    assert Experiment(call=print, levels=(0, 2, 2), repeats=3).calls == 12

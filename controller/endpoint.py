@@ -1,0 +1,121 @@
+"""The calls of a calibration: one model of a catalog on the engine that is measured. Spends money."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
+
+from vinelm.backends import create_backends
+from vinelm.catalog import Catalog, Model
+from vinelm.controller.calibration import Experiment
+from vinelm.errors import ConfigError, VineLMError
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, PricesCalls, WallClock
+
+PROMPTS = tuple(
+    f"Write a SQL query that answers the question, then explain it clause by clause.\nTables: {tables}\nQuestion: {question}"
+    for tables, question in (
+        ("customer(id, name, city), orders(id, customer_id, total, placed_on)", "Which city spent most in 2023?"),
+        ("film(id, title, length), actor(id, name), casting(film_id, actor_id)", "Who played in the three longest films?"),
+        ("flight(id, origin, destination, delay_min), plane(id, model, seats)", "Which route is delayed most often?"),
+        ("student(id, name, year), course(id, title), mark(student_id, course_id, points)", "Who failed every course?"),
+        ("item(id, kind, price), sale(item_id, day, amount)", "Which kind's revenue fell from May to June?"),
+    )
+)
+"""Where no prompts are given. Made up; the first is the measured request's."""
+
+
+def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
+    """The catalog's model on that endpoint, which is an engine's name or an ``api_base``; the first, unless ``name`` says.
+
+    :class:`ConfigError` names what there is.
+    """
+    wanted = endpoint.rstrip("/")
+    there = [model for model in catalog.models if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
+    if not there:
+        engines = ", ".join(dict.fromkeys(model.engine for model in catalog.models))
+        raise ConfigError(f"no model of the catalog runs on {endpoint!r}: its engines are {engines}")
+    if name is None:
+        return there[0]
+    for model in there:
+        if model.name == name:
+            return model
+    raise ConfigError(f"model {name!r} does not run on {endpoint!r}: those that do are {', '.join(m.name for m in there)}")
+
+
+class Endpoint:
+    """Makes the calls. Without retries and rate limits of ours, which would hide in the latency; every prompt begins with a
+    line of its own, so that no prompt cache answers. Thread-safe.
+
+    ``others_priority`` goes with the others' calls as the parameter ``priority``: only for engines that know it (SGLang with
+    priority scheduling: higher goes first; vLLM: lower). :class:`ConfigError` for models whose time is not real.
+    """
+
+    def __init__(
+        self, catalog: Catalog, model: Model, *, prompts: Sequence[str] = PROMPTS, others_priority: int | None = None
+    ) -> None:
+        if not prompts:
+            raise ConfigError("calibration needs at least one prompt")
+        self.model = model
+        options = model.options if others_priority is None else {**model.options, "priority": others_priority}
+        self._other = model.model_copy(update={"options": options})
+        settings = {key: value for key, value in catalog.backends.get(model.provider, {}).items() if key != "limits"}
+        if model.provider in ("simulated", "recorded"):
+            raise ConfigError(f"model {model.name!r} is {model.provider}: its engine has no load to measure")
+        self.backend = create_backends(Catalog([model], {model.provider: {**settings, "max_retries": 0}}))[model.provider]
+        self.prompts = tuple(prompts)
+        self._next = itertools.cycle(self.prompts)
+        self._lock = threading.Lock()
+        self.spent_usd = 0.0
+        """Dollars of all calls so far."""
+
+    def call(self, is_target: bool) -> None:
+        """One call, answered in full. :class:`~vinelm.errors.CallError` if it fails."""
+        model = self.model if is_target else self._other
+        with self._lock:
+            prompt = self.prompts[0] if is_target else next(self._next)
+        context = CallContext(stage="calibrate", prefix=(model.name,), clock=WallClock(), on_usage=self._paid)
+        self.backend.chat_model(model, context).invoke(_unseen(prompt))
+
+    def upper_bound_usd(self, calls: int) -> float:
+        """Dollars that so many calls cannot exceed (the price of full answers where the backend tells no bound)."""
+        return calls * max(map(self._bound, self.prompts))
+
+    def _bound(self, prompt: str) -> float:
+        if not isinstance(self.backend, PricesCalls):
+            return self.model.price.cost_usd(len(_unseen(prompt).encode()), self.model.max_tokens)
+        from langchain_core.messages import HumanMessage
+
+        return self.backend.upper_bound_usd(self.model, [HumanMessage(_unseen(prompt))])
+
+    def _paid(self, usage: Usage) -> None:
+        with self._lock:
+            self.spent_usd += usage.cost_usd
+
+    def experiment(self, *, flush_url: str | None = None, **settings: Any) -> Experiment:
+        """The experiment with these calls; ``settings`` are the other fields of an :class:`Experiment`."""
+        if flush_url is None:
+            return Experiment(call=self.call, **settings)
+        if not flush_url.startswith(("http://", "https://")):
+            raise ConfigError(f"the flush address {flush_url!r} is no URL: give it as http://host:port/flush_cache")
+        return Experiment(call=self.call, flush=lambda: _post(flush_url), **settings)
+
+
+def _unseen(prompt: str) -> str:
+    return f"[{uuid.uuid4()}]\n{prompt}"
+
+
+def _post(url: str) -> None:
+    """Ask the engine to empty its cache (SGLang: /flush_cache)."""
+    try:
+        with urlopen(HttpRequest(url, method="POST"), timeout=30.0) as answer:
+            answer.read()
+    except (URLError, OSError) as error:
+        reason = getattr(error, "reason", None) or type(error).__name__
+        raise VineLMError(f"{url}: the engine did not empty its cache ({reason}): leave the flush address out") from error

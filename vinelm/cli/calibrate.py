@@ -1,0 +1,188 @@
+"""``vinelm calibrate``: measure how an engine slows down under load (§5.4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import output_options
+
+if TYPE_CHECKING:
+    from vinelm.controller.calibration import Calibration, Experiment
+    from vinelm.controller.endpoint import Endpoint
+
+
+@click.command("calibrate", short_help="Measure how an engine slows down under load.")
+@click.argument("endpoint")
+@click.option(
+    "--models", type=click.Path(path_type=Path), required=True, metavar="TOML", help="Catalog that has a model on ENDPOINT."
+)
+@click.option("--model", "name", metavar="NAME", help="Which of its models to call [default: the first on ENDPOINT].")
+@click.option(
+    "--prompts", type=click.Path(path_type=Path), metavar="FILE",
+    help="Your own prompts, one a line; the first is the measured request's [default: five made-up ones].",
+)  # fmt: skip
+@click.option("--levels", default="0,1,2,4,8,16,32", show_default=True, metavar="N,N", help="Numbers of other requests.")
+@click.option("--repeats", type=click.IntRange(min=1), default=50, show_default=True, help="Runs at each level.")
+@click.option(
+    "--delay-s", type=float, default=2.0, show_default=True, metavar="S", help="Head start of the others in each run."
+)
+@click.option(
+    "--others-priority", type=int, metavar="P",
+    help="Send the others with this `priority`, for engines that schedule by it [default: no such parameter].",
+)  # fmt: skip
+@click.option("--flush-url", metavar="URL", help="Asked (POST) to empty the cache before each run: http://host/flush_cache.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="slowdown.json", show_default=True, metavar="JSON",
+    help="Where the curve goes, beside those of other engines.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Send the calls. Without it, only say how many there would be.")
+@output_options
+def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: bool, **settings: Any) -> int | None:
+    """Measure how much longer a request takes on ENDPOINT when N others are there, and write the slowdown curve.
+
+    ENDPOINT is an engine of the catalog, or its api_base. For each N one request is timed while N others are being answered,
+    again and again; nothing else should use the engine meanwhile. Without --yes nothing is sent. The curve is read by
+    VineLM(load="slowdown.json").
+
+    Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
+    """
+    from vinelm.controller.curves import check_writable
+
+    target, experiment = _prepared(endpoint, settings)
+    check_writable(output)
+    facts = {
+        "endpoint": endpoint,
+        "model": target.model.name,
+        "engine": target.model.engine,
+        "calls": experiment.calls,
+        "upper_bound_usd": target.upper_bound_usd(experiment.calls),
+        "least_s": experiment.repeats * experiment.delay_s * sum(1 for level in set(experiment.levels) if level),
+    }
+    if not yes:
+        _state(facts, settings, as_json=as_json)
+        return None
+    found = _measured(experiment, quiet=quiet)
+    _write(output, target, found)
+    _report(facts, target, found, output, as_json=as_json)
+    return None if found.is_complete else 130
+
+
+def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
+    """Everything that can be wrong is found here, before a call is sent."""
+    from vinelm.catalog import Catalog
+    from vinelm.controller.endpoint import PROMPTS, Endpoint, model_on
+
+    catalog = Catalog.from_toml(settings["models"])
+    prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
+    model = model_on(catalog, endpoint, settings["name"])
+    target = Endpoint(catalog, model, prompts=prompts, others_priority=settings["others_priority"])
+    experiment = target.experiment(
+        flush_url=settings["flush_url"],
+        levels=_levels(settings["levels"]),
+        repeats=settings["repeats"],
+        delay_s=settings["delay_s"],
+    )
+    return target, experiment
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    from vinelm.errors import ConfigError
+
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--levels {text}: give whole numbers with commas between, such as 0,1,2,4,8") from None
+
+
+def _prompts(path: Path) -> tuple[str, ...]:
+    from vinelm.errors import ConfigError
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: cannot read the prompts: {type(error).__name__}: give a text file, a prompt a line"
+        ) from error
+    prompts = tuple(line.strip() for line in lines if line.strip())
+    if not prompts:
+        raise ConfigError(f"{path}: holds no prompt: give a text file, a prompt a line")
+    return prompts
+
+
+def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) -> None:
+    from vinelm.cli.console import print_json, say
+    from vinelm.report.words import usd
+
+    if as_json:
+        print_json({**facts, "is_sent": False})
+        return
+    say(
+        f"Would send {facts['calls']:,} calls to {facts['model']} on {facts['engine']}: {settings['repeats']} runs at each of "
+        f"{settings['levels']} other requests, at least {facts['least_s']:,.0f} s of waiting and at most "
+        f"{usd(facts['upper_bound_usd'])} in all."
+    )
+    say("Nothing was sent. Add --yes to send them, fewer --repeats or --levels to send less.")
+
+
+def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
+    from vinelm.cli.console import progress
+    from vinelm.controller.calibration import calibrate_endpoint
+
+    with progress(quiet=quiet) as start:
+        advance = start("calibrate")
+        return calibrate_endpoint(experiment, on_run=lambda done, total: advance(done, total, f"{done} of {total} runs"))
+
+
+def _write(output: Path, target: Endpoint, found: Calibration) -> None:
+    from vinelm.controller.curves import save_curve
+
+    measured = {
+        "model": target.model.name,
+        "requests": list(found.requests),
+        "latency_s": list(found.latency_s),
+        "failed": found.failed,
+    }
+    save_curve(output, target.model.engine, found.curve, measured)
+
+
+def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output: Path, *, as_json: bool) -> None:
+    from vinelm.cli.console import print_json, say, show_table
+    from vinelm.report.words import usd
+
+    rows = _rows(found)
+    if as_json:
+        more = {"is_sent": True, "spent_usd": target.spent_usd, "failed": found.failed, "is_complete": found.is_complete}
+        print_json({**facts, **more, "curve": found.curve.to_dict(), "levels": rows, "output": str(output)})
+        return
+    table = [
+        (str(row["requests"]), str(row["runs"]), *(f"{row[name]:.3f} s" for name in ("mean_s", "sd_s", "extra_s")))
+        for row in rows
+    ]
+    show_table(f"{target.model.name} on {target.model.engine}", ("others", "runs", "mean", "sd", "curve: extra"), table)
+    failed = f" {found.failed} calls failed." if found.failed else ""
+    early = "" if found.is_complete else " Interrupted: the curve is that of the runs done so far."
+    say(f"Spent {usd(target.spent_usd)}.{failed}{early}")
+    click.echo(f'Wrote {output}: read it with VineLM(..., load="{output}")')
+
+
+def _rows(found: Calibration) -> list[dict[str, float]]:
+    """One row a level: runs, mean and standard deviation of the latency, and what the curve says."""
+    from statistics import fmean, stdev
+
+    rows = []
+    for level in sorted(set(found.requests)):
+        took = [seconds for at, seconds in zip(found.requests, found.latency_s, strict=True) if at == level]
+        spread = stdev(took) if len(took) > 1 else float("nan")
+        rows.append(
+            {
+                "requests": level,
+                "runs": len(took),
+                "mean_s": fmean(took),
+                "sd_s": spread,
+                "extra_s": found.curve.at(level),
+            }
+        )
+    return rows
