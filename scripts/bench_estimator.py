@@ -45,6 +45,12 @@ SPIDER_USD_PER_1000 = {
     "gpt-4__dea_sql": 20.0, "gpt-4__dail_sql": 15.0, "gpt-4__zero_shot": 6.0, "gpt-3.5__c3": 1.0,
     "codes-7b__sft": 0.3, "codes-1b__sft": 0.05, "mistral-7b__dts_sql": 0.3, "codellama-13b__lora": 0.4,
 }  # fmt: skip
+HELD_OUT_USD_PER_1000 = {
+    "codes-15b__sft": 0.5, "codes-3b__sft": 0.15, "codex__din_sql": 12.0, "codex__few_shot": 4.0, "deepseek-7b__dts_sql": 0.3,
+    "gpt-4__dail_sql_sc": 45.0, "gpt-4__din_sql": 40.0, "gpt-4__few_shot": 10.0, "gpt-4__mac_sql": 25.0, "graphix_t5_3b": 0.15,
+}  # fmt: skip
+"""The ten recorded systems that no estimator was developed on; the first and the last eight of them, by name."""
+HELD_OUT_SEED = 9001
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -52,28 +58,34 @@ Bools = npt.NDArray[np.bool_]
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
-def tables(data: Path | None, names: list[str] | None) -> Iterator[tuple[str, OutcomeTable]]:
+def tables(data: Path | None, names: list[str] | None, *, held_out: bool = False) -> Iterator[tuple[str, OutcomeTable]]:
+    """The development tables, or those that were kept back: other systems, other seeds of the truths."""
     makers: dict[str, Callable[[], OutcomeTable]] = {}
-    if data is not None and data.is_dir():
-        makers["real: spider 8x3"] = lambda: spider_table(data)
+    if data is not None and data.is_dir() and held_out:
+        usd = HELD_OUT_USD_PER_1000
+        makers["held out, real: spider a 8x3"] = lambda: spider_table(data, dict(list(usd.items())[:8]))
+        makers["held out, real: spider b 8x3"] = lambda: spider_table(data, dict(list(usd.items())[-8:]))
+    elif data is not None and data.is_dir():
+        makers["real: spider 8x3"] = lambda: spider_table(data, SPIDER_USD_PER_1000)
         makers["real: exams 9x2"] = lambda: exam_table(data)
+    kind, seed = ("held out, simulated", HELD_OUT_SEED) if held_out else ("simulated", 0)
     for truth in TRUTHS:
         for shape in SHAPES:
-            makers[f"simulated: {truth} {shape}"] = lambda truth=truth, shape=shape: make_truth(truth, shape)
+            makers[f"{kind}: {truth} {shape}"] = lambda truth=truth, shape=shape: make_truth(truth, shape, seed)
     for name, make in makers.items():
         if not names or any(part in name for part in names):
             yield name, make()
 
 
-def spider_table(data: Path) -> OutcomeTable:
-    """Eight recorded systems; asking the same one again repeats its answer, so the table is exact at every depth."""
-    catalog = catalog_of(list(SPIDER_USD_PER_1000))
+def spider_table(data: Path, usd_per_1000: dict[str, float]) -> OutcomeTable:
+    """Recorded systems; asking the same one again repeats its answer, so the table is exact at every depth."""
+    catalog = catalog_of(list(usd_per_1000))
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=2)), "oracle").bind(tuple(catalog))
     rng = np.random.default_rng(20261120)
 
     def cost(requests: Any, models: Any) -> Floats:
         size = rng.lognormal(-0.125, 0.5, (len(requests), 1))
-        return np.asarray(size * np.array([SPIDER_USD_PER_1000[model] / 1000 for model in models]))
+        return np.asarray(size * np.array([usd_per_1000[model] / 1000 for model in models]))
 
     return answers_table(data / "outcomes" / "spider_sql.csv.gz", template, catalog, cost)
 
@@ -270,6 +282,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="5 seeds, coverages 0.5 and 2 %%, no slow baselines")
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
     parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
+    parser.add_argument("--held-out", action="store_true", help="systems and truths kept back from development")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--sampler", action="append", dest="samplers", help="cascade, neyman (repeatable; by default both)")
     parser.add_argument("--coverage", action="append", type=float, dest="coverages")
@@ -280,7 +293,7 @@ def main() -> None:
     settings.samplers = settings.samplers or ["cascade", "neyman"]
     settings.coverages = settings.coverages or ([0.005, 0.02] if settings.quick else list(COVERAGES))
     results = []
-    for name, table in tables(settings.data, settings.table):
+    for name, table in tables(settings.data, settings.table, held_out=settings.held_out):
         for result in run(name, table, settings):
             results.append(result)
             if not settings.json:
