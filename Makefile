@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_QUIET := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench constraints clean
+.PHONY: help setup demo test test-live lint types bench constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no ne
 	@$(BIN)/vinelm demo
 
 test: $(VENV)/.dev ## run the tests
-	@$(BIN)/python -m pytest -q
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
 lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .
@@ -39,6 +39,9 @@ types: $(VENV)/.dev ## mypy --strict over a link farm that shows the parts as vi
 	@rm -rf $(TYPING) && mkdir -p $(TYPING)/vinelm
 	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
 	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
+
+test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, kill it half-way, resume (downloads torch)
+	@$(BIN)/python scripts/live/profile_live.py
 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -29,7 +29,7 @@ from vinelm.controller.baselines import best_single_model, best_workflow_level
 from vinelm.controller.planner import Planner
 from vinelm.controller.replay import follow
 from vinelm.errors import DatasetError, InputError
-from vinelm.estimator import make_estimator
+from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.observation import Usage
 from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.fingerprint import store_identity
@@ -57,7 +57,6 @@ USD_PER_1000_CALLS = {
 }
 COST_SIGMA = 0.5  # of the log-normal over requests
 COST_SEED = 20261120
-ESTIMATOR = "cascade-svd"
 N_BUDGETS = 12
 
 
@@ -70,9 +69,10 @@ class Study:
     backends: dict[str, Backend]
     table: OutcomeTable
     folder: Path
+    estimator: str
 
     @classmethod
-    def load(cls, data: Path, folder: Path) -> Study:
+    def load(cls, data: Path, folder: Path, estimator: str) -> Study:
         """Execute each system's answer to each question, and lay the outcomes out over all paths."""
         workflow = nl2sql(data / "nl2sql")
         answers = folder / "answers.csv"
@@ -84,7 +84,7 @@ class Study:
         )
         backends = create_backends(catalog, workflow=workflow)
         say(f"executing {len(workflow.requests) * len(catalog):,} recorded answers")
-        return cls(workflow, catalog, backends, exact_cascade(workflow, catalog, backends), folder)
+        return cls(workflow, catalog, backends, exact_cascade(workflow, catalog, backends), folder, estimator)
 
     def measure(self, rule: StopRule, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
         """Estimation error over all requests, and the frontier chosen on a training half, measured on the other."""
@@ -120,7 +120,7 @@ class Study:
         with ObservationStore.create(path, store_identity(workflow, self.catalog, self.backends)) as store:
             result = profile(workflow, self.catalog, self.backends, store, requests=requests, coverage=coverage, seed=seed)
             rows = store.observations()
-        return make_estimator(ESTIMATOR).fit(rows, workflow.template, self.catalog).annotated_, result.spent_usd
+        return make_estimator(self.estimator).fit(rows, workflow.template, self.catalog).annotated_, result.spent_usd
 
 
 def priced_answers(recorded: Path, answers: Path) -> None:
@@ -225,12 +225,13 @@ def main() -> int:
     parser.add_argument("--coverage", type=float, default=0.02, help="share of the exhaustive dollars to spend (default 0.02)")
     parser.add_argument("--held-out", type=float, default=0.5, help="share of requests kept for the frontier (default 0.5)")
     parser.add_argument("--seeds", type=int, default=5, help="independent sparse profiles to average over (default 5)")
+    parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args()
     if arguments.data is None:
         parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
     try:
-        result = run(Path(arguments.data), arguments.coverage, arguments.held_out, arguments.seeds)
+        result = run(Path(arguments.data), arguments.estimator, arguments.coverage, arguments.held_out, arguments.seeds)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -238,17 +239,17 @@ def main() -> int:
     return 0
 
 
-def run(data: Path, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
+def run(data: Path, estimator: str, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
     """Both stop rules; the oracle's keys at the top, as in the paper, the workflow's own check under ``workflow_stop``."""
     with tempfile.TemporaryDirectory() as folder:
-        study = Study.load(data, Path(folder))
+        study = Study.load(data, Path(folder), estimator)
         by_rule = {}
         for rule in ("oracle", "workflow"):
             say(f"{rule} stop: {seeds} sparse profiles")
             by_rule[rule] = study.measure(rule, coverage, held_out, seeds)
         return {
             "about": HEAD,
-            "estimator": ESTIMATOR,
+            "estimator": estimator,
             "n_requests": len(study.workflow.requests),
             "n_paths": study.table.trie.n_nodes,
             "seeds": seeds,
