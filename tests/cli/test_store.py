@@ -80,6 +80,12 @@ def test_info_of_an_empty_store(capsys, folder):
     assert json.loads(run(capsys, "info", "empty.db", "--json"))["coverage"] is None
 
 
+def test_info_of_a_store_with_a_row_that_does_not_fit_still_answers(capsys):
+    change("a.db", "UPDATE observations SET model = 'ghost', prefix = '[\"ghost\"]' WHERE depth = 1")
+    assert json.loads(run(capsys, "info", "a.db", "--json"))["rows"] == 2
+    assert "'ghost'" in run(capsys, "check", "a.db", code=1)
+
+
 def test_check_of_a_whole_store_and_of_a_damaged_one(capsys):
     assert "a.db: whole (2 rows, 1 checkpoints, 1 ledger entries)" in run(capsys, "check", "a.db")
     change("a.db", "UPDATE blobs SET content = x'00'")

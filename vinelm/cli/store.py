@@ -37,6 +37,7 @@ def info(*, store: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from vinelm.profiler.coverage import coverage_of
+    from vinelm.traces.fit import misfit
     from vinelm.traces.store import ObservationStore
     from vinelm.traces.summary import contents_of
 
@@ -45,7 +46,8 @@ def info(*, store: Path, as_json: bool) -> None:
         spend = {by: opened.spend(by) for by in ("model", "depth", "stage")}
         rows = opened.observations()
     template = identity.bound_template()
-    account = coverage_of(rows, template, contents.requests) if rows else None
+    fitting = [row for row in rows if misfit(row, template) is None]
+    account = coverage_of(fitting, template, contents.requests) if fitting else None
     facts: dict[str, Any] = {
         "store": str(store),
         "workflow": identity.workflow,
