@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.jsonl import json_objects
 
 Row = Mapping[str, Any]
 _MAX_FIELD_CHARS = 2**24
@@ -36,7 +36,7 @@ def read_table(path: Path) -> Iterator[tuple[int, Row]]:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as opened:
             text = cast("TextIO", opened)
-            yield from _read_csv(text, path) if kind == "csv" else _read_jsonl(text, path)
+            yield from _read_csv(text, path) if kind == "csv" else json_objects(text, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise DatasetError(f"{path}: cannot read the table: {error}") from error
 
@@ -54,19 +54,6 @@ def _read_csv(text: TextIO, path: Path) -> Iterator[tuple[int, Row]]:
             yield reader.line_num, {name: value or None for name, value in row.items()}
     except csv.Error as error:
         raise DatasetError(f"{path}:{reader.line_num}: not valid CSV: {error}") from error
-
-
-def _read_jsonl(text: TextIO, path: Path) -> Iterator[tuple[int, Row]]:
-    for number, line in enumerate(text, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{path}:{number}: not valid JSON: {error.msg} at column {error.colno}") from error
-        if not isinstance(row, dict):
-            raise DatasetError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
-        yield number, row
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[int, Row]]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vinelm.errors import DatasetError
+from vinelm.jsonl import json_objects
 from vinelm.protocols import AnswerWriter
 from vinelm.template import Template
 
@@ -102,16 +103,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise DatasetError(f"{path}:{number}: not valid JSON: {error.msg} at column {error.colno}") from error
-                if not isinstance(row, dict):
-                    raise DatasetError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
-                yield number, row
+            yield from json_objects(lines, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from vinelm.backends.offline import OfflineChatModel, estimate_tokens, request_o
 from vinelm.backends.provider import Setup, model_options
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.jsonl import json_objects
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
@@ -123,7 +123,7 @@ def _rows(table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         with opener(table, "rt", encoding="utf-8", newline="") as opened:
             lines = cast("TextIO", opened)
-            yield from _csv_rows(lines, table) if suffix == "csv" else _json_rows(lines, table)
+            yield from _csv_rows(lines, table) if suffix == "csv" else json_objects(lines, table)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise DatasetError(f"{table}: cannot read the table of recorded answers: {error}") from error
 
@@ -136,19 +136,6 @@ def _csv_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, An
             yield reader.line_num, row
     except csv.Error as error:
         raise DatasetError(f"{table}:{reader.line_num}: not valid CSV: {error}") from error
-
-
-def _json_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{table}:{number}: not valid JSON: {error.msg} at column {error.colno}") from error
-        if not isinstance(row, dict):
-            raise DatasetError(f"{table}:{number}: expected a JSON object, found {type(row).__name__}")
-        yield number, row
 
 
 def create(setup: Setup) -> RecordedBackend:
