@@ -1,4 +1,4 @@
-"""Dollars and seconds of one invocation per node: multiplicative effects of request size, depth x model, engine change, node."""
+"""Dollars and seconds of one invocation per node: effects of request size, depth x model, change of engine, and node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> Float
 
 
 def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
-    """0 for a first invocation, 1 after one on another engine, 2 after one on the same (a warm prompt cache); shape (n + 1,)."""
+    """0 for a first invocation, 1 after one on another engine, 2 after one on the same (a warm cache); shape (n + 1,)."""
     up = np.maximum(trie.parent, 0)
     return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)
 
@@ -81,7 +81,7 @@ def estimate_amount(
 ) -> Amount:
     """Moments of ``values`` (one per cell); failed calls count with what they cost until then.
 
-    A value is taken as (depth x model) x (edge) x (node) x (size of the request) x noise, so that a model tried on long requests
+    A value is taken as (depth x model) x (edge) x (node) x (request size) x noise, so that a model tried on long requests
     only is not called expensive. ``edges`` is what :func:`edges_of` gives. With ``reaching``, the expected number of requests
     at each node, the observed values enter as they are and only those of the other requests are predicted.
     """

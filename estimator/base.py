@@ -31,6 +31,9 @@ class Estimator(Protocol):
     ) -> Self:
         """Learn from the rows. ``trie`` restricts the template's prefixes; by default all of them."""
 
+    def fit_cells(self, cells: Cells, template: Template, catalog: Catalog) -> Self:
+        """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
+
 
 class RateEstimator(ABC):
     """An estimator that says the three rates per node (DESIGN §4). Settings stay as ``__init__`` got them."""

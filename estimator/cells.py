@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from vinelm.template import StopRule, Template
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
+_PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency_s", "in_flight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,14 @@ class Cells:
         """Cells of each depth; item 0 is depth 1."""
         per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
         return [int(n) for n in per_depth[1:]]
+
+    def of_requests(self, keep: BoolArray) -> Cells:
+        """Only the cells of those requests; ``keep`` has shape (requests,)."""
+        cell = keep[self.request]
+        place = np.cumsum(keep) - 1
+        arrays = {name: getattr(self, name)[cell] for name in _PER_CELL}
+        names = tuple(name for name, is_kept in zip(self.request_ids, keep, strict=True) if is_kept)
+        return replace(self, request_ids=names, request=place[self.request[cell]], n_beyond_stop=0, **arrays)
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> Cells:

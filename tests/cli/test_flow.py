@@ -29,7 +29,7 @@ def test_the_four_commands_hand_on_to_each_other(shop, capsys):
     assert sum(spend["rows"] for spend in profiled["spend"]["model"].values()) == profiled["executed"]
     assert profiled["exhaustive_usd"] > profiled["spent_usd"]
 
-    estimated = run_json(capsys, "estimate", "s.db", "-o", "t.vine")
+    estimated = run_json(capsys, "estimate", "s.db", "-o", "t.vine", "--max-error", "0.3")
     assert estimated["paths"] == 14
     assert estimated["observations"] == profiled["executed"]
     assert sum(depth["observations"] for depth in estimated["depths"]) == profiled["executed"]
@@ -77,7 +77,7 @@ def test_another_seed_needs_another_store(shop, capsys):
 def test_tables_fit_80_columns(shop, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = run(capsys, *PROFILE, "--coverage", "0.3").out
-    text += run(capsys, "estimate", "s.db", "-o", "t.vine").out
+    text += run(capsys, "estimate", "s.db", "-o", "t.vine", "--max-error", "0.3").out
     text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", "--max-cost-usd", "1", "--max-latency-s", "60").out
     text += run(capsys, "check", "nl2sql", "--dataset", "data").out
     assert max(len(line) for line in text.splitlines()) <= 80

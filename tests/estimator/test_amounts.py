@@ -96,7 +96,7 @@ def test_idle_engines_change_nothing(made: Any) -> None:
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_quantiles_of_nodes_are_those_of_the_requests(made: Any, level: float) -> None:
-    table, cells, speed = bought(made, 3, share=0.1, requests=400)
+    table, cells, _ = bought(made, 3, share=0.1, requests=400)
     amount = estimate_amount(cells, cells.latency_s)
     found = lognormal_quantile(amount.mean, amount.var, level)
     true = np.quantile(table.latency_s, level, axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,71 +21,96 @@ if TYPE_CHECKING:
 )
 @estimator_option
 @stop_option
+@click.option(
+    "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
+    help="Refuse where the best path's accuracy is known less well: half of its 90 % interval. 1 never refuses.",
+)  # fmt: skip
+@click.option("--check/--no-check", default=True, help="Held-out error, optimism, other estimators' opinion [default: check].")
 @output_options
-def command(*, store: Path, output: Path | None, estimator: str, stop: str | None, as_json: bool, quiet: bool) -> None:
+def command(
+    *,
+    store: Path,
+    output: Path | None,
+    estimator: str,
+    stop: str | None,
+    max_error: float,
+    check: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Estimate what every sequence of model choices achieves, from the observations in STORE.
 
     Writes an annotated trie: accuracy, dollars and seconds of every path, also of those that few requests or none were run on.
+    Says how far to trust it: each half of the requests is predicted from the other. Exit code 1, with what would settle it, if
+    the evidence is too thin; nothing is written then.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
     from vinelm.report.estimation import estimate_store
     from vinelm.vinefile import save_trie
 
-    annotated = estimate_store(store, estimator=estimator, stop=stop)
+    annotated = estimate_store(store, estimator=estimator, stop=stop, checked=check, max_error=max_error)
     target = output or store.with_suffix(".vine")
     save_trie(target, annotated)
     if as_json:
         from vinelm.cli.console import print_json
+        from vinelm.cli.trie import depths
 
-        print_json({"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, "depths": _depths(annotated)})
+        print_json({"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, "depths": depths(annotated)})
         return
     _show(annotated, target)
-
-
-def _depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Per depth: its stage, how many paths there are, how many were observed, by how many rows, and the spread of accuracy."""
-    trie, rows = annotated.trie, []
-    for depth, level in enumerate(trie.levels[1:], start=1):
-        counts = annotated.count[level] if annotated.count is not None else None
-        accuracy = annotated.accuracy[level]
-        rows.append(
-            {
-                "depth": depth,
-                "stage": trie.stages[trie.stage[level[0]]],
-                "paths": len(level),
-                "paths_observed": None if counts is None else int((counts > 0).sum()),
-                "observations": None if counts is None else int(counts.sum()),
-                "accuracy_min": float(accuracy.min()),
-                "accuracy_max": float(accuracy.max()),
-            }
-        )
-    return rows
+    for warning in annotated.meta.get("evidence", {}).get("warnings", ()):
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
-    from vinelm.cli.console import say, show_table
+    from vinelm.cli.console import say
+    from vinelm.cli.trie import show_depths
     from vinelm.report.words import percent
 
     meta = annotated.meta
-    show_table(
-        f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations",
-        ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest"),
-        [
-            (
-                str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]),
-                _count(row["observations"]), percent(row["accuracy_min"]), percent(row["accuracy_max"]),
-            )
-            for row in _depths(annotated)
-        ],
-    )  # fmt: skip
+    show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
     simulated = " Simulated models." if meta["is_simulated"] else ""
     say(
         f"{meta['requests']} of {meta['requests_registered']} requests, {percent(meta['coverage'])} of the cost of running "
         f"everything (estimated); stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
+    if "evidence" in meta:
+        _show_evidence(meta["evidence"])
     click.echo(f"wrote {target}")
 
 
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _show_evidence(found: Mapping[str, Any]) -> None:
+    from vinelm.cli.console import say, show_table
+    from vinelm.report.words import percent
+
+    rows = [
+        (
+            str(check["depth"]), f"{check['rows']:,}", percent(check["predicted"]), percent(check["observed"]),
+            f"{_points(check['observed'] - check['predicted'])} +/- {100 * check['standard_error']:.1f}",
+        )
+        for check in found["depths"]
+    ]  # fmt: skip
+    title = "Held out (either half of the requests from the other)"
+    show_table(title, ("depth", "rows", "predicted", "observed", "difference (points)"), rows)
+    best, width = percent(found["best_accuracy"]), 100 * found["best_half_width"]
+    say(f"Best path: {best}, known to +/- {width:.1f} points (90 % interval).")
+    if found["held_out_error"] is not None:
+        say(
+            f"Held-out error of a path's own rate: {100 * found['held_out_error']:.1f} points, sampling noise taken out "
+            f"({found['held_out_nodes']:,} rates)."
+        )
+    if found["optimism"] is not None:
+        say(
+            "Optimism of picking the best of many: one half's best paths promise "
+            f"{_points(found['optimism'])} points against what the other half says of them."
+        )
+    for other in found["disagreements"]:
+        say(
+            f"Another opinion ({other['estimator']}): {100 * other['mean_abs']:.1f} points apart on average, "
+            f"{_points(other['at_best'])} at the best path."
+        )
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"

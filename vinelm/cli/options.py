@@ -35,7 +35,7 @@ stop_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of tables.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
 estimator_option = click.option(
-    "--estimator", default="cascade-svd", show_default=True, metavar="NAME", help="How sparse observations become a trie."
+    "--estimator", default="latent", show_default=True, metavar="NAME", help="How sparse observations become a trie."
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from vinelm import __version__
 from vinelm.annotated import AnnotatedTrie
@@ -13,24 +13,40 @@ from vinelm.errors import ConfigError
 from vinelm.observation import Observation
 from vinelm.template import StopRule
 
+if TYPE_CHECKING:
+    from vinelm.estimator.cells import Cells
 
-def estimate_store(path: str | Path, *, estimator: str, stop: str | None = None) -> AnnotatedTrie:
+
+MAX_ERROR = 0.15
+"""Half of the best path's 90 % accuracy interval from which an estimate is refused, as a fraction."""
+
+
+def estimate_store(
+    path: str | Path, *, estimator: str, stop: str | None = None, checked: bool = False, max_error: float = 1.0
+) -> AnnotatedTrie:
     """Fit the store's observations; ``stop`` overrides the workflow's own stop rule.
 
-    The same rows give the same trie, bit for bit. :class:`StoreError` for a store that cannot be read, :class:`ConfigError`
-    for an unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store.
+    ``checked`` adds what the observations say of the estimate's worth as ``meta["evidence"]`` (some five more fits). The same
+    rows give the same trie, bit for bit. :class:`StoreError` for a store that cannot be read, :class:`ConfigError` for an
+    unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store, or where the best
+    path's accuracy is known less well than ``max_error`` (a fraction).
     """
+    from vinelm.estimator.cells import Cells
     from vinelm.estimator.registry import make_estimator
     from vinelm.traces.store import ObservationStore
+    from vinelm.trie import Trie
 
+    if not 0.0 < max_error <= 1.0:
+        raise ConfigError(f"--max-error is {max_error}: it must be a fraction in (0, 1]")
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
-    annotated = model.fit(observations, template, catalog).annotated_
-    return with_provenance(
+    cells = Cells.from_observations(observations, template, Trie.from_template(template))
+    annotated = model.fit_cells(cells, template, catalog).annotated_
+    annotated = with_provenance(
         annotated,
         observations,
         workflow=identity.workflow,
@@ -38,6 +54,16 @@ def estimate_store(path: str | Path, *, estimator: str, stop: str | None = None)
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
     )
+    return _with_evidence(annotated, cells, max_error) if checked else annotated
+
+
+def _with_evidence(annotated: AnnotatedTrie, cells: Cells, max_error: float) -> AnnotatedTrie:
+    from vinelm.estimator.evidence import gather_evidence
+
+    evidence = gather_evidence(cells, annotated.template, annotated.catalog, annotated)
+    spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
+    evidence.require(max_error, spent_usd=spent, everything_usd=spent / coverage if coverage else 0.0)
+    return replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
 
 
 def with_provenance(

@@ -1,0 +1,204 @@
+"""``vinelm trie``: what a ``.vine`` file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import json_option
+
+if TYPE_CHECKING:
+    from vinelm.annotated import AnnotatedTrie
+
+SHOWN = (
+    "workflow",
+    "estimator",
+    "stop",
+    "requests",
+    "observations",
+    "observations_by_depth",
+    "coverage",
+    "spent_usd",
+    "vinelm",
+)
+"""Provenance that the table shows; the rest is in ``--json``."""
+
+
+@click.group("trie", short_help="Look into an annotated trie.")
+def command() -> None:
+    """Look into the annotated tries that `vinelm estimate` writes.
+
+    Example: vinelm trie show nl2sql.vine
+    """
+
+
+@command.command("show", short_help="Provenance, counts, prices and the frontier of a trie file.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--top", type=click.IntRange(min=1), default=15, show_default=True, help="Paths of the frontier to show, at most."
+)
+@json_option
+def show(*, file: Path, top: int, as_json: bool) -> None:
+    """Show where the trie in FILE comes from, what it was estimated from, its models' prices, and its best paths.
+
+    The frontier: the paths that no other one beats in both accuracy and cost, cheapest first.
+
+    Example: vinelm trie show nl2sql.vine
+    """
+    from vinelm.vinefile import load_trie
+
+    annotated = load_trie(file)
+    if as_json:
+        from vinelm.cli.console import print_json
+
+        print_json(_everything(annotated, file, top))
+        return
+    _show(annotated, file, top)
+
+
+def frontier(annotated: AnnotatedTrie) -> list[int]:
+    """Nodes that hold an answer and are beaten by none in both accuracy and cost, cheapest first; ties by trie order."""
+    trie, found, best = annotated.trie, [], -1.0
+    ends = [node for node in range(1, len(trie)) if trie.answerable[node]]
+    for node in sorted(ends, key=lambda u: (annotated.path_cost_usd[u], -annotated.accuracy[u], u)):
+        if annotated.accuracy[node] > best:
+            found.append(node)
+            best = float(annotated.accuracy[node])
+    return found
+
+
+def _thinned(nodes: list[int], top: int) -> list[int]:
+    """At most ``top`` of them, evenly, both ends included."""
+    if len(nodes) <= top:
+        return nodes
+    return [nodes[round(i * (len(nodes) - 1) / max(top - 1, 1))] for i in range(top)]
+
+
+def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
+    """One path's annotations, with the 90 % interval's half and the 90th percentile of its latency at zero load."""
+    from vinelm.estimator.amounts import lognormal_quantile
+    from vinelm.estimator.evidence import Z90
+
+    error = annotated.accuracy_se
+    at = slice(node, node + 1)
+    slow = lognormal_quantile(annotated.path_latency_s[at], annotated.path_latency_var[at], 0.9)
+    return {
+        "path": list(annotated.trie.prefix(node)),
+        "accuracy": float(annotated.accuracy[node]),
+        "accuracy_half_width90": None if error is None else float(Z90 * error[node]),
+        "cost_usd": float(annotated.path_cost_usd[node]),
+        "latency_s": float(annotated.path_latency_s[node]),
+        "latency_p90_s": float(slow[0]),
+        "observations": None if annotated.count is None else int(annotated.count[node]),
+    }
+
+
+def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
+    trie = annotated.trie
+    paths = frontier(annotated)
+    return {
+        "file": str(file),
+        "paths": trie.n_nodes,
+        "depth": trie.max_depth,
+        "stages": list(trie.stages),
+        "template": annotated.template.to_dict(),
+        "catalog": annotated.catalog.to_dict(),
+        "meta": dict(annotated.meta),
+        "depths": depths(annotated),
+        "frontier_paths": len(paths),
+        "frontier": [_path(annotated, node) for node in _thinned(paths, top)],
+    }
+
+
+def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
+    """Per depth: its stage, how many paths there are, how many were observed, by how many rows, and the spread of accuracy."""
+    trie, rows = annotated.trie, []
+    for depth, level in enumerate(trie.levels[1:], start=1):
+        counts = annotated.count[level] if annotated.count is not None else None
+        accuracy = annotated.accuracy[level]
+        rows.append(
+            {
+                "depth": depth,
+                "stage": trie.stages[trie.stage[level[0]]],
+                "paths": len(level),
+                "paths_observed": None if counts is None else int((counts > 0).sum()),
+                "observations": None if counts is None else int(counts.sum()),
+                "accuracy_min": float(accuracy.min()),
+                "accuracy_max": float(accuracy.max()),
+            }
+        )
+    return rows
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
+
+
+def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
+    from vinelm.cli.console import show_table
+
+    meta = annotated.meta
+    rows = [(name, _words(name, meta[name])) for name in SHOWN if name in meta]
+    show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("what", "<value"), rows)
+    show_depths(annotated, "Paths by depth")
+    _show_models(annotated)
+    _show_frontier(annotated, top)
+    if meta.get("is_simulated"):
+        click.echo("Simulated models: prices and answers are not those of real ones.")
+
+
+def _words(name: str, value: Any) -> str:
+    from vinelm.report.words import percent, usd
+
+    if name == "coverage":
+        return percent(value)
+    return usd(value) if name.endswith("_usd") else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def show_depths(annotated: AnnotatedTrie, title: str) -> None:
+    """A table of :func:`depths`."""
+    from vinelm.cli.console import show_table
+    from vinelm.report.words import percent
+
+    columns = ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest")
+    rows = [
+        (
+            str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),
+            percent(row["accuracy_min"]), percent(row["accuracy_max"]),
+        )
+        for row in depths(annotated)
+    ]  # fmt: skip
+    show_table(title, columns, rows)
+
+
+def _show_models(annotated: AnnotatedTrie) -> None:
+    from vinelm.cli.console import show_table
+
+    rows = []
+    for name in annotated.trie.models:
+        model = annotated.catalog[name]
+        rows.append((name, model.engine, f"{model.price.input:g}", f"{model.price.output:g}", str(model.price.as_of)))
+    columns = ("model", "<engine", "$/M in", "$/M out", "as of")
+    show_table("Prices that the rows were bought at", columns, rows)
+
+
+def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
+    from vinelm.cli.console import show_table
+    from vinelm.report.words import percent, seconds, usd
+
+    paths = frontier(annotated)
+    rows = []
+    for node in _thinned(paths, top):
+        found = _path(annotated, node)
+        width = found["accuracy_half_width90"]
+        known = "-" if width is None else f"{100 * width:.1f}"
+        figures = (percent(found["accuracy"]), known, usd(found["cost_usd"]), seconds(found["latency_p90_s"]))
+        rows.append((" > ".join(found["path"]), *figures, _count(found["observations"])))
+    title = f"Frontier of accuracy and cost: {min(top, len(paths))} of {len(paths)} paths"
+    caption = "+/-: 90 % interval, points. p90: latency of a request that goes all the way, at zero load."
+    show_table(title, ("path", "accuracy", "+/-", "cost", "p90", "rows"), rows, caption=caption)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
