@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,12 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler.progress import ProfileResult
+    from vinelm.profiler.workplace import Workplace
     from vinelm.traces.store import ObservationStore
 
 DEFAULT_COVERAGE = 0.02
+DEFAULT_WORKERS = 4
+INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 
 
 @click.command("profile", short_help="Run a sample of requests down a sample of paths.")
@@ -29,122 +31,156 @@ DEFAULT_COVERAGE = 0.02
     help="Stop at this share of the dollars that running everything once would cost [default: 0.02, without a budget].",
 )  # fmt: skip
 @click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
+@click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
 @click.option(
     "--sampler", default="cascade", show_default=True, metavar="NAME", help="cascade, or exhaustive with --coverage 1."
 )
+@click.option(
+    "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
+)
+@click.option(
+    "--isolation", default="process", show_default=True, metavar="HOW",
+    help="Where units run: process (a fresh one each), thread or inline (trusted code).",
+)  # fmt: skip
+@click.option("--workers", type=int, metavar="N", help="Units at a time; never changes what is bought [default: 4, inline 1].")
+@click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
+@click.option(
+    "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be called, for how much and how long. Calls nothing.")
+@click.option("--force-rerun", is_flag=True, help="Put an existing store aside (its name and a number) and start over.")
 @stop_option
 @output_options
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
     """Run a sample of WORKFLOW's requests down a sample of its paths, and keep what each invocation showed.
 
     WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2) or MODULE:ATTRIBUTE for your own. Every row is on disk
-    before the next call is made: an interrupted run goes on when the same line is run again.
+    before the next stage of its request starts: an interrupted run goes on when the same line is run again.
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
     from vinelm.cli.inputs import load_inputs
+    from vinelm.cli.profile_output import print_json, print_plan, show, tell_interrupted
     from vinelm.errors import BudgetExhausted
 
-    names = ("models", "preset", "dataset", "limit", "seed", "stop")
-    inputs = load_inputs(workflow, **{name: settings[name] for name in names})
+    inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
+    place = _workplace(workflow, settings)
     _require_cap(inputs, settings)
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         click.echo(inputs.note, err=True)
+    if settings["dry_run"]:
+        print_plan(_planned(path, inputs, settings, place), inputs, as_json=as_json)
+        return None
+    if settings["force_rerun"]:
+        _put_aside(path, quiet=quiet)
     with _open(path, inputs, settings["seed"], is_default=store is None) as opened:
-        result = _run(inputs, opened, settings, quiet=quiet)
-        (_print_json if as_json else _show)(result, opened, inputs)
+        result = _run(inputs, opened, settings, place, "quiet" if quiet else "json" if as_json else "text")
+        (print_json if as_json else show)(result, opened, inputs)
     if result.stopped_by == "budget":
-        raise BudgetExhausted(f"{result.message or 'the budget is reached'}: raise --budget-usd and run the same line to go on")
-    return 130 if result.stopped_by == "interrupted" else None
+        raise BudgetExhausted(f"{result.message or 'the budget is reached'}: raise the budget and run the same line to go on")
+    if result.stopped_by == "interrupted":
+        tell_interrupted(result)
+        return 130
+    return None
+
+
+def _workplace(workflow: str, settings: dict[str, Any]) -> Workplace:
+    from vinelm.profiler.source import Source
+    from vinelm.profiler.workplace import Workplace
+
+    arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
+    isolation = settings["isolation"]
+    return Workplace(
+        isolation=isolation,
+        workers=settings["workers"] if settings["workers"] is not None else 1 if isolation == "inline" else DEFAULT_WORKERS,
+        source=Source(function="vinelm.cli.inputs:load_inputs", arguments={"spec": workflow, **arguments}),
+        timeout_s=settings["unit_timeout_s"],
+        memory_mb=settings["memory_mb"],
+    )
 
 
 def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Offline models cost nothing; everything else needs a budget that a person wrote down."""
     from vinelm.errors import ConfigError
 
-    if settings["coverage"] is None and settings["budget_usd"] is None:
+    has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
+    if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
-    if settings["budget_usd"] is None and inputs.spends_money:
+    if settings["budget_usd"] is None and inputs.spends_money and not settings["dry_run"]:
         raise ConfigError("these models cost money: give --budget-usd, the most that this store may ever cost")
 
 
-def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
-    """The store, made if it is not there. Everything that can be wrong with the graph is found before a file is written."""
+def _put_aside(path: Path, *, quiet: bool) -> None:
+    """Rename the store: what was bought is never deleted."""
+    from vinelm.traces.lock import run_lock
+
+    if not path.exists():
+        return
+    number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.{n}").exists())
+    with run_lock(path):
+        for suffix in ("", "-wal", "-shm"):
+            old = path.with_name(path.name + suffix)
+            if old.exists():
+                old.rename(path.with_name(f"{path.name}.{number}{suffix}"))
+    if not quiet:
+        click.echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
+
+
+def _identity(inputs: Inputs, seed: int) -> Any:
+    """Everything that can be wrong with the graph is found here, before a file is written."""
     from vinelm.adapters.langgraph import GraphControl, build_graph
     from vinelm.profiler.fingerprint import store_identity
-    from vinelm.traces.store import ObservationStore
 
     build_graph(inputs.workflow, GraphControl(inputs.catalog, inputs.backends, template=inputs.workflow.template))
     settings = {"seed": seed} if inputs.is_simulated else None
-    identity = store_identity(inputs.workflow, inputs.catalog, inputs.backends, settings=settings)
+    return store_identity(inputs.workflow, inputs.catalog, inputs.backends, settings=settings)
+
+
+def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
+    """The store, made if it is not there."""
+    from vinelm.errors import StoreError
+    from vinelm.traces.store import ObservationStore
+
+    identity = _identity(inputs, seed)
     if is_default:
         path.parent.mkdir(exist_ok=True)
-    return ObservationStore.open_or_create(path, identity)
+    try:
+        return ObservationStore.open_or_create(path, identity)
+    except StoreError as error:
+        if "or undo the change" not in str(error):
+            raise
+        text = str(error).replace(", or undo the change", ", undo the change, or start over with --force-rerun")
+        raise StoreError(text) from error
 
 
-def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], *, quiet: bool) -> ProfileResult:
-    from vinelm.cli.console import progress
-    from vinelm.profiler.progress import Progress
+def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workplace) -> Any:
+    from vinelm.profiler.plan import Wish, plan_profile
+    from vinelm.profiler.sampling import make_sampler
+    from vinelm.traces.store import ObservationStore
+
+    identity = _identity(inputs, settings["seed"])
+    rows, committed_usd = [], 0.0
+    if path.exists() and not settings["force_rerun"]:
+        with ObservationStore.open(path, identity) as opened:
+            rows, committed_usd = opened.observations(), opened.committed_usd()
+    ids = [request.id for request in inputs.workflow.requests]
+    caps = {name: settings[name] for name in ("coverage", "budget_usd", "budget_calls")}
+    sampler = make_sampler(settings["sampler"], inputs.workflow.template, ids, settings["seed"])
+    wish = Wish(workers=place.workers, **caps)
+    return plan_profile(
+        inputs.workflow.template, inputs.catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd,
+        seed=settings["seed"],
+    )  # fmt: skip
+
+
+def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: Workplace, kind: Any) -> ProfileResult:
+    from vinelm.cli.live import live
     from vinelm.profiler.runner import profile
-    from vinelm.report.words import usd
 
-    with progress(quiet=quiet) as start:
-        advance = start(f"profile {inputs.workflow.name}")
-
-        def on_progress(now: Progress) -> None:
-            shares = [
-                now.coverage / now.target if now.target else 0.0,
-                now.spent_usd / now.budget_usd if now.budget_usd else 0.0,
-            ]
-            advance(max(shares), 1.0, f"{now.executed:,} rows, {usd(now.spent_usd)}")
-
-        caps = {name: settings[name] for name in ("coverage", "budget_usd", "sampler", "seed")}
-        return profile(inputs.workflow, inputs.catalog, inputs.backends, store, on_progress=on_progress, **caps)
-
-
-def _show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
-    from vinelm.cli.console import say
-    from vinelm.report.words import percent, usd
-
-    _spend_table("model", store.spend("model"), result.spent_usd)
-    _spend_table("depth", store.spend("depth"), result.spent_usd)
-    failed = f", {sum(result.failures.values())} failed calls" if result.failures else ""
-    say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, stopped by {result.stopped_by}.")
-    say(f"Coverage: {percent(result.coverage)} of {usd(result.exhaustive_usd)}, the estimated cost of every reached cell once.")
-    if result.spent_usd:
-        say(
-            f"Saved {result.exhaustive_usd / result.spent_usd:.1f}x against running everything with checkpoints, "
-            f"{result.naive_usd / result.spent_usd:.1f}x against running every path anew."
-        )
-    if inputs.is_simulated:
-        say("Simulated models: prices and answers are not those of real ones.")
-    click.echo(f"Next: vinelm estimate {store.path}")
-
-
-def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.report.words import percent, usd
-
-    rows = [
-        (
-            str(key),
-            f"{item.rows:,}",
-            f"{item.calls:,}",
-            str(item.failures),
-            usd(item.cost_usd),
-            percent(item.cost_usd / total if total else 0.0),
-        )
-        for key, item in spend.items()
-    ]
-    show_table(f"Cost by {title}", (title, "rows", "calls", "failed", "cost", "share"), rows)
-
-
-def _print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
-    from dataclasses import asdict
-
-    from vinelm.cli.console import print_json
-
-    spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in ("model", "depth")}
-    facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
-    print_json({**facts, **asdict(result), "spend": spend})
+    with live(kind) as on_progress:
+        return profile(
+            inputs.workflow, inputs.catalog, inputs.backends, store,
+            workplace=place, checkpoints=not settings["no_checkpoints"], on_progress=on_progress,
+            **{name: settings[name] for name in ("coverage", "budget_usd", "budget_calls", "sampler", "seed")},
+        )  # fmt: skip

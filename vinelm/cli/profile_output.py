@@ -1,0 +1,122 @@
+"""What ``vinelm profile`` prints: the plan, the end, the way on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from vinelm.cli.inputs import Inputs
+    from vinelm.profiler.plan import Interval, Plan
+    from vinelm.profiler.progress import ProfileResult
+    from vinelm.traces.store import ObservationStore
+
+GROUPS = ("model", "depth", "stage")
+
+
+def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
+    """Cost by model, depth and stage, coverage, and what was saved."""
+    from vinelm.cli.console import say
+    from vinelm.report.words import percent, usd
+
+    for by in GROUPS:
+        _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
+    failed = "".join(f", {n:,} failed ({kind})" for kind, n in sorted(result.failures.items()))
+    say(f"{len(store):,} rows ({result.executed:,} new{failed}), {usd(result.spent_usd)}, stopped by {result.stopped_by}.")
+    low, high = result.coverage_interval
+    say(
+        f"Coverage: {percent(result.coverage)} (90 %: {100 * low:.1f} to {100 * high:.1f}) of {usd(result.exhaustive_usd)}, "
+        "the estimated cost of every reached cell once."
+    )
+    extra = result.committed_usd - result.spent_usd
+    if extra > max(1e-9, result.spent_usd * 1e-9):
+        say(f"{usd(extra)} more count against the budget: {'units' if result.abandoned != 1 else 'a unit'} cut short, "
+            "paths run again, or calls that a dead unit may have made.")  # fmt: skip
+    if result.spent_usd:
+        paid = max(result.committed_usd, result.spent_usd)
+        say(
+            f"Saved {result.exhaustive_usd / paid:.1f}x against running everything with checkpoints, "
+            f"{result.naive_usd / paid:.1f}x against running every path anew."
+        )
+    if inputs.is_simulated:
+        say("Simulated models: prices and answers are not those of real ones.")
+    click.echo(f"Next: vinelm estimate {store.path}")
+
+
+def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
+    from vinelm.cli.console import show_table
+    from vinelm.report.words import percent, usd
+
+    rows = [
+        (
+            str(key),
+            f"{item.rows:,}",
+            f"{item.calls:,}",
+            str(item.failures),
+            usd(item.cost_usd),
+            percent(item.cost_usd / total if total else 0.0),
+        )
+        for key, item in spend.items()
+    ]
+    show_table(f"Cost by {title}", (title, "rows", "calls", "failed", "cost", "share"), rows)
+
+
+def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
+    """The same as one object."""
+    from dataclasses import asdict
+
+    from vinelm.cli.console import print_json
+
+    spend = {by: {str(k): asdict(v) for k, v in store.spend(by).items()} for by in GROUPS}  # type: ignore[arg-type]
+    facts = {"workflow": inputs.workflow.name, "store": str(store.path), "is_simulated": inputs.is_simulated}
+    print_json({**facts, **asdict(result), "spend": spend})
+
+
+def tell_interrupted(result: ProfileResult) -> None:
+    """What is done, and how to go on."""
+    from vinelm.report.words import usd
+
+    cut = result.committed_usd - result.spent_usd
+    billed = f", {usd(cut)} is kept aside for units that were cut short" if cut > 1e-9 else ""
+    click.echo(
+        f"interrupted: {result.executed:,} new rows are in the store and settled{billed}: run the same line again to go on",
+        err=True,
+    )
+
+
+def print_plan(plan: Plan, inputs: Inputs, *, as_json: bool) -> None:
+    """What the run would do."""
+    from dataclasses import asdict
+
+    from vinelm.cli.console import print_json, say, show_table
+    from vinelm.report.words import percent, usd
+
+    if as_json:
+        plain = asdict(plan)
+        plain["calls"] = {name: one._asdict() for name, one in plan.calls.items()}
+        for name in ("cells", "cost_usd", "hours", "coverage"):
+            plain[name] = getattr(plan, name)._asdict()
+        print_json({"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True, **plain})
+        return
+
+    def whole(one: Interval) -> tuple[str, str, str]:
+        return f"{one.low:,.0f}", f"{one.middle:,.0f}", f"{one.high:,.0f}"
+
+    rows: list[tuple[str, ...]] = [(f"calls of {name}", *whole(one)) for name, one in plan.calls.items()]
+    rows.append(("new rows", *whole(plan.cells)))
+    rows.append(("dollars", *map(usd, plan.cost_usd)))
+    rows.append(("hours", *(f"{h:,.2f}" if h >= 0.01 else f"{h:.1g}" for h in plan.hours)))
+    rows.append(("coverage then", *map(percent, plan.coverage)))
+    show_table("Plan", ("", "low", "middle", "high"), rows)
+    if plan.pilot_rows:
+        say(f"Calibrated on the store's {plan.pilot_rows:,} rows; low to high holds 90 %.")
+    else:
+        say(
+            "No rows yet: from price limits alone, hence wide. A pilot of a few dollars narrows it: run with a small "
+            "--budget-usd, then price again."
+        )
+    if plan.is_extrapolated:
+        say("The run is long: played through in part and extrapolated.")
+    say(f"It would end by {plan.stopped_by}. Nothing was called and nothing was written.")
