@@ -11,7 +11,10 @@ from vinelm.workflow import Request
 
 
 class DefaultPolicy:
-    """Runs each stage on ``default(stage)`` and ends where the workflow says so, or its template. ``invocations`` keeps what happened."""
+    """Runs each stage on ``default(stage)`` and ends where the workflow says so, or its template.
+
+    ``invocations`` keeps what happened.
+    """
 
     def __init__(
         self, default: Callable[[str], str], *, clock: Clock, template: Template | None = None, request: Request | None = None

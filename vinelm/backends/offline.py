@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from vinelm.backends.instances import bound_instance
 from vinelm.backends.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.errors import CallError, ConfigError
@@ -70,7 +71,7 @@ class OfflineChatModel(BaseChatModel):
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
         """The chat model of one invocation, without the cost of validating what is already typed."""
-        return cls.model_construct(binding=_Binding(source, model, call))
+        return bound_instance(cls, _Binding(source, model, call))
 
     @property
     def _llm_type(self) -> str:

@@ -18,6 +18,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from vinelm.backends.answer import Delta
+from vinelm.backends.instances import bound_instance
 from vinelm.backends.limits import Gate, Ticket
 from vinelm.backends.metered import MeteredCall
 from vinelm.backends.offline import estimate_tokens
@@ -65,7 +66,9 @@ class Wire(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a backend gives each of its chat models. ``streams`` says that whole answers are streamed too, for their TTFT."""
+    """What a backend gives each of its chat models. ``streams`` says that whole answers are streamed too, for their TTFT;
+    ``upper_bound_usd`` bounds the price of a call with that body.
+    """
 
     wire: Wire
     model: Model
@@ -73,6 +76,7 @@ class Connection:
     gate: Gate
     policy: RetryPolicy
     streams: bool
+    upper_bound_usd: Callable[[Model, Mapping[str, Any]], float]
 
 
 class RemoteChatModel(BaseChatModel):
@@ -88,7 +92,7 @@ class RemoteChatModel(BaseChatModel):
     @classmethod
     def bound(cls, connection: Connection) -> RemoteChatModel:
         """The chat model of one invocation, without the cost of validating what is already typed."""
-        return cls.model_construct(binding=connection)
+        return bound_instance(cls, connection)
 
     @property
     def _llm_type(self) -> str:
@@ -207,6 +211,8 @@ class RemoteChatModel(BaseChatModel):
         bound: Connection = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
+        if bound.call.guard is not None:
+            bound.call.guard.before(bound.upper_bound_usd(bound.model, request.body))
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,
@@ -270,7 +276,10 @@ class _Account:
         failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
         if isinstance(error, Exception) and not is_ours:
             failure = "unknown"
-        self._bound.call.on_usage(self._metered.usage(failure))
+        usage, call = self._metered.usage(failure), self._bound.call
+        call.on_usage(usage)
+        if call.guard is not None:
+            call.guard.paid(usage)
         return is_ours
 
 

@@ -24,27 +24,38 @@ class Prometheus:
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        of = {"registry": registry}
         where = ("stage", "model")
         self._decisions = Counter(
-            "vinelm_decisions", "Answers of the policy; outcome is run, continue or end.", (*where, "outcome"), **of
+            "vinelm_decisions",
+            "Answers of the policy; outcome is run, continue or end.",
+            (*where, "outcome"),
+            registry=registry,
         )
         self._decision_s = Histogram(
-            "vinelm_decision_seconds", "Wall time of one answer.", ("kind",), buckets=DECISION_BUCKETS_S, **of
+            "vinelm_decision_seconds", "Wall time of one answer.", ("kind",), buckets=DECISION_BUCKETS_S, registry=registry
         )
         self._invocations = Counter(
-            "vinelm_invocations", "Invocations that ended; outcome is ok or a kind of failure.", (*where, "outcome"), **of
+            "vinelm_invocations",
+            "Invocations that ended; outcome is ok or a kind of failure.",
+            (*where, "outcome"),
+            registry=registry,
         )
         self._latency_s = Histogram(
-            "vinelm_invocation_seconds", "Seconds of one invocation.", where, buckets=LATENCY_BUCKETS_S, **of
+            "vinelm_invocation_seconds", "Seconds of one invocation.", where, buckets=LATENCY_BUCKETS_S, registry=registry
         )
         self._ttft_s = Histogram(
-            "vinelm_ttft_seconds", "Seconds to the first token of a streamed call.", where, buckets=LATENCY_BUCKETS_S, **of
+            "vinelm_ttft_seconds",
+            "Seconds to the first token of a streamed call.",
+            where,
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
         )
-        self._cost_usd = Counter("vinelm_cost_usd", "Dollars of all calls.", where, **of)
-        self._tokens = Counter("vinelm_tokens", "Tokens; kind is in, out or cached (a part of in).", (*where, "kind"), **of)
-        self._retries = Counter("vinelm_retries", "Attempts that had to be repeated.", where, **of)
-        self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), **of)
+        self._cost_usd = Counter("vinelm_cost_usd", "Dollars of all calls.", where, registry=registry)
+        self._tokens = Counter(
+            "vinelm_tokens", "Tokens; kind is in, out or cached (a part of in).", (*where, "kind"), registry=registry
+        )
+        self._retries = Counter("vinelm_retries", "Attempts that had to be repeated.", where, registry=registry)
+        self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
     def decided(self, decided: Decided) -> None:
         """One more answer."""

@@ -32,8 +32,8 @@ _EXPLAINED = (
 class OpenTelemetry:
     """An observer that makes one span per decision and one per invocation, children of the span that is current then.
 
-    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Neither ever holds
-    a prompt, an answer, or a key. Uses the API only: without a configured SDK it costs next to nothing and exports nothing.
+    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Neither ever
+    holds a prompt, an answer, or a key. Uses the API only: without a configured SDK it costs next to nothing and exports nothing.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:

@@ -61,16 +61,16 @@ class Watch:
     def decided(self, decided: Decided) -> None:
         """Tell all of a decision."""
         for observer in self._observers:
-            _safely(lambda one=observer: one.decided(decided))
+            _safely(observer.decided, decided)
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> list[tuple[Observer, Any]]:
         """Tell all of a beginning."""
-        return [(one, _safely(lambda one=one: one.began(stage, prefix, model))) for one in self._observers]
+        return [(one, _safely(one.began, stage, prefix, model)) for one in self._observers]
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Tell those that were told of the beginning."""
         for observer, token in tokens:
-            _safely(lambda one=observer, of=token: one.ended(of, invocation))
+            _safely(observer.ended, token, invocation)
 
 
 def explanation_of(policy: Any) -> Mapping[str, Any]:
@@ -84,8 +84,8 @@ def explanation_of(policy: Any) -> Mapping[str, Any]:
     return items[-1] if items else {}
 
 
-def _safely(tell: Callable[[], Any]) -> Any:
+def _safely(tell: Callable[..., Any], *what: Any) -> Any:
     try:
-        return tell()
+        return tell(*what)
     except Exception:
         return None

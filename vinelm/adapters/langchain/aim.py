@@ -48,12 +48,14 @@ class Structured:
         found = message.additional_kwargs.get("parsed")
         if found is None:
             found = self._arguments(message)
-        if not (isinstance(self.schema, type) and is_basemodel_subclass(self.schema)):
+        schema: Any = self.schema
+        if not (isinstance(schema, type) and is_basemodel_subclass(schema)):
             return found
+        kind: Any = schema
         try:
-            return found if isinstance(found, self.schema) else self.schema.model_validate(found)
+            return found if isinstance(found, schema) else kind.model_validate(found)
         except ValueError as error:
-            raise OutputParserException(f"the answer does not fit {self.schema.__name__}: {error}") from error
+            raise OutputParserException(f"the answer does not fit {kind.__name__}: {error}") from error
 
     def _arguments(self, message: AIMessage) -> Any:
         name = convert_to_openai_tool(self.schema)["function"]["name"]

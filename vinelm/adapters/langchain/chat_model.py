@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from itertools import count
 from operator import itemgetter
@@ -240,7 +240,7 @@ class _Call:
         self._run.close_chat(self.invoking.prefix)
 
 
-def _chunks(call: _Call, messages: list[BaseMessage]) -> Iterator[ChatGenerationChunk]:
+def _chunks(call: _Call, messages: list[BaseMessage]) -> Generator[ChatGenerationChunk]:
     """What the model streams; a model that does not stream gives its answer in one piece."""
     model = call.model
     if model.rate_limiter:
@@ -251,7 +251,7 @@ def _chunks(call: _Call, messages: list[BaseMessage]) -> Iterator[ChatGeneration
         yield _whole(model._generate(messages, **call.options))
 
 
-async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncIterator[ChatGenerationChunk]:
+async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncGenerator[ChatGenerationChunk]:
     model = call.model
     if model.rate_limiter:
         await model.rate_limiter.aacquire(blocking=True)

@@ -7,10 +7,9 @@ from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
-from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathChannel
+from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathChannel, PathValue
 from vinelm.adapters.langgraph.control import GraphControl
 from vinelm.adapters.langgraph.invocation import Invoking, invoking_in_graph
 
@@ -72,10 +71,11 @@ class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
         return _closed(entry, invoking, response)
 
     def _open(self, request: ModelRequest[Any]) -> tuple[Entry, Invoking]:
-        value = request.state.get(PATH_KEY)
+        value = cast("PathValue | None", request.state.get(PATH_KEY))
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-        runtime = cast("Runtime[Any]", request.runtime)
-        return invoking_in_graph(self._vine, STAGE, value, get_config(), runtime, continues=is_under_way, run_is_request=True)
+        return invoking_in_graph(
+            self._vine, STAGE, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True
+        )
 
 
 def _closed(entry: Entry, invoking: Invoking, response: ModelResponse[Any] | AIMessage) -> ExtendedModelResponse[Any]:

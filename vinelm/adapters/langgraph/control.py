@@ -232,12 +232,16 @@ class GraphControl:
             raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
         return self._runs.of(runtime.control, make)
 
+    def known_run(self, runtime: Runtime[Any]) -> Run | None:
+        """The same, if some node has made it already."""
+        return self._runs.known(runtime.control)
+
     def run_here(self, objective: Objective | None = None) -> Run:
         """The run that a chat model belongs to when it is called: that of the graph around it, the surrounding
         ``with vine.request(...)``, or one of its own. ``objective`` holds where neither names one.
         """
         runtime = _current_runtime()
-        key = None if runtime is None else runtime.control
+        key: Any = None if runtime is None else runtime.control
         context = carried_by(None if runtime is None else runtime.context)
         if key is None and AMBIENT.get() is context:
             key = context

@@ -49,7 +49,14 @@ class Invoking:
         self._host, self._policy, self._clock = host, policy, policy.clock
         self._usages: list[Usage] = []
         self._started = self._clock.now()
-        call = CallContext(stage=stage, prefix=prefix, clock=self._clock, on_usage=self._usages.append, request=policy.request)
+        call = CallContext(
+            stage=stage,
+            prefix=prefix,
+            clock=self._clock,
+            on_usage=self._usages.append,
+            request=policy.request,
+            guard=getattr(policy, "guard", None),
+        )
         name = prefix[-1]
         self.model = host.limited_chat_model(name, call, limits) if limits else host.chat_model(name, call)
         self._tokens = host.watch.began(stage, prefix, host.catalog[prefix[-1]]) if host.watch else []

@@ -26,6 +26,9 @@ class RouteHost(Protocol):
     def run_of(self, runtime: Runtime[Any]) -> Run:
         """The run that an edge belongs to."""
 
+    def known_run(self, runtime: Runtime[Any]) -> Run | None:
+        """The same, if some node has made it already."""
+
 
 def make_route(host: RouteHost, fn: Callable[..., Any], asked: Asked, again: str, end: str) -> Callable[..., Any]:
     """A path function for ``add_conditional_edges``; async if ``fn`` is.
@@ -76,10 +79,14 @@ class _Edge:
         runtime: Any = get_runtime()
         if runtime is None or runtime.control is None:
             return own  # update_state(as_node=...): nobody's run
-        value = read_path(config, fresh=True)
-        if value is None or value["closed"]:
-            return own
-        if self.host.run_of(runtime).goes_on(models_of(value), finished, state):
+        run = self.host.known_run(runtime)
+        path = None if run is None else run.path
+        if path is None:  # resumed behind the stage
+            value = read_path(config, fresh=True)
+            if value is None or value["closed"]:
+                return own
+            path = models_of(value)
+        if (run or self.host.run_of(runtime)).goes_on(path, finished, state):
             return self.again if finished else onward
         return self.end
 

@@ -51,9 +51,14 @@ class Run:
                 self.step, self.stage, self.prefix = step, stage, prefix
             return self.model
 
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The path with the run's last invocation; None before its first one. Saves reading the channel anew."""
+        return None if self.step is None else (*self.prefix, self.model)
+
     def has_written(self, path: tuple[str, ...]) -> bool:
         """Whether ``path`` is what the run's last invocation left."""
-        return self.step is not None and path == (*self.prefix, self.model)
+        return path == self.path
 
     # -- chat models, whose path the run itself keeps ------------------------------------------------------------
 
@@ -136,6 +141,10 @@ class Runs:
             while len(self._runs) > self._bound:
                 self._runs.popitem(last=False)
             return run
+
+    def known(self, control: Any) -> Run | None:
+        """The run that ``control`` belongs to, if it is there."""
+        return self._runs.get(id(control))
 
     def forget(self, control: Any) -> None:
         """Drop that run, if it is there."""
