@@ -7,9 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from vinelm.controller.decision import Decision
 from vinelm.controller.explain import explain
 from vinelm.controller.following import Following, Judge
+from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
@@ -28,10 +31,11 @@ Load = Callable[[], Mapping[str, float]]
 class Step:
     """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
 
-    ``kind`` is "model" (``model`` runs after ``prefix``) or "end" (``model`` is None where the request ends).
+    ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call
+    of ``model`` was not made: the request's cap did not allow it).
     """
 
-    kind: Literal["model", "end"]
+    kind: Literal["model", "end", "refused"]
     prefix: tuple[str, ...]
     stage: str | None
     model: str | None
@@ -67,6 +71,11 @@ class Session(Following):
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
     - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls.
+    - ``least_call_usd``: dollars that are set aside for any call of a model, by name. Where the budget is per request, a next
+      model for which not even that is left is not planned.
+
+    With ``cost_budget="per_request"`` (and ``mode="enforce"``) :attr:`guard` stands before every call: one that could exceed
+    the cap raises :class:`~vinelm.errors.CallRefused`, :meth:`trace` says so, and a stage that is run again gets another model.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class Session(Following):
         can_end: bool = True,
         candidates: BoolArray | None = None,
         load: Load | LoadMonitor | None = None,
+        least_call_usd: Callable[[str], float] | None = None,
         template: Template | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -106,12 +116,20 @@ class Session(Following):
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._seen: set[tuple[str, ...]] = set()
         self._elapsed_s = 0.0
+        self._at: tuple[str, ...] = ()
+        self._least_call_usd = least_call_usd
+        self._refused: dict[tuple[str, ...], set[str]] = {}
+        self.guard: SpendGuard | None = None
+        """Whom a backend asks before each call; None where no cap holds for this very request."""
+        if mode == "enforce" and objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
+            self.guard = SpendGuard(objective.max_cost_usd, lambda: self._spent(self._at))
 
     # -- the policy --------------------------------------------------------------------------------------------
 
     def next(self, stage: str, prefix: tuple[str, ...]) -> str:
         """The model for the invocation of ``stage`` after ``prefix``."""
         with self._lock:
+            self._at = prefix
             model = self._chosen.get(prefix)
             if model is None:
                 model = self._chosen[prefix] = self._choose(stage, prefix)
@@ -123,6 +141,8 @@ class Session(Following):
         super().record(invocation)
         self._seen.add(invocation.prefix)
         self._tell(invocation.prefix[-1], invocation)
+        if self.guard is not None:
+            self._note_refusals(self.guard, invocation)
         if invocation.failure is not None:
             with self._lock:
                 self._chosen.pop(invocation.prefix[:-1], None)
@@ -194,7 +214,7 @@ class Session(Following):
                 elapsed_s=elapsed_s,
                 spent_usd=spent_usd,
                 load=load,
-                candidates=self._candidates,
+                candidates=self._affordable(node, prefix, spent_usd),
                 may_stop=may_stop,
             )
             return decision, note
@@ -208,6 +228,33 @@ class Session(Following):
             if self.on_error == "raise":
                 raise
             return None, f"the controller failed ({type(error).__name__}): default model"
+
+    def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
+        """Say in the trace which calls were not made, and plan without that model should the stage be run again."""
+        *before, model = invocation.prefix
+        for line in guard.take_refusals():
+            with self._lock:
+                prefix = tuple(before)
+                self._refused.setdefault(prefix, set()).add(model)
+                spent_usd = self._spent(prefix)
+                step = Step(
+                    "refused", prefix, invocation.stage, model, self.elapsed_s(), spent_usd, None, f"call refused: {line}"
+                )
+                self.steps.append(step)
+
+    def _affordable(self, node: int, prefix: tuple[str, ...], spent_usd: float) -> BoolArray | None:
+        """The nodes to plan to: none behind a next model whose call the guard would refuse."""
+        if self.guard is None or self.objective.max_cost_usd is None:
+            return self._candidates
+        trie, left_usd, refused = self.planner.trie, self.objective.max_cost_usd - spent_usd, self._refused.get(prefix, ())
+        affordable = None
+        for child in trie.children(node):
+            model = trie.models[int(trie.model[child])]
+            if model in refused or (self._least_call_usd is not None and self._least_call_usd(model) > left_usd):
+                if affordable is None:
+                    affordable = np.ones(len(trie), np.bool_) if self._candidates is None else self._candidates.copy()
+                affordable[child : int(trie.end[child])] = False
+        return self._candidates if affordable is None else affordable
 
     def _node(self, prefix: tuple[str, ...]) -> int:
         """The node of a prefix; ``KeyError`` if the trie has none."""

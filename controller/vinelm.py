@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from vinelm.adapters.langgraph import GraphControl, RunContext
@@ -13,9 +14,9 @@ from vinelm.controller.following import Judge
 from vinelm.controller.load import OwnLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Load, Mode, OnError, Session
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
-from vinelm.protocols import Backend, Clock, LoadMonitor, Policy
+from vinelm.protocols import Backend, Clock, LoadMonitor, Policy, PricesCalls
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request
@@ -53,6 +54,7 @@ class VineLM(GraphControl):
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
         self._load_source = self._load_of(load)
+        self._least_usd: dict[str, float] = {}
         if annotated is not None:
             self.load(annotated)
 
@@ -105,7 +107,19 @@ class VineLM(GraphControl):
             on_error=self.on_error,
             can_end=self.can_end,
             load=self._load_seen(),
+            least_call_usd=self._least_call_usd,
         )
+
+    def _least_call_usd(self, model: str) -> float:
+        """Dollars that are set aside for a call of that model with an empty prompt; 0 where its backend tells no bound."""
+        found = self._least_usd.get(model)
+        if found is None:
+            found, backend = 0.0, self.backend_of(model)
+            if isinstance(backend, PricesCalls):
+                with suppress(VineLMError):
+                    found = backend.upper_bound_usd(self.catalog[model], [])
+            self._least_usd[model] = found
+        return found
 
     def _load_of(self, load: Load | LoadMonitor | str | Path | None) -> Load | LoadMonitor | None:
         if not isinstance(load, str | Path):

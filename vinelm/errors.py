@@ -15,6 +15,7 @@
     ├── NotFittedError        an estimator was asked before ``fit``
     ├── BudgetExhausted       the cap is reached; the CLI exits 3, the run resumes
     └── CallError             one model call failed; ``kind`` says how
+        └── CallRefused       the request's own cost cap did not allow the call: it was not made
 
 An :class:`InputError` is one line that says what is wrong, where, and how to mend it. Low-level errors are
 translated where they enter, with the cause kept.
@@ -37,10 +38,11 @@ FailureKind = Literal[
     "tool",
     "crash",
     "state",
+    "budget",
     "unknown",
 ]
 """Why an invocation failed. ``tool`` is the application's own code, ``crash`` the death of a worker,
-``state`` a workflow state that cannot be checkpointed."""
+``state`` a workflow state that cannot be checkpointed, ``budget`` a call that the request's own cap did not allow."""
 
 
 class VineLMError(Exception):
@@ -108,3 +110,10 @@ class CallError(VineLMError):
         super().__init__(message)
         self.kind: FailureKind = kind
         self.cost_usd = cost_usd
+
+
+class CallRefused(CallError):
+    """A call was not made: what its request has spent and what the call could cost exceed the request's cap."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="budget")

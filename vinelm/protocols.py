@@ -58,12 +58,23 @@ class VirtualClock:
         self.seconds += seconds
 
 
+class CallGuard(Protocol):
+    """Stands before every call of a remote model. Both methods may be called from several threads."""
+
+    def before(self, upper_bound_usd: float) -> None:
+        """A call that cannot cost more is about to be made. :class:`~vinelm.errors.CallRefused` if it must not be."""
+
+    def paid(self, usage: Usage) -> None:
+        """A call that was let through is over, well or badly."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What a backend may know about the invocation that a chat model is made for.
 
     ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
     (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
+    A remote backend asks ``guard`` before each call.
     """
 
     stage: str
@@ -71,6 +82,7 @@ class CallContext:
     clock: Clock
     on_usage: Callable[[Usage], None]
     request: Request | None = None
+    guard: CallGuard | None = None
 
 
 @runtime_checkable

@@ -56,6 +56,7 @@ class BedrockBackend:
                 gate=self._gates[model.engine],
                 policy=self._policy,
                 streams=self._streams,
+                upper_bound_usd=upper_bound_usd,
             )
         )
 

@@ -65,6 +65,7 @@ class OpenAIBackend:
                 gate=self._gates[model.engine],
                 policy=self._policy,
                 streams=self._streams,
+                upper_bound_usd=upper_bound_usd,
             )
         )
 
