@@ -117,23 +117,39 @@ class Catalog(Mapping[str, Model]):
         for key in plain:
             if key not in ("model", "backend"):
                 raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
-        return cls([_entry(item, where) for item in plain.get("model", [])], plain.get("backend", {}))
+        return cls([entry(item, where) for item in plain.get("model", [])], plain.get("backend", {}))
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Catalog:
         """Read a catalog file. :class:`ConfigError` if it is missing or malformed."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot read the catalog: {error}") from error
-        try:
-            plain = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path}: not valid TOML: {error}") from error
-        return cls.from_dict(plain, where=str(path))
+        return cls.from_dict(toml_tables(path), where=str(path))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Catalog:
+        """Read a catalog file of either kind: our TOML, or a LiteLLM ``model_list`` (``.yaml``, ``.yml``)."""
+        from vinelm.catalog_file import read_catalog_file
+
+        return read_catalog_file(path).catalog()
 
 
-def _entry(item: Mapping[str, Any], where: str) -> Model:
+def catalog_text(path: str | Path) -> str:
+    """A catalog file's text; :class:`ConfigError` if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot read the catalog: {error}") from error
+
+
+def toml_tables(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file; :class:`ConfigError` if it is missing or malformed."""
+    try:
+        return tomllib.loads(catalog_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def entry(item: Mapping[str, Any], where: str) -> Model:
+    """One ``[[model]]`` table as a model; :class:`ConfigError` names the table and the key at fault."""
     label = f"{where}: model {item.get('name', '?')!r}"
     fields = dict(item)
     if "model" in fields:

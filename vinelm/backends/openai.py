@@ -73,6 +73,10 @@ class OpenAIBackend:
         """See :class:`vinelm.protocols.PricesCalls`."""
         return upper_bound_usd(model, completion_request(model, messages, options, is_streamed=True).body)
 
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.checkup.KnowsContext`. vLLM and SGLang say it, OpenAI does not."""
+        return self._wire.context_tokens(model)
+
     def close(self) -> None:
         """Close the connections of synchronous calls."""
         self._wire.close()
@@ -138,6 +142,17 @@ class OpenAIWire:
     def failed(self, error: Exception) -> AttemptFailed | None:
         """What an exception of the SDK means."""
         return failed(error)
+
+    def context_tokens(self, model: Model) -> int | None:
+        """Tokens of prompt and answer together, if the list of models has them."""
+        if model.api_base is None:
+            return None
+        tokens = None
+        with suppress(Exception):  # a server need not have that list
+            for listed in self._of(model).sync().models.list(timeout=CONNECT_TIMEOUT_S).data:
+                if listed.id == model.model_id:
+                    tokens = getattr(listed, "max_model_len", None)
+        return tokens if isinstance(tokens, int) else None
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

@@ -1,0 +1,47 @@
+"""A catalog file, entry by entry: what can be used, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vinelm.catalog import Catalog, Model, entry, toml_tables
+from vinelm.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class CatalogFile:
+    """The entries of a file that can be read, one error for each that cannot, and the settings by provider."""
+
+    path: str
+    models: tuple[Model, ...]
+    errors: tuple[ConfigError, ...]
+    backends: Mapping[str, Mapping[str, Any]]
+
+    def catalog(self) -> Catalog:
+        """The whole file as a catalog. Raises its first error."""
+        for error in self.errors:
+            raise error
+        return Catalog(self.models, self.backends)
+
+
+def read_catalog_file(path: str | Path) -> CatalogFile:
+    """Read our TOML. :class:`ConfigError` where the file as a whole is at fault."""
+    plain = toml_tables(path)
+    for key in plain:
+        if key not in ("model", "backend"):
+            raise ConfigError(f"{path}: unknown key {key!r}: use [[model]] and [backend.NAME]")
+    makers = (lambda item=item: entry(item, str(path)) for item in plain.get("model", []))
+    return CatalogFile(str(path), *_sorted_out(makers), plain.get("backend", {}))
+
+
+def _sorted_out(makers: Iterable[Callable[[], Model]]) -> tuple[tuple[Model, ...], tuple[ConfigError, ...]]:
+    models, errors = [], []
+    for make in makers:
+        try:
+            models.append(make())
+        except ConfigError as error:
+            errors.append(error)
+    return tuple(models), tuple(errors)
