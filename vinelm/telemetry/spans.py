@@ -1,4 +1,7 @@
-"""OpenTelemetry spans, by the conventions for generative AI (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/)."""
+"""OpenTelemetry spans, by the conventions for generative AI.
+
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class OpenTelemetry:
     """An observer that makes one span per decision and one per invocation, children of the span that is current then.
 
     A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Neither ever
-    holds a prompt, an answer, or a key. Uses the API only: without a configured SDK it costs next to nothing and exports nothing.
+    holds a prompt, an answer, or a key. Uses the API only: without an SDK it costs next to nothing.
     """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
