@@ -4,58 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from vinelm.controller.decision import Decision
-from vinelm.controller.explain import explain
 from vinelm.controller.following import Following, Judge
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
-from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.controller.query import load_array
+from vinelm.controller.step import Step
+from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Clock, Invocation, LoadMonitor
 from vinelm.template import Template
-from vinelm.trie import BoolArray
+from vinelm.trie import BoolArray, FloatArray
 from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]
 OnError = Literal["default", "raise"]
 Load = Callable[[], Mapping[str, float]]
 """Extra seconds per invocation by engine, as far as they are known now. Must not block."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
-
-    ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call
-    of ``model`` was not made: the request's cap did not allow it).
-    """
-
-    kind: Literal["model", "end", "refused"]
-    prefix: tuple[str, ...]
-    stage: str | None
-    model: str | None
-    elapsed_s: float
-    spent_usd: float
-    decision: Decision | None
-    note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        plain: dict[str, Any] = {
-            "kind": self.kind,
-            "prefix": list(self.prefix),
-            "stage": self.stage,
-            "model": self.model,
-            "elapsed_s": self.elapsed_s,
-            "spent_usd": self.spent_usd,
-            "note": self.note,
-        }
-        return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
 
 
 class Session(Following):
@@ -70,7 +39,9 @@ class Session(Following):
     - ``on_error``: ``"default"`` turns the controller's own failure into the default model; ``"raise"`` hands it on. An
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
-    - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls.
+    - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls. One
+      that may block belongs into an :class:`~vinelm.controller.apart.ApartLoad`.
+    - ``default``: a stage's default model, by default what the template declares.
     - ``least_call_usd``: dollars that are set aside for any call of a model, by name. Where the budget is per request, a next
       model for which not even that is left is not planned.
 
@@ -93,6 +64,7 @@ class Session(Following):
         candidates: BoolArray | None = None,
         load: Load | LoadMonitor | None = None,
         least_call_usd: Callable[[str], float] | None = None,
+        default: Callable[[str], str] | None = None,
         template: Template | None = None,
     ) -> None:
         if mode not in get_args(Mode):
@@ -112,6 +84,7 @@ class Session(Following):
             leaves = planner.trie.is_leaf
             self._candidates = leaves if candidates is None else candidates & leaves
         self._load = load
+        self._default = default
         self._chosen: dict[tuple[str, ...], str] = {}
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._seen: set[tuple[str, ...]] = set()
@@ -164,13 +137,7 @@ class Session(Following):
 
     def explain(self) -> str:
         """Every answer with its alternatives, what each would have brought and why it lost, as text."""
-        blocks = []
-        for step in self.steps:
-            where = "/".join(step.prefix) or "start"
-            head = f"[{where}] {step.stage or 'end'}: {step.model or 'end here'}"
-            head += f" ({step.elapsed_s:.3g} s and ${step.spent_usd:.4g} used)" + (f" - {step.note}" if step.note else "")
-            blocks.append(head if step.decision is None else f"{head}\n{explain(step.decision)}")
-        return "\n\n".join(blocks)
+        return "\n\n".join(step.explain() for step in self.steps)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -208,6 +175,9 @@ class Session(Following):
             if self._stage_after(node) != stage:
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
             load, note = self._read_load()
+            if self.planner.known.missing:
+                gone = f"not served any more, left out: {', '.join(self.planner.known.missing)}"
+                note = f"{note}; {gone}" if note else gone
             decision = self.planner.plan(
                 self.objective,
                 node=node,
@@ -268,19 +238,21 @@ class Session(Following):
         trie = self.planner.trie
         return trie.stages[int(trie.stage[node + 1])] if trie.end[node] > node + 1 else None
 
-    def _read_load(self) -> tuple[Mapping[str, float] | None, str]:
+    def _read_load(self) -> tuple[FloatArray | None, str]:
         """The present load; none where its source fails, which must not cost the plan."""
         if self._load is None:
             return None, ""
+        engines = self.planner.annotated.engines
         try:
             if callable(self._load):
-                return self._load(), ""
+                return load_array(self._load(), engines), ""
             delays = self._load.delays()
             stale = sorted(engine for engine, delay in delays.items() if delay.is_stale)
             note = f"old load report of {', '.join(stale)}" if stale else ""
-            return {engine: delay.extra_s for engine, delay in delays.items()}, note
+            return load_array({engine: delay.extra_s for engine, delay in delays.items()}, engines), note
         except Exception as error:
-            return None, f"no load known ({type(error).__name__}): planned without"
+            why = str(error) if isinstance(error, VineLMError) else type(error).__name__
+            return None, f"no load known ({why}): planned without"
 
     def _tell(self, model: str, invocation: Invocation | None) -> None:
         """Count a call out, or in again with what it took beyond zero load. A monitor that fails costs nothing."""
@@ -301,6 +273,10 @@ class Session(Following):
         except KeyError:
             return None
         return invocation.latency_s - float(self.planner.annotated.latency_s[node])
+
+    def default_model(self, stage: str) -> str:
+        """The stage's default, as whoever made the session declares it."""
+        return super().default_model(stage) if self._default is None else self._default(stage)
 
     # -- what the request has used -----------------------------------------------------------------------------
 

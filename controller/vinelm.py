@@ -9,11 +9,13 @@ from pathlib import Path
 from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.controller.apart import ApartLoad
 from vinelm.controller.curves import load_curves
 from vinelm.controller.following import Judge
-from vinelm.controller.load import OwnLoad
+from vinelm.controller.load import OwnLoad, ReportedLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Load, Mode, OnError, Session
+from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Backend, Clock, LoadMonitor, Policy, PricesCalls
@@ -29,7 +31,7 @@ class VineLM(GraphControl):
     for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
     :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan: a function, a
     monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read with our own calls under way. By default load
-    is seen from our own calls' latencies, where they take real time.
+    is seen from our own calls' latencies, where they take real time. A source that is slow or hangs delays no decision.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class VineLM(GraphControl):
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
+        self._whole: tuple[Planner, Planner] | None = None
         self._load_source = self._load_of(load)
         self._least_usd: dict[str, float] = {}
         if annotated is not None:
@@ -97,7 +100,7 @@ class VineLM(GraphControl):
         if self.planner is None:
             raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
         return Session(
-            self.planner,
+            self.planner if self.can_end else self._to_the_end(self.planner),
             objective,
             clock=clock or self.new_clock(),
             request=request,
@@ -105,10 +108,18 @@ class VineLM(GraphControl):
             started_at=started_at,
             mode=self.mode,
             on_error=self.on_error,
-            can_end=self.can_end,
             load=self._load_seen(),
             least_call_usd=self._least_call_usd,
+            default=self._served_default,
         )
+
+    def _served_default(self, stage: str) -> str:
+        """The stage's declared default; where the catalog has lost that, the first model of the stage that it still has."""
+        declared = self.default_model(stage)
+        if declared in self.catalog or self.template is None:
+            return declared
+        allowed = next((known.models for known in self.template.stages if known.name == stage), None)
+        return next((model for model in allowed or () if model in self.catalog), next(iter(self.catalog)))
 
     def _least_call_usd(self, model: str) -> float:
         """Dollars that are set aside for a call of that model with an empty prompt; 0 where its backend tells no bound."""
@@ -131,9 +142,17 @@ class VineLM(GraphControl):
             raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
         return OwnLoad(curves)
 
+    def _to_the_end(self, planner: Planner) -> Planner:
+        """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""
+        if self._whole is None or self._whole[0] is not planner:
+            self._whole = (planner, Planner(whole_paths(planner.annotated), available=self.catalog))
+        return self._whole[1]
+
     def _load_seen(self) -> Load | LoadMonitor | None:
         if self._load_source is None and not self.is_virtual_time:
             self._load_source = OwnLoad()
+        if not (self._load_source is None or self.is_virtual_time or isinstance(self._load_source, _NEVER_BLOCK)):
+            self._load_source = ApartLoad(self._load_source)
         return self._load_source
 
     def policy_for(self, context: RunContext) -> Policy:
@@ -141,6 +160,9 @@ class VineLM(GraphControl):
         if context.policy is not None or context.objective is None or self.planner is None:
             return super().policy_for(context)
         return self.session(context.objective, request=context.request, started_at=context.started_at)
+
+
+_NEVER_BLOCK = (OwnLoad, ReportedLoad, ApartLoad)
 
 
 def _annotated(trie: AnnotatedTrie | str | Path) -> AnnotatedTrie:

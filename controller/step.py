@@ -1,0 +1,47 @@
+"""One answer of a session: what was asked, what was done, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vinelm.controller.decision import Decision
+from vinelm.controller.explain import explain
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
+
+    ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call
+    of ``model`` was not made: the request's cap did not allow it).
+    """
+
+    kind: Literal["model", "end", "refused"]
+    prefix: tuple[str, ...]
+    stage: str | None
+    model: str | None
+    elapsed_s: float
+    spent_usd: float
+    decision: Decision | None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        plain: dict[str, Any] = {
+            "kind": self.kind,
+            "prefix": list(self.prefix),
+            "stage": self.stage,
+            "model": self.model,
+            "elapsed_s": self.elapsed_s,
+            "spent_usd": self.spent_usd,
+            "note": self.note,
+        }
+        return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
+
+    def explain(self) -> str:
+        """The answer with its alternatives, what each would have brought and why it lost, as text."""
+        where = "/".join(self.prefix) or "start"
+        head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
+        head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")
+        return head if self.decision is None else f"{head}\n{explain(self.decision)}"
