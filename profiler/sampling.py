@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple, Protocol
 
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
+from vinelm.protocols import Sampler, Walk
 from vinelm.template import Template
 
-
-class Walk(NamedTuple):
-    """One request sent down one path. The runner goes along it cell by cell, ends where the stop rule fires or the path does,
-    and pays only for cells that nobody ran before.
-    """
-
-    request_id: str
-    path: tuple[str, ...]
-
-
-class Sampler(Protocol):
-    """Proposes walks in rounds: propose, observe, propose. A pure function of its settings and of what it is shown, so that a
-    run that is killed and started again goes through the same walks, whatever the number of workers.
-    """
-
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[Walk]:
-        """The walks of that round (from 0), in the order in which they are to be admitted; may be endless.
-
-        ``seen`` is what the walks of all earlier rounds went over, each cell once, in order. An empty round ends the profile.
-        """
+__all__ = ["SAMPLERS", "CascadeSampler", "ExhaustiveSampler", "Sampler", "Walk", "make_sampler"]
 
 
 class CascadeSampler:
@@ -73,6 +54,9 @@ _SAMPLERS: Mapping[str, type[CascadeSampler] | type[ExhaustiveSampler]] = {
     "cascade": CascadeSampler,
     "exhaustive": ExhaustiveSampler,
 }
+
+SAMPLERS: tuple[str, ...] = tuple(_SAMPLERS)
+"""Names that :func:`make_sampler` knows."""
 
 
 def make_sampler(name: str, template: Template, request_ids: Sequence[str], seed: int) -> Sampler:

@@ -20,8 +20,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.checkpoints import StateError, UnitSaver
-from vinelm.profiler.purse import Purse, guarded
-from vinelm.protocols import Backend, CallContext, Clock, Invocation
+from vinelm.profiler.purse import Purse
+from vinelm.protocols import Backend, CallContext, Clock, Invocation, PricesCalls
 from vinelm.template import Template
 from vinelm.workflow import Request, Workflow
 
@@ -38,21 +38,22 @@ _PURSE: ContextVar[Purse | None] = ContextVar("vinelm_purse", default=None)
 
 
 class _UnitControl(GraphControl):
-    """Puts the unit's purse before the calls of its chat models."""
+    """Lets the unit's purse see every call: backends that can price a call ask it before, of the others it hears after."""
 
     def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
         """See :class:`GraphControl`."""
         purse = _PURSE.get()
         if purse is None:
             return super().chat_model(name, call)
+        if isinstance(self.backend_of(name), PricesCalls):
+            return super().chat_model(name, replace(call, guard=purse))
         on_usage, paid = call.on_usage, purse.paid
 
         def both(usage: Any) -> None:
             on_usage(usage)
             paid(usage)
 
-        chat = super().chat_model(name, replace(call, on_usage=both))
-        return guarded(chat, purse, self.backend_of(name), self.catalog[name])
+        return super().chat_model(name, replace(call, on_usage=both))
 
 
 class UnitWorker:

@@ -1,0 +1,260 @@
+"""Kill a profile with SIGKILL again and again, run it to its end, compare the store with an undisturbed one.
+
+    python scripts/crash_profile.py               # 200 kills
+    python scripts/crash_profile.py --kills 20    # a few
+
+Each trial starts the same profile (in processes, threads or inline; a real, small workflow on made-up models) and kills the
+run, its children, or both, at a random moment or inside a named one: during a call, a write, a commit, while the store is
+being made or migrated. Then the same line is run again, perhaps killed again, and in the end left alone.
+
+What must hold after each trial: the rows and checkpoints are those of an undisturbed run, but for units whose own child was
+killed (a crash is a row of its own: those are compared by cell and the run goes on); no reservation dangles; what counts on the
+ledger is within the budget, but for the calls in flight whose real price exceeded their reservation (here: none).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+MOMENTS = ("any", "call", "write", "commit", "migration")
+TARGETS = ("parent", "child", "both")
+MODES = (("process", 3), ("thread", 4), ("inline", 1))
+CAPS = ({"coverage": 0.5}, {"sampler": "exhaustive"}, {"coverage": 0.9, "budget_usd": 1.0})
+ARGUMENTS = {"models": 3, "depth": 3, "requests": 8}
+
+RUN = """
+import json, os, random, signal, sys, time
+import bench_profiler
+from bench_profiler import *
+how = json.loads(sys.argv[1])
+arguments = how["arguments"]
+loaded = load(**arguments)
+def die(*_):
+    how["countdown"] -= 1
+    if how["countdown"] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+if how["moment"] == "migration":
+    from vinelm.traces import sqlite, migrations, drafts
+    real = sqlite.Database.create_tables
+    def create_tables(self, *rest):
+        real(self, *rest)
+        die()
+    sqlite.Database.create_tables = create_tables
+store = ObservationStore.open_or_create(how["store"], store_identity(loaded.workflow, loaded.catalog, loaded.backends))
+if how["moment"] in ("write", "commit"):
+    from sqlalchemy import event
+    engine = store._database._engine
+    if how["moment"] == "write":
+        event.listen(engine, "after_cursor_execute", lambda c, u, statement, *_: "INTO observations" in statement and die())
+    else:
+        event.listen(engine, "commit", die)
+if how["moment"] == "call" and how["isolation"] != "process":
+    answer = BenchBackend.answer
+    def answer_or_die(self, *rest):
+        die()
+        return answer(self, *rest)
+    BenchBackend.answer = answer_or_die
+print("ready", flush=True)
+profile(loaded.workflow, loaded.catalog, loaded.backends, store,
+        workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One store: how it is run and killed. ``kills`` is how often before it is left alone."""
+
+    isolation: str
+    workers: int
+    caps: dict
+    moment: str
+    target: str
+    seed: int
+
+
+def command(trial: Trial, store: Path, countdown: int, moment: str) -> list[str]:
+    how = {
+        "arguments": ARGUMENTS, "store": str(store), "moment": moment, "countdown": countdown,
+        "isolation": trial.isolation, "workers": trial.workers, "caps": trial.caps,
+    }  # fmt: skip
+    return [sys.executable, "-c", RUN, json.dumps(how)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+
+
+def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
+    """Start it, kill it. Whether it was killed before it ended of itself."""
+    inside = trial.moment if trial.target == "parent" else "any"
+    countdown = rng.randrange(1, 25) if inside in ("call", "write", "commit") else 1
+    with subprocess.Popen(command(trial, store, countdown, inside), env=environment(), stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        if inside == "any":
+            run.stdout.readline()
+            time.sleep(rng.random() * (1.6 if trial.isolation == "process" else 0.5))
+            if trial.target in ("child", "both"):
+                kill_children(run.pid)
+            if trial.target in ("parent", "both"):
+                run.kill()
+        with suppress(subprocess.TimeoutExpired):
+            run.wait(60)
+        run.kill()
+        return run.wait() == -signal.SIGKILL
+
+
+def kill_children(pid: int) -> None:
+    """The units under way, not the process that they are forked from."""
+    with suppress(OSError):
+        for zygote in children(pid):
+            for unit in children(zygote):
+                os.kill(unit, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(found) for task in Path(f"/proc/{pid}/task").iterdir() for found in (task / "children").read_text().split()]
+    return []
+
+
+def finish(trial: Trial, store: Path) -> None:
+    done = subprocess.run(
+        command(trial, store, 0, "none"), env=environment(), capture_output=True, timeout=300, check=False, text=True
+    )
+    if done.returncode:
+        raise AssertionError(f"the run does not end: {done.stderr.strip().splitlines()[-1]}")
+
+
+ROWS = "SELECT * FROM observations ORDER BY request_id, prefix"
+STATES = "SELECT request_id, prefix, digest FROM checkpoints ORDER BY request_id, prefix"
+
+
+def content(store: Path) -> dict:
+    """Rows without their number, checkpoints, and how the ledger stands."""
+    with sqlite3.connect(store) as connection:
+        cursor = connection.execute(ROWS)
+        names = [column[0] for column in cursor.description]
+        rows = {(row["request_id"], row["prefix"]): row for row in (dict(zip(names, r, strict=True)) for r in cursor)}
+        for row in rows.values():
+            del row["row_id"]
+        (damage,) = connection.execute("PRAGMA integrity_check").fetchone()
+        return {
+            "rows": rows,
+            "states": connection.execute(STATES).fetchall(),
+            "dangling": connection.execute("SELECT COUNT(*) FROM ledger WHERE settled_usd IS NULL").fetchone()[0],
+            "committed": connection.execute("SELECT TOTAL(settled_usd) FROM ledger").fetchone()[0],
+            "over": connection.execute("SELECT TOTAL(MAX(settled_usd - reserved_usd, 0)) FROM ledger").fetchone()[0],
+            "damage": damage,
+        }
+
+
+def problems(trial: Trial, found: dict, undisturbed: dict) -> list[str]:
+    """What does not hold; empty if all does."""
+    wrong = []
+    if found["damage"] != "ok":
+        wrong.append(f"damaged: {found['damage']}")
+    if found["dangling"]:
+        wrong.append(f"{found['dangling']} reservations dangle")
+    budget = trial.caps.get("budget_usd")
+    if budget is not None and found["committed"] > budget + found["over"] + 1e-9:
+        wrong.append(f"${found['committed']} are more than the budget")
+    crashed = [cell for cell, row in found["rows"].items() if row["failure"] == "crash"]
+    if crashed and trial.target == "parent":
+        wrong.append(f"{len(crashed)} units count as crashed, and none was killed")
+    if not crashed and (found["rows"], found["states"]) != (undisturbed["rows"], undisturbed["states"]):
+        missing, more = undisturbed["rows"].keys() - found["rows"].keys(), found["rows"].keys() - undisturbed["rows"].keys()
+        wrong.append(f"{len(missing)} rows are missing, {len(more)} too many, or they or their checkpoints differ")
+    if crashed:  # a dead unit ends its request there, so what follows differs; what both have must be equal
+        both = (undisturbed["rows"].keys() & found["rows"].keys()) - set(crashed)
+        if any(undisturbed["rows"][cell] != found["rows"][cell] for cell in both):
+            wrong.append("rows of units that were not killed differ")
+    return wrong
+
+
+def trials(seed: int) -> list[Trial]:
+    """Endless variety, fixed by the seed."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(10_000):
+        isolation, workers = rng.choice(MODES)
+        target = rng.choice(TARGETS) if isolation == "process" else "parent"
+        moment = rng.choice(MOMENTS) if target == "parent" else "any"
+        if moment == "call" and isolation == "process":
+            moment = "any"  # the call is made in a child
+        made.append(Trial(isolation, workers, rng.choice(CAPS), moment, target, number))
+    return made
+
+
+def torture(kills: int, seed: int, folder: Path, tell=lambda text: None) -> dict:
+    """Kill that often. Figures, and the problems found (none, one hopes)."""
+    undisturbed: dict[str, dict] = {}
+    figures: dict = {"kills": 0, "trials": 0, "crashed_units": 0, "by": Counter(), "problems": []}
+    for trial in trials(seed):
+        if figures["kills"] >= kills:
+            break
+        key = json.dumps(trial.caps)
+        if key not in undisturbed:
+            calm = folder / f"calm-{len(undisturbed)}.db"
+            finish(Trial("inline", 1, trial.caps, "none", "parent", 0), calm)
+            undisturbed[key] = content(calm)
+        rng = random.Random(f"{seed}:{trial.seed}")
+        place = folder / f"trial-{trial.seed}"
+        place.mkdir()
+        store = place / "s.db"
+        for _ in range(rng.randrange(1, 4)):
+            if run_and_kill(trial, store, rng) or trial.target == "child":
+                figures["kills"] += 1
+                figures["by"][f"{trial.isolation}, {trial.target}, {trial.moment}"] += 1
+        try:
+            finish(trial, store)
+            found = content(store)
+            figures["crashed_units"] += sum(row["failure"] == "crash" for row in found["rows"].values())
+            wrong = problems(trial, found, undisturbed[key])
+        except AssertionError as error:
+            wrong = [str(error)]
+        figures["trials"] += 1
+        figures["problems"] += [f"{trial}: {text}" for text in wrong]
+        tell(f"{figures['kills']}/{kills} kills, {len(figures['problems'])} problems")
+        shutil.rmtree(place)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = torture(
+            options.kills, options.seed, Path(folder), lambda text: print(text, file=sys.stderr, end="\r", flush=True)
+        )
+    print(file=sys.stderr)
+    if options.json:
+        print(json.dumps(figures, indent=1))
+    else:
+        print(f"{figures['kills']} kills in {figures['trials']} stores, {figures['crashed_units']} units died with their child")
+        for name, n in sorted(figures["by"].items()):
+            print(f"  {n:4}  {name}")
+        print("\n".join(figures["problems"]) or "every store is what it must be")
+    sys.exit(bool(figures["problems"]))
+
+
+if __name__ == "__main__":
+    main()
