@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +20,11 @@ from vinelm.catalog import Catalog
 from vinelm.estimator.amounts import estimate_amount
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.completion import Completed, complete
-from vinelm.estimator.heads import Head, heads_of
+from vinelm.estimator.goals import Goal
 from vinelm.estimator.intervals import design_rows, gradients, path_weights
 from vinelm.estimator.mixture import Mixture, fit_mixture
 from vinelm.observation import Observation
+from vinelm.protocols import Walk
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
@@ -33,31 +33,32 @@ PORTIONS = 16
 """A round is bought in this many portions; the gains are worked out anew for each."""
 
 
-class AllocatedWalk(NamedTuple):
-    """One request sent down one path; the fields of the profiler's ``Walk``."""
-
-    request_id: str
-    path: tuple[str, ...]
-
-
 class NeymanSampler:
-    """Proposes walks in rounds, as the profiler's ``Sampler`` protocol asks. Pure: it depends on its settings and on the paid,
+    """Proposes walks in rounds (:class:`~vinelm.protocols.Sampler`). Pure: it depends on its settings and on the paid,
     observed rows it is shown, and on nothing else.
 
     Round 0 is a uniform cascade of ``pilot`` walks (by default one for every other request); each later round is as large as
-    everything before it, so that a run may be cut off by any budget.
+    everything before it, so that a run may be cut off by any budget. ``goal`` says which paths matter.
     """
 
     def __init__(
-        self, template: Template, catalog: Catalog, request_ids: Sequence[str], seed: int, *, pilot: int | None = None
+        self,
+        template: Template,
+        catalog: Catalog,
+        request_ids: Sequence[str],
+        seed: int,
+        *,
+        pilot: int | None = None,
+        goal: Goal | None = None,
     ) -> None:
         self.template = template.bind(tuple(catalog))
         self.catalog = catalog
         self.request_ids = tuple(request_ids)
         self.seed = seed
         self.pilot = pilot or max(1, len(self.request_ids) // 2)
+        self.goal = goal or Goal()
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[AllocatedWalk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[Walk]:
         """The walks of that round, in order. Empty when nothing that is reached is left to buy."""
         rng = random.Random(f"neyman:{self.seed}:{round_}")
         if round_ == 0 or not seen:
@@ -65,16 +66,16 @@ class NeymanSampler:
         trie = Trie.from_template(self.template)
         return self._allocated(Cells.from_observations(seen, self.template, trie), rng)
 
-    def _uniform(self, rng: random.Random) -> Iterator[AllocatedWalk]:
+    def _uniform(self, rng: random.Random) -> Iterator[Walk]:
         order = list(self.request_ids)
         rng.shuffle(order)
         for turn in range(self.pilot):
             models = [rng.choice(stage.models or ()) for stage in self.template.invocations]
-            yield AllocatedWalk(order[turn % len(order)], tuple(models))
+            yield Walk(order[turn % len(order)], tuple(models))
 
-    def _allocated(self, cells: Cells, rng: random.Random) -> Iterator[AllocatedWalk]:
+    def _allocated(self, cells: Cells, rng: random.Random) -> Iterator[Walk]:
         stock = _Stock.of(cells, self.request_ids, rng)
-        design = _Design.of(cells, self.template, self.catalog)
+        design = _Design.of(cells, self.template, self.catalog, self.goal)
         left = len(cells)
         portion = max(1, left // PORTIONS)
         while left > 0:
@@ -83,7 +84,7 @@ class NeymanSampler:
                 return
             bought = stock.take(node, min(portion, left))
             path = cells.trie.prefix(node)
-            yield from (AllocatedWalk(request, path) for request in bought)
+            yield from (Walk(request, path) for request in bought)
             design.learn(node, len(bought))
             left -= len(bought)
 
@@ -160,37 +161,39 @@ class _Design:
     cost_usd: FloatArray
 
     @classmethod
-    def of(cls, cells: Cells, template: Template, catalog: Catalog) -> _Design:
+    def of(cls, cells: Cells, template: Template, catalog: Catalog, goal: Goal) -> _Design:
         mixture = fit_mixture(cells, n_points=7 if cells.n_requests >= 100 else 1, iterations=15)
         completed = complete(cells, mixture)
         rates, trie = completed.rates, cells.trie
-        zero = np.zeros(len(trie))
+        cost, zero = estimate_amount(cells, cells.cost_usd).mean, np.zeros(len(trie))
         annotated = AnnotatedTrie(
             trie=trie, template=template, catalog=catalog, success=rates.success, stop=rates.stop,
-            stop_success=rates.stop_success, cost_usd=zero, cost_var=zero, latency_s=zero, latency_var=zero,
+            stop_success=rates.stop_success, cost_usd=cost, cost_var=zero, latency_s=zero, latency_var=zero,
         )  # fmt: skip
         chances = (rates.stop, rates.right_if_stop, rates.right_if_on)
         asked = (np.ones(len(trie)), rates.stop, 1.0 - rates.stop)
         weights = [odds * chance * (1.0 - chance) for odds, chance in zip(asked, chances, strict=True)]
-        heads = cls._heads(heads_of(cells), mixture, completed, annotated, weights)
-        cost = estimate_amount(cells, cells.cost_usd).mean
-        if not cost.any():
-            cost = np.ones(len(trie))  # everything is free: count cells
-        return cls(heads, np.maximum(cost, 1e-12))
+        heads = cls._heads(mixture, completed, annotated, weights, goal)
+        price = np.maximum(cost, 1e-12) if cost.any() else np.ones(len(trie))  # everything is free: count cells
+        return cls(heads, price)
 
     @staticmethod
     def _heads(
-        heads: tuple[Head, ...], mixture: Mixture, completed: Completed, annotated: AnnotatedTrie, weights: list[FloatArray]
+        mixture: Mixture, completed: Completed, annotated: AnnotatedTrie, weights: list[FloatArray], goal: Goal
     ) -> list[_HeadDesign]:
-        made = []
         trie, moved = annotated.trie, path_weights(completed, annotated)
-        for index in range(len(heads)):
-            regression = mixture.regressions[index]
-            if regression is None:
-                continue
+        learned = [(i, regression) for i, regression in enumerate(mixture.regressions) if regression is not None]
+        variance = np.zeros(len(trie))
+        for index, regression in learned:
+            for part, gradient in gradients(trie, regression, completed, moved[index], annotated.accuracy):
+                variance[part] += np.einsum("ij,ij->i", gradient @ regression.covariance, gradient)
+        matters = np.sqrt(goal.weights(annotated, np.sqrt(variance)))
+        made = []
+        for index, regression in learned:
             target = np.zeros_like(regression.covariance)
-            for _, gradient in gradients(trie, regression, completed, moved[index], annotated.accuracy):
-                target += gradient.T @ gradient
+            for part, gradient in gradients(trie, regression, completed, moved[index], annotated.accuracy):
+                weighted = gradient * matters[part, None]
+                target += weighted.T @ weighted
             rows = design_rows(regression, completed, slice(0, len(trie)))
             made.append(_HeadDesign(rows, regression.covariance, target, weights[index]))
         return made

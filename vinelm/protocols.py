@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from vinelm.errors import FailureKind
-from vinelm.observation import Usage
+from vinelm.observation import Observation, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -165,6 +165,27 @@ class Policy(Protocol):
 
     def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check on ``state``."""
+
+
+class Walk(NamedTuple):
+    """One request sent down one path. The runner goes along it cell by cell, ends where the stop rule fires or the path does,
+    and pays only for cells that nobody ran before.
+    """
+
+    request_id: str
+    path: tuple[str, ...]
+
+
+class Sampler(Protocol):
+    """Proposes walks in rounds: propose, observe, propose. A pure function of its settings and of what it is shown, so that a
+    run that is killed and started again goes through the same walks, whatever the number of workers.
+    """
+
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[Walk]:
+        """The walks of that round (from 0), in the order in which they are to be admitted; may be endless.
+
+        ``seen`` is what the walks of all earlier rounds went over, each cell once, in order. An empty round ends the profile.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,13 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 @click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
 @click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
 @click.option(
-    "--sampler", default="cascade", show_default=True, metavar="NAME", help="cascade, or exhaustive with --coverage 1."
-)
+    "--sampler", default="cascade", show_default=True, metavar="NAME",
+    help="cascade (uniform), neyman (buys what narrows the estimate most), or exhaustive with --coverage 1.",
+)  # fmt: skip
+@click.option(
+    "--goal", metavar="GOAL",
+    help="What --sampler neyman looks for: frontier, floor:0.9 (accuracy) or cap:0.01 (dollars) [default: every path alike].",
+)  # fmt: skip
 @click.option(
     "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
 )
@@ -61,10 +66,12 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     """
     from vinelm.cli.inputs import load_inputs
     from vinelm.cli.profile_output import print_json, print_plan, show, tell_interrupted
+    from vinelm.cli.samplers import sampler_of
     from vinelm.errors import BudgetExhausted
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     place = _workplace(workflow, settings)
+    sampler = sampler_of(settings["sampler"], settings["goal"], inputs, settings["seed"])
     _require_cap(inputs, settings)
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
@@ -75,7 +82,9 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
     with _open(path, inputs, settings["seed"], is_default=store is None) as opened:
-        result = _run(inputs, opened, settings, place, "quiet" if quiet else "json" if as_json else "text")
+        result = _run(
+            inputs, opened, {**settings, "sampler": sampler}, place, "quiet" if quiet else "json" if as_json else "text"
+        )
         (print_json if as_json else show)(result, opened, inputs)
     if result.stopped_by == "budget":
         raise BudgetExhausted(f"{result.message or 'the budget is reached'}: raise the budget and run the same line to go on")
@@ -166,7 +175,8 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
             rows, committed_usd = opened.observations(), opened.committed_usd()
     ids = [request.id for request in inputs.workflow.requests]
     caps = {name: settings[name] for name in ("coverage", "budget_usd", "budget_calls")}
-    sampler = make_sampler(settings["sampler"], inputs.workflow.template, ids, settings["seed"])
+    name = "cascade" if settings["sampler"] == "neyman" else settings["sampler"]  # it buys for as much, only other cells
+    sampler = make_sampler(name, inputs.workflow.template, ids, settings["seed"])
     wish = Wish(workers=place.workers, **caps)
     return plan_profile(
         inputs.workflow.template, inputs.catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd,
