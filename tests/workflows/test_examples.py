@@ -56,6 +56,17 @@ def test_routing_took_at_most_three_lines(name):
     assert not any("vine" in line.replace("vinelm.workflows", "") for line in old)
 
 
+def test_the_docs_show_the_diffs():
+    folder = Path(inspect.getfile(before)).parent
+    docs = (Path(__file__).parents[2] / "docs" / "langgraph.md").read_text()
+    for name in GRAPHS:
+        old, new = (path.read_text().splitlines() for path in (folder / f"{name}.py", folder.parent / f"{name}.py"))
+        changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[2:].strip()]
+        assert changed
+        for line in changed:
+            assert f"{line[0]}{line[2:]}\n" in docs, line
+
+
 def test_the_graphs_ran_before_vinelm():
     data = bundled()
     [request, *_] = data.requests
