@@ -10,6 +10,8 @@ from typing import Any
 from vinelm.catalog import Catalog, Model, entry, toml_tables
 from vinelm.errors import ConfigError
 
+YAML_SUFFIXES = (".yaml", ".yml")
+
 
 @dataclass(frozen=True)
 class CatalogFile:
@@ -28,7 +30,12 @@ class CatalogFile:
 
 
 def read_catalog_file(path: str | Path) -> CatalogFile:
-    """Read our TOML. :class:`ConfigError` where the file as a whole is at fault."""
+    """Read our TOML, or a LiteLLM ``model_list`` in YAML. :class:`ConfigError` where the file as a whole is at fault."""
+    if Path(path).suffix.lower() in YAML_SUFFIXES:
+        from vinelm.litellm_catalog import read_model_list
+
+        items, backends = read_model_list(path)
+        return CatalogFile(str(path), *_sorted_out(items), backends)
     plain = toml_tables(path)
     for key in plain:
         if key not in ("model", "backend"):

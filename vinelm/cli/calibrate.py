@@ -75,7 +75,7 @@ def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experi
     from vinelm.catalog import Catalog
     from vinelm.controller.endpoint import PROMPTS, Endpoint, model_on
 
-    catalog = Catalog.from_toml(settings["models"])
+    catalog = Catalog.from_file(settings["models"])
     prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
     model = model_on(catalog, endpoint, settings["name"])
     target = Endpoint(catalog, model, prompts=prompts, others_priority=settings["others_priority"])

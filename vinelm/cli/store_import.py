@@ -129,7 +129,7 @@ def _settings(table: Path, how: dict[str, Any]) -> LogImport:
             where=tuple(map(Condition.parse, how["where"])),
         ),
         workflow=how["workflow"] or table.name.split(".")[0],
-        catalog=None if how["models"] is None else Catalog.from_toml(how["models"]),
+        catalog=None if how["models"] is None else Catalog.from_file(how["models"]),
         models=how["only_model"],
         stages=how["stage"] or ("answer",),
         depth=how["depth"],

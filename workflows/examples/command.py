@@ -56,7 +56,7 @@ def _parser(workflow: Workflow) -> argparse.ArgumentParser:
 
 
 def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, coverage: float) -> VineLM:
-    catalog = Catalog.from_toml(options.models) if options.models else simulated_catalog().subset(SIMULATED)
+    catalog = Catalog.from_file(options.models) if options.models else simulated_catalog().subset(SIMULATED)
     backends = create_backends(catalog, workflow=workflow, seed=options.seed)
     vine = VineLM(catalog, backends, template=workflow.template)
     is_free = all(backend.is_simulated for backend in backends.values())
