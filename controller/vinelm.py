@@ -16,7 +16,6 @@ from vinelm.controller.load import OwnLoad, ReportedLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Load, Mode, OnError, Session
 from vinelm.controller.whole_paths import whole_paths
-from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Backend, Clock, LoadMonitor, Policy, PricesCalls
@@ -56,7 +55,6 @@ class VineLM(GraphControl):
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
-        self._whole: tuple[Planner, Planner] | None = None
         self._whole: tuple[Planner, Planner] | None = None
         self._load_source = self._load_of(load)
         self._least_usd: dict[str, float] = {}
@@ -143,12 +141,6 @@ class VineLM(GraphControl):
             there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
             raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
         return OwnLoad(curves)
-
-    def _to_the_end(self, planner: Planner) -> Planner:
-        """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""
-        if self._whole is None or self._whole[0] is not planner:
-            self._whole = (planner, Planner(whole_paths(planner.annotated), available=self.catalog))
-        return self._whole[1]
 
     def _to_the_end(self, planner: Planner) -> Planner:
         """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""
