@@ -31,6 +31,8 @@ class Planner:
         self._index = Index(self.known)
         self._size = len(annotated.trie)
         self._engines = annotated.engines
+        self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
+        """Model to engine."""
 
     def plan(
         self,

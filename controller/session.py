@@ -246,20 +246,24 @@ class Session(Following):
         try:
             if callable(self._load):
                 return load_array(self._load(), engines), ""
-            delays = self._load.delays()
-            stale = sorted(engine for engine, delay in delays.items() if delay.is_stale)
-            note = f"old load report of {', '.join(stale)}" if stale else ""
-            return load_array({engine: delay.extra_s for engine, delay in delays.items()}, engines), note
+            extra_s, stale = {}, []
+            for engine, delay in self._load.delays().items():
+                if delay.extra_s:
+                    extra_s[engine] = delay.extra_s
+                if delay.is_stale:
+                    stale.append(engine)
+            note = f"old load report of {', '.join(sorted(stale))}" if stale else ""
+            return (load_array(extra_s, engines) if extra_s else None), note
         except Exception as error:
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"no load known ({why}): planned without"
 
     def _tell(self, model: str, invocation: Invocation | None) -> None:
         """Count a call out, or in again with what it took beyond zero load. A monitor that fails costs nothing."""
-        if self._load is None or callable(self._load) or model not in self.planner.annotated.catalog:
+        engine = self.planner.engine_of.get(model)
+        if self._load is None or callable(self._load) or engine is None:
             return
         with suppress(Exception):
-            engine = self.planner.annotated.catalog[model].engine
             if invocation is None:
                 self._load.dispatched(engine)
             else:
