@@ -81,13 +81,20 @@ class Ledger:
     under concurrent threads: a check and its reservation are one step.
     """
 
-    def __init__(self, store: ObservationStore, *, budget_usd: float | None = None, budget_calls: int | None = None) -> None:
+    def __init__(
+        self,
+        store: ObservationStore,
+        *,
+        budget_usd: float | None = None,
+        budget_calls: int | None = None,
+        records: RunRecords | None = None,
+    ) -> None:
         if budget_usd is not None and not (budget_usd >= 0 and math.isfinite(budget_usd)):
             raise ConfigError(f"the budget is {budget_usd} dollars: it must be a finite number >= 0")
         if budget_calls is not None and budget_calls < 0:
             raise ConfigError(f"the budget is {budget_calls} calls: it must be >= 0")
         self._store = store
-        self._records = RunRecords(store)
+        self._records = records or RunRecords(store)
         self._lock = threading.RLock()
         self.budget_usd = budget_usd
         self.budget_calls = budget_calls
