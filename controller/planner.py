@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
-from vinelm.controller.index import Index
+from vinelm.controller.frontier import Kind
+from vinelm.controller.index import Index, kind_of
 from vinelm.controller.known import Known
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.stochastic import DeadlineProgram
@@ -15,6 +17,8 @@ from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
+SMALL = 10_000
+"""Up to so many nodes a first plan takes a few milliseconds, and nothing is prepared."""
 _INFINITY = float("inf")
 
 
@@ -33,6 +37,8 @@ class Planner:
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         """Model to engine."""
+        self._prepared: set[Kind] = set()
+        self._lock = threading.Lock()
 
     def plan(
         self,
@@ -77,7 +83,25 @@ class Planner:
         """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
         matter. Only needed above some tens of thousands of nodes; without it such tries are measured whole on each plan.
         """
+        kind = kind_of(objective, has_load=True)
+        if kind is not None:
+            self._prepared.add(kind)
         self._index.prepare(objective)
+
+    def prepare_apart(self, objective: Objective) -> threading.Thread | None:
+        """Start :meth:`prepare` in a daemon thread, once for each kind of objective, where the trie is so large that requests
+        would feel it; the thread, or None where there is nothing to do. Until it is done, plans are as exact and slower.
+        """
+        if self._size <= SMALL:
+            return None
+        kind = kind_of(objective, has_load=True)
+        with self._lock:
+            if kind is None or kind in self._prepared:
+                return None
+            self._prepared.add(kind)
+        thread = threading.Thread(target=self.prepare, args=(objective,), name="vinelm-prepare", daemon=True)
+        thread.start()
+        return thread
 
     @property
     def index_bytes(self) -> int:

@@ -84,6 +84,14 @@ class VineLM(GraphControl):
         if self.template is None:
             self.template = annotated.template
 
+    def prepare(self, *objectives: Objective) -> None:
+        """Build now what plans for objectives of these kinds look up, so that not even a first request waits (the bounds' values
+        do not matter). Above ten thousand paths this is begun in the background when a kind is first asked for; below, a first
+        plan takes milliseconds. :class:`ConfigError` without a trie.
+        """
+        for objective in objectives:
+            self._planning().prepare(objective)
+
     def session(
         self,
         objective: Objective,
@@ -97,10 +105,10 @@ class VineLM(GraphControl):
 
         :class:`ConfigError` without a trie.
         """
-        if self.planner is None:
-            raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
+        planner = self._planning()
+        planner.prepare_apart(objective)
         return Session(
-            self.planner if self.can_end else self._to_the_end(self.planner),
+            planner,
             objective,
             clock=clock or self.new_clock(),
             request=request,
@@ -141,6 +149,12 @@ class VineLM(GraphControl):
             there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
             raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
         return OwnLoad(curves)
+
+    def _planning(self) -> Planner:
+        """The planner of new requests; :class:`ConfigError` without a trie."""
+        if self.planner is None:
+            raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
+        return self.planner if self.can_end else self._to_the_end(self.planner)
 
     def _to_the_end(self, planner: Planner) -> Planner:
         """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""

@@ -193,3 +193,26 @@ def test_many_threads_share_one_planner():
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: [shared.plan(objective, **asked).target for objective, asked in questions], range(8)))
     assert all(run == alone for run in runs)
+
+
+def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered(monkeypatch):
+    monkeypatch.setattr("vinelm.controller.planner.SMALL", 20)
+    monkeypatch.setattr("vinelm.controller.index.LAZY", 0)
+    monkeypatch.setattr("vinelm.controller.index.AHEAD", 0)
+    annotated = random_annotated(random.Random(5))
+    planner, plain = Planner(annotated), Planner(annotated)
+    loose, tight = (Objective(maximize="accuracy", max_latency_s=bound) for bound in (9.0, 1.0))
+    thread = planner.prepare_apart(loose)
+    assert planner.plan(tight).target == plain.plan(tight).target
+    thread.join(30)
+    assert planner.index_ends > 0
+    assert planner.prepare_apart(tight) is None
+    assert planner.prepare_apart(Objective(maximize="accuracy", max_latency_s=1.0, risk="dp")) is None
+    for bound in (0.5, 1.0, 2.0, 5.0):
+        asked = Objective(maximize="accuracy", max_latency_s=bound)
+        assert planner.plan(asked).target == plain.plan(asked).target
+    assert plain.index_ends == 0
+    other = planner.prepare_apart(Objective(minimize="cost", min_accuracy=0.2))
+    other.join(30)
+    monkeypatch.setattr("vinelm.controller.planner.SMALL", 10_000)
+    assert plain.prepare_apart(loose) is None

@@ -150,3 +150,12 @@ def test_a_model_that_left_the_catalog_is_not_planned(workflow, catalog):
     vine.load(made_up(workflow, catalog))
     served = serve(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
     assert set(served.prefix) == {tuple(catalog)[1]}
+
+
+def test_what_plans_look_up_can_be_built_before_the_first_request(workflow, catalog):
+    vine = control(workflow, catalog)
+    with pytest.raises(ConfigError, match=r"vine\.load"):
+        vine.prepare(Objective(maximize="accuracy"))
+    vine.load(made_up(workflow, catalog))
+    vine.prepare(Objective(maximize="accuracy", max_latency_s=9.0), Objective(minimize="cost", min_accuracy=0.5))
+    assert vine.planner.index_ends > 0
