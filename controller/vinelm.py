@@ -85,7 +85,7 @@ class VineLM(GraphControl):
             self.template = annotated.template
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build now what plans for objectives of these kinds look up, so that not even a first request waits (the bounds' values
+        """Build now what plans for objectives of these kinds look up, so that no request waits for it (the bounds' values
         do not matter). Above ten thousand paths this is begun in the background when a kind is first asked for; below, a first
         plan takes milliseconds. :class:`ConfigError` without a trie.
         """
