@@ -14,7 +14,7 @@ from urllib.request import urlopen
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model
 from vinelm.controller.calibration import Experiment
-from vinelm.errors import ConfigError, VineLMError
+from vinelm.errors import CallError, ConfigError, VineLMError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, PricesCalls, WallClock
 
@@ -76,12 +76,16 @@ class Endpoint:
         """Dollars of all calls so far."""
 
     def call(self, is_target: bool) -> None:
-        """One call, answered in full. :class:`~vinelm.errors.CallError` if it fails."""
+        """One call, answered in full or up to ``max_tokens``: what was said does not matter. :class:`CallError` if it fails."""
         model = self.model if is_target else self._other
         with self._lock:
             prompt = self.prompts[0] if is_target else next(self._next)
         context = CallContext(stage="calibrate", prefix=(model.name,), clock=WallClock(), on_usage=self._paid)
-        self.backend.chat_model(model, context).invoke(_unseen(prompt))
+        try:
+            self.backend.chat_model(model, context).invoke(_unseen(prompt))
+        except CallError as error:
+            if error.kind not in ("truncated", "empty", "content_filter"):
+                raise
 
     def upper_bound_usd(self, calls: int) -> float:
         """Dollars that so many calls cannot exceed (the price of full answers where the backend tells no bound)."""

@@ -47,7 +47,7 @@ class Engine(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked, self.flushes, self.status = [], 0, 200
+        self.asked, self.flushes, self.status, self.finish_reason = [], 0, 200, "stop"
         self.lock = threading.Lock()
 
     @property
@@ -66,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.flushes += 1
                 return self.say(200, {})
             self.server.asked.append(json.loads(body))
+        ANSWER["choices"][0]["finish_reason"] = self.server.finish_reason
         self.say(self.server.status, ANSWER if self.server.status == 200 else {"error": {"message": CANARY}})
 
     def say(self, status, plain):
@@ -143,6 +144,13 @@ def test_vinelm_reads_the_file(engine, capsys, tmp_path):
     (tmp_path / "slowdown.json").write_text(text.replace("gpu-1", "gpu-9"))
     with pytest.raises(ConfigError, match=r"curves of gpu-9.*engines are gpu-1, simulated"):
         VineLM("models.toml", load="slowdown.json")
+
+
+def test_an_answer_that_is_cut_off_is_timed_all_the_same(engine, capsys):
+    engine.finish_reason = "length"
+    assert main(["calibrate", "gpu-1", *SMALL, "--yes", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["failed"], [row["runs"] for row in said["levels"]]) == (0, [2, 2, 2])
 
 
 def test_an_endpoint_that_refuses_gets_one_call(engine, capsys, tmp_path):
