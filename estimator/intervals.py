@@ -45,7 +45,8 @@ def standard_errors(
     """
     accuracy = annotated.accuracy
     weights = path_weights(completed, annotated)
-    accuracy_var = accuracy * (1.0 - accuracy) / cells.n_requests * (1.0 + _unknown(cells))
+    leaning = (accuracy * cells.n_requests + 1.0) / (cells.n_requests + 2.0)  # nothing seen either way is no certainty
+    accuracy_var = leaning * (1.0 - leaning) / cells.n_requests * (1.0 + _unknown(cells))
     for regression, weight in zip(mixture.regressions, weights, strict=True):
         if regression is not None:
             accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
