@@ -27,7 +27,7 @@ from vinelm.workflow import Request
 class VineLM(GraphControl):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs (DESIGN §7).
 
-    ``models`` is a catalog or the path of its TOML file; None takes the one that ``trie`` brings. Until a trie is loaded, or
+    ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None takes the one that ``trie`` brings. Until a trie is loaded, or
     for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
     :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan: a function, a
     monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read with our own calls under way. By default load
@@ -36,7 +36,7 @@ class VineLM(GraphControl):
 
     def __init__(
         self,
-        models: Catalog | str | Path | None = None,
+        models: Catalog | str | Path | Mapping[str, BaseChatModel] | Sequence[str] | None = None,
         backends: Mapping[str, Backend] | None = None,
         *,
         template: Template | None = None,
@@ -50,7 +50,7 @@ class VineLM(GraphControl):
             if annotated is None:
                 raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
             models = annotated.catalog
-        catalog = models if isinstance(models, Catalog) else Catalog.from_toml(models)
+        catalog = Catalog.of(models)
         super().__init__(catalog, backends, template=template)
         self.mode: Mode = mode
         self.on_error: OnError = on_error
@@ -165,7 +165,7 @@ class VineLM(GraphControl):
     def _load_seen(self) -> Load | LoadMonitor | None:
         if self._load_source is None and not self.is_virtual_time:
             self._load_source = OwnLoad()
-        if not (self._load_source is None or self.is_virtual_time or isinstance(self._load_source, _NEVER_BLOCK)):
+        if not (self._load_source is None or isinstance(self._load_source, _NEVER_BLOCK) or self.is_virtual_time):
             self._load_source = ApartLoad(self._load_source)
         return self._load_source
 
