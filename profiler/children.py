@@ -22,6 +22,7 @@ from itertools import count
 from typing import IO, Any
 
 from vinelm import errors
+from vinelm.backends.limits import Gate
 from vinelm.errors import FailureKind, InputError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.source import Source
@@ -29,6 +30,7 @@ from vinelm.profiler.wire import receive, row_of, send
 from vinelm.profiler.work import Done, Job, Refused
 from vinelm.template import Template
 
+_ASSUMED_TOKENS = 2048  # of a unit, against a limit of tokens per minute, until its row says what it was
 _GRACE_S = 2.0
 _LINES, _CHARS = 3, 300
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
@@ -43,12 +45,24 @@ class Bounds:
 
 
 class ChildWorker:
-    """See :class:`vinelm.profiler.work.Worker`. Starts a process at once; :meth:`close` ends it and all of its children."""
+    """See :class:`vinelm.profiler.work.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
+
+    ``gates`` are the rate limits by model. A child knows of no other child's calls, so a unit waits here, as one request with
+    its tokens; further calls of the same unit are not held back.
+    """
 
     def __init__(
-        self, source: Source, template: Template, *, bounds: Bounds, fingerprint: Mapping[str, str], is_virtual_time: bool
+        self,
+        source: Source,
+        template: Template,
+        *,
+        bounds: Bounds,
+        fingerprint: Mapping[str, str],
+        is_virtual_time: bool,
+        gates: Mapping[str, Gate] | None = None,
     ) -> None:
         self._template = template
+        self._gates = gates or {}
         self._bounds = bounds
         self._is_virtual_time = is_virtual_time
         self._lock = threading.Lock()
@@ -91,6 +105,16 @@ class ChildWorker:
 
     def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
         """See :class:`vinelm.profiler.work.Worker`."""
+        gate = self._gates.get(job.prefix[-1])
+        if gate is None:
+            return self._run(job, top_up)
+        with gate.admit(_ASSUMED_TOKENS, time.sleep) as ticket:
+            ended = self._run(job, top_up)
+            if isinstance(ended, Done) and ended.observation.tokens_in is not None:
+                ticket.settle(ended.observation.tokens_in + (ended.observation.tokens_out or 0))
+            return ended
+
+    def _run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
         started = time.monotonic()
         with tempfile.TemporaryFile() as log:
             unit = self._start(log)

@@ -56,6 +56,7 @@ class Schedule:
         self.failures: Counter[str] = Counter()
         self._crew = None if terms.workers is None else Threads(worker)
         self._running: dict[Cell, Reservation] = {}
+        self._company: dict[Cell, int] = {}  # units on the same engine when it started, where time is real
         self._asking: list[Asked] = []
         self._problem: BaseException | None = None
         self._new_rows: list[Observation] = []
@@ -138,7 +139,7 @@ class Schedule:
                 self.ledger.settle_again(reservation, outcome.paid_usd)
                 self._stop("budget", "the next call may cost more than is left of the budget")
                 continue
-            row = outcome.observation
+            row = replace(outcome.observation, in_flight=self._company.pop(message.job.cell, 0))
             if row.failure == "auth":  # no property of the model, and every further call would fail alike
                 self.ledger.settle_again(reservation, row.cost_usd)
                 self._problem = self._problem or ConfigError(f"model {row.model!r}: {self._key_hint(row.model)}")
@@ -239,6 +240,10 @@ class Schedule:
                 "its row was imported, or the file is damaged: give another store"
             )
         self._running[cell] = reservation
+        if not self.terms.is_virtual_time:
+            engine = self.terms.catalog[prefix[-1]].engine
+            others = sum(self.terms.catalog[other[-1]].engine == engine for _, other in self._running)
+            self._company[cell] = others - 1
         return Job(self.account.requests[request_id], prefix, parent, reservation.upper_usd)
 
     # -- telling -----------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from vinelm.profiler.source import Source
 from vinelm.profiler.work import Isolation, LocalWorker, Worker
 
 if TYPE_CHECKING:
+    from vinelm.backends.limits import Gate
     from vinelm.profiler.unit import UnitWorker
+    from vinelm.protocols import Backend
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -68,6 +70,15 @@ class Workplace:
             DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s,
             DEFAULT_MEMORY_MB if self.memory_mb is None else self.memory_mb,
         )
+        control = units.control
+        gates = {name: _gate(control.backend_of(name), control.catalog[name].engine) for name in control.catalog}
         return ChildWorker(
-            self.source, units.template, bounds=bounds, fingerprint=fingerprint, is_virtual_time=units.control.is_virtual_time
-        )
+            self.source, units.template, bounds=bounds, fingerprint=fingerprint, is_virtual_time=control.is_virtual_time,
+            gates={name: gate for name, gate in gates.items() if gate is not None},
+        )  # fmt: skip
+
+
+def _gate(backend: Backend, engine: str) -> Gate | None:
+    """The backend's limits of that engine, if it has any."""
+    found: Mapping[str, Gate] = getattr(backend, "gates", {})
+    return found.get(engine)

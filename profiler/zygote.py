@@ -39,10 +39,12 @@ def main(descriptor: int) -> None:
         zygote = _Zygote(control, Source(function=hello["function"], arguments=hello["arguments"]))
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
-        send(control, {"error": text})
+        with contextlib.suppress(OSError):  # whoever asked may be gone
+            send(control, {"error": text})
         return
-    send(control, {"ready": zygote.fingerprint})
-    zygote.serve()
+    with contextlib.suppress(OSError):
+        send(control, {"ready": zygote.fingerprint})
+        zygote.serve()
 
 
 class _Zygote:

@@ -201,3 +201,45 @@ def test_no_checkpoint_is_left_when_everything_is_run(tmp_path):
 
 def test_load_gives_the_toy():
     assert load(n_requests=2).workflow.dataset_digest == toy(n_requests=2).dataset_digest
+
+
+def load_slow(**settings):
+    """Real time: each call takes ten milliseconds."""
+    loaded = load(**settings)
+    loaded.backends["test"].is_virtual_time = False
+    loaded.backends["test"].before = lambda *_: time.sleep(0.01)
+    return loaded
+
+
+def test_rate_limits_hold_over_all_children(tmp_path, monkeypatch):
+    """The gate of the run's own backend sees every unit, wherever it runs."""
+    from vinelm.backends.limits import Gate, Limits
+
+    class Counting(Gate):
+        most = now = 0
+
+        def _take(self):
+            slot = super()._take()
+            slot.add_done_callback(lambda _: self._count(1))
+            return slot
+
+        def _give(self, slot):
+            self._count(-1)
+            super()._give(slot)
+
+        def _count(self, n):
+            self.now += n
+            self.most = max(self.most, self.now)
+
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
+    gate = Counting(Limits(concurrency=2))
+    backend = load_slow().backends["test"]
+    backend.gates = {"east": gate}
+    source = Source(function="test_isolation:load_slow", arguments={"n_requests": 8, "depth": 2})
+    workflow = toy(n_requests=8, depth=2)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        workplace = Workplace(isolation="process", workers=6, source=source)
+        profile(workflow, catalog_for(workflow), {"test": backend}, store, workplace=workplace, sampler="exhaustive")
+        in_flight = [row.in_flight for row in store.observations()]
+    assert (gate.most, gate.now) == (2, 0)
+    assert 0 < max(in_flight) <= 5

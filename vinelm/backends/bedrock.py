@@ -45,6 +45,11 @@ class BedrockBackend:
         self._streams = streams
         self._wire = BedrockWire()
 
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """The limits of its engines, by engine: whoever runs units in processes of their own holds the calls back here."""
+        return self._gates
+
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """A chat model for one invocation. :class:`ConfigError` if its region, its key or boto3 is missing."""
         self._wire.connect(model)

@@ -51,6 +51,11 @@ class OpenAIBackend:
         self._wire = OpenAIWire()
         self._has_keys = False
 
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """The limits of its engines, by engine: whoever runs units in processes of their own holds the calls back here."""
+        return self._gates
+
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """A chat model for one invocation. :class:`ConfigError` if the key of any of the backend's models is missing."""
         if not self._has_keys:  # before the first dollar, not in the middle of a run

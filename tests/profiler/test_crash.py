@@ -1,0 +1,53 @@
+"""kill -9 of runs and of children: a few of the trials of ``scripts/crash_profile.py`` (which makes hundreds)."""
+
+import importlib.util
+import random
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "crash_profile.py"
+
+
+@pytest.fixture(scope="module")
+def crash():
+    spec = importlib.util.spec_from_file_location("crash_profile", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["crash_profile"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path):
+    cap = {"coverage": 0.5}
+    calm = tmp_path / "calm.db"
+    crash.finish(crash.Trial("inline", 1, cap, "none", "parent", 0), calm)
+    undisturbed = crash.content(calm)
+    kinds = [("process", 3, "any", "both"), ("thread", 4, "commit", "parent"), ("inline", 1, "call", "parent")]
+    for number, (isolation, workers, moment, target) in enumerate(kinds):
+        trial = crash.Trial(isolation, workers, cap, moment, target, number)
+        store = tmp_path / f"{number}.db"
+        crash.run_and_kill(trial, store, random.Random(number))
+        crash.finish(trial, store)
+        assert crash.problems(trial, crash.content(store), undisturbed) == []
+
+
+def test_what_it_looks_for_would_be_found(crash):
+    """A judge that finds nothing must be able to."""
+    row = {"failure": None}
+    right = {"rows": {("q", "a"): row}, "states": [], "dangling": 0, "committed": 1.0, "over": 0.0, "damage": "ok"}
+    trial = crash.Trial("inline", 1, {"budget_usd": 2.0}, "any", "parent", 0)
+    assert crash.problems(trial, right, right) == []
+    for change, words in (
+        ({"damage": "page 3"}, "damaged: page 3"),
+        ({"dangling": 2}, "2 reservations dangle"),
+        ({"committed": 2.5}, "more than the budget"),
+        ({"rows": {}}, "1 rows are missing"),
+        ({"rows": {("q", "a"): {"failure": "server"}}}, "or they or their checkpoints differ"),
+        ({"states": [("q", "a", "d")]}, "checkpoints differ"),
+        ({"rows": {("q", "a"): {"failure": "crash"}}}, "none was killed"),
+    ):
+        (problem,) = crash.problems(trial, right | change, right)
+        assert words in problem
