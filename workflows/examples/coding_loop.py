@@ -10,7 +10,7 @@ from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.examples.coding_graph import build
 from vinelm.workflows.examples.coding_tasks import TASKS
-from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.command import Defaults, run
 from vinelm.workflows.examples.sandbox import run_pytest
 
 _BY_NAME = {task.name: task for task in TASKS}
@@ -70,4 +70,6 @@ workflow = Workflow(
 
 if __name__ == "__main__":
     spec = "vinelm.workflows.examples.coding_loop:workflow"
-    raise SystemExit(run(workflow, spec, lambda state: str(state["report"]), coverage=0.15))
+    raise SystemExit(
+        run(workflow, spec, lambda state: str(state["report"]), defaults=Defaults(0.2, max_error=0.5, max_cost_usd=0.001))
+    )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,29 @@ SIMULATED = ("sim-gemma-27b", "sim-gpt-oss-120b", "sim-sonnet")
 """The models of an offline run: one cheap, one in between, one dear."""
 
 
-def run(workflow: Workflow, spec: str, show: Show, argv: list[str] | None = None, *, coverage: float = 0.05) -> int:
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """How an example learns and serves where nothing else is said.
+
+    ``coverage`` is the share profiled of what running everything once would cost, ``max_error`` how well the best path's
+    accuracy must be known after it (half of its interval), ``max_cost_usd`` the average dollars of a request.
+    """
+
+    coverage: float = 0.1
+    max_error: float = 0.15
+    max_cost_usd: float = 0.002
+
+
+def run(workflow: Workflow, spec: str, show: Show, argv: list[str] | None = None, *, defaults: Defaults | None = None) -> int:
     """The example as a command. Exit codes as everywhere: 0 done, 1 failed, 2 bad input.
 
     Without ``--models`` everything is simulated: no key, no network, no money. ``spec`` names the workflow to
-    ``vinelm profile``, which spends the share ``coverage`` of what running everything once would cost.
+    ``vinelm profile``.
     """
-    options = _parser(workflow).parse_args(argv)
+    defaults = defaults or Defaults()
+    options = _parser(workflow, defaults).parse_args(argv)
     try:
-        vine = _vine(workflow, spec, options, coverage)
+        vine = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
         for request in workflow.requests[: options.limit]:
             print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
@@ -44,18 +59,19 @@ def run(workflow: Workflow, spec: str, show: Show, argv: list[str] | None = None
     return 0
 
 
-def _parser(workflow: Workflow) -> argparse.ArgumentParser:
+def _parser(workflow: Workflow, defaults: Defaults) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=f"{workflow.name}: serve requests, routed by VineLM.")
     parser.add_argument("--models", type=Path, help="catalog of models; left out: three simulated ones")
     parser.add_argument("--trie", type=Path, help="what `vinelm estimate` wrote; left out: learned now, where that is free")
     parser.add_argument("--limit", type=int, default=8, help="requests to serve [8]")
     parser.add_argument("--seed", type=int, default=0, help="decides simulated answers [0]")
-    parser.add_argument("--max-cost-usd", type=float, help="average dollars of a request")
+    cap = defaults.max_cost_usd
+    parser.add_argument("--max-cost-usd", type=float, default=cap, help=f"average dollars of a request [{cap:g}]")
     parser.add_argument("--max-latency-s", type=float, help="seconds of each request")
     return parser
 
 
-def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, coverage: float) -> VineLM:
+def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: Defaults) -> VineLM:
     catalog = Catalog.from_file(options.models) if options.models else simulated_catalog().subset(SIMULATED)
     backends = create_backends(catalog, workflow=workflow, seed=options.seed)
     vine = VineLM(catalog, backends, template=workflow.template)
@@ -64,7 +80,7 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, coverage: 
         vine.load(options.trie)
     elif is_free:
         with tempfile.TemporaryDirectory() as folder:
-            vine.load(_learned(spec, catalog, Path(folder), options.seed, coverage))
+            vine.load(_learned(spec, catalog, Path(folder), options.seed, defaults))
     else:
         print(f"no --trie: every stage runs its default model. Learn with: vinelm profile {spec} --models {options.models}")
     if is_free:
@@ -72,13 +88,14 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, coverage: 
     return vine
 
 
-def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, coverage: float) -> Path:
+def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Defaults) -> Path:
     """The trie that ``vinelm profile`` and ``vinelm estimate`` make of the simulated models, on this very machine."""
     models, store, trie = folder / "models.toml", folder / "example.db", folder / "example.vine"
     models.write_text(_toml(catalog), encoding="utf-8")
     profile = ["profile", spec, "--models", str(models), "--store", str(store)]
-    profile += ["--coverage", str(coverage), "--seed", str(seed)]
-    for arguments in (profile, ["estimate", str(store), "-o", str(trie)]):
+    profile += ["--coverage", str(defaults.coverage), "--seed", str(seed)]
+    estimate = ["estimate", str(store), "-o", str(trie), "--no-check", "--max-error", str(defaults.max_error)]
+    for arguments in (profile, estimate):
         print("$ vinelm " + " ".join(arguments).replace(f"{folder}/", ""))
         command = [sys.executable, "-m", "vinelm.cli.main", *arguments, "--quiet"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

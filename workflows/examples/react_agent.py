@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.command import Defaults, run
 from vinelm.workflows.examples.react_graph import PRICES_EUR, RATES, build
 
 _AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
@@ -85,4 +85,12 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    raise SystemExit(run(workflow, "vinelm.workflows.examples.react_agent:workflow", lambda state: state["messages"][-1].text))
+    spec = "vinelm.workflows.examples.react_agent:workflow"
+    raise SystemExit(
+        run(
+            workflow,
+            spec,
+            lambda state: str(state["messages"][-1].text),
+            defaults=Defaults(0.1, max_error=0.25, max_cost_usd=0.01),
+        )
+    )
