@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.annotated import AnnotatedTrie
@@ -23,15 +24,19 @@ from vinelm.template import Template
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request
 
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
 
 class VineLM(GraphControl):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs (DESIGN §7).
 
-    ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None takes the one that ``trie`` brings. Until a trie is loaded, or
-    for a run without an objective, every stage runs its default model. ``mode`` and ``on_error`` are those of a
-    :class:`~vinelm.controller.session.Session`; ``load`` tells the engines' extra seconds before each plan: a function, a
-    monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read with our own calls under way. By default load
-    is seen from our own calls' latencies, where they take real time. A source that is slow or hangs delays no decision.
+    ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
+    takes the one that ``trie`` brings. Until a trie is loaded, or for a run without an objective, every stage runs its default
+    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.session.Session`; ``load`` tells the engines'
+    extra seconds before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read
+    with our own calls under way. By default load is seen from our own calls' latencies, where they take real time. A source
+    that is slow or hangs delays no decision.
     """
 
     def __init__(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vinelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
 
 class Price(BaseModel):
@@ -65,12 +68,22 @@ class Model(BaseModel):
 
 @dataclass(frozen=True)
 class Catalog(Mapping[str, Model]):
-    """Models by name, in the order of the file; ``backends`` holds settings by provider (``[backend.NAME]``)."""
+    """Models by name, in the order of the file; ``backends`` holds settings by provider (``[backend.NAME]``).
+
+    ``live`` holds the ready chat models of entries that were made from such: they belong to this process and are never written.
+    """
 
     models: tuple[Model, ...]
     backends: Mapping[str, Mapping[str, Any]]
+    live: Mapping[str, Any] = field(compare=False, repr=False)
 
-    def __init__(self, models: Any, backends: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        models: Any,
+        backends: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        live: Mapping[str, Any] | None = None,
+    ) -> None:
         entries = tuple(models)
         _refuse_secrets(entries, backends or {})
         if not entries:
@@ -81,6 +94,7 @@ class Catalog(Mapping[str, Model]):
                 raise ConfigError(f"the catalog names {name!r} twice: give each entry a name of its own")
         object.__setattr__(self, "models", entries)
         object.__setattr__(self, "backends", dict(backends or {}))
+        object.__setattr__(self, "live", dict(live or {}))
         object.__setattr__(self, "_by_name", dict(zip(names, entries, strict=True)))
 
     def __getitem__(self, name: str) -> Model:
@@ -98,7 +112,8 @@ class Catalog(Mapping[str, Model]):
         for name in names:
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
-        return Catalog([self[name] for name in names], self.backends)
+        live = {name: self.live[name] for name in names if name in self.live}
+        return Catalog([self[name] for name in names], self.backends, live=live)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, read back by :meth:`from_dict`. Holds names of key variables, never keys."""
@@ -130,6 +145,41 @@ class Catalog(Mapping[str, Model]):
         from vinelm.catalog_file import read_catalog_file
 
         return read_catalog_file(path).catalog()
+
+    @classmethod
+    def from_strings(cls, specs: Iterable[str], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None) -> Catalog:
+        """LangChain's ``provider:model`` strings, which become the names. Prices: as given here, else of the bundled file.
+
+        OpenAI, Bedrock and Gemini are called by our own clients, others by LangChain's (extra ``langchain`` and the provider's
+        package). :class:`ConfigError` names a model whose price is not known.
+        """
+        from vinelm.catalog_langchain import models_of_strings
+
+        return cls(models_of_strings(specs, prices or {}))
+
+    @classmethod
+    def from_chat_models(
+        cls, chats: Mapping[str, BaseChatModel], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None
+    ) -> Catalog:
+        """Ready LangChain chat models by name. Prices: as given here, else of the bundled file, by provider and model.
+
+        The objects stay in this process: a catalog read back from a store or a trie lacks them. :class:`ConfigError` names a
+        model whose price is not known.
+        """
+        from vinelm.catalog_langchain import models_of_chats
+
+        return cls(models_of_chats(chats, prices or {}), live=chats)
+
+    @classmethod
+    def of(cls, models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]) -> Catalog:
+        """A catalog of whatever describes one: itself, a file, ready chat models by name, or ``provider:model`` strings."""
+        if isinstance(models, Catalog):
+            return models
+        if isinstance(models, str | Path):
+            return cls.from_file(models)
+        if isinstance(models, Mapping):
+            return cls.from_chat_models(cast("Mapping[str, BaseChatModel]", models))
+        return cls.from_strings(models)
 
 
 def catalog_text(path: str | Path) -> str:

@@ -219,7 +219,7 @@ class RemoteChatModel(BaseChatModel):
             policy=bound.policy,
             finish_failures=bound.wire.finish_failures,
             prompt_chars=request.prompt_chars,
-            is_streamed=is_streamed,
+            is_streamed=request.is_streamed,
         )
         return request, metered
 

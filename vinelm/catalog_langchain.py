@@ -1,0 +1,85 @@
+"""Catalog entries from what LangChain users already have: ``provider:model`` strings and ready chat models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from vinelm.catalog import Model, Price, bundled_prices, entry
+from vinelm.errors import ConfigError
+
+PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
+    {
+        "openai": ("openai", "OPENAI_API_KEY"),
+        "bedrock": ("bedrock", None),
+        "bedrock_converse": ("bedrock", None),
+        "google_genai": ("gemini", "GEMINI_API_KEY"),
+    }
+)
+"""LangChain's provider to ours and the variable of its key. What is not here is called through LangChain's own integration."""
+LANGCHAIN = "langchain"
+MAX_TOKENS = 4096
+"""What a ready chat model that has no cap of its own is taken to write at most, when money is set aside for a call."""
+
+AnyPrice = Price | Mapping[str, Any]
+
+
+def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> list[Model]:
+    """One entry for each string, which is its name, too. :class:`ConfigError` names one without a known price."""
+    listed = list(specs)
+    _refuse_unknown(prices, listed)
+    return [_of_string(spec, prices.get(spec)) for spec in listed]
+
+
+def models_of_chats(chats: Mapping[str, Any], prices: Mapping[str, AnyPrice]) -> list[Model]:
+    """One entry for each ready chat model. :class:`ConfigError` names what is none, or has no known price."""
+    _refuse_unknown(prices, list(chats))
+    return [_of_chat(name, chat, prices.get(name)) for name, chat in chats.items()]
+
+
+def _of_string(spec: str, price: AnyPrice | None) -> Model:
+    prefix, colon, model_id = spec.partition(":")
+    if not colon or not prefix or not model_id:
+        raise ConfigError(f"model {spec!r}: write it as PROVIDER:MODEL, such as openai:gpt-4.1-mini")
+    provider, key_env = PROVIDERS.get(prefix, (LANGCHAIN, None))
+    fields: dict[str, Any] = {"name": spec, "provider": provider, "model": model_id if provider != LANGCHAIN else spec}
+    if key_env is not None:
+        fields["api_key_env"] = key_env
+    family = provider if provider != LANGCHAIN else prefix
+    return entry({**fields, "engine": family, **_price(spec, f"{family}/{model_id}", price)}, "from_strings")
+
+
+def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
+    from langchain_core.language_models import BaseChatModel
+
+    if not isinstance(chat, BaseChatModel):
+        raise ConfigError(
+            f"model {name!r}: is a {type(chat).__name__}: give a LangChain chat model that is not bound to anything"
+        )
+    facts = chat._get_ls_params()
+    family, model_id = str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
+    caps = (
+        getattr(chat, key, None) for key in ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample")
+    )
+    fields: dict[str, Any] = {"name": name, "provider": LANGCHAIN, "model": model_id, "engine": family}
+    fields["max_tokens"] = next((cap for cap in caps if isinstance(cap, int) and cap > 0), MAX_TOKENS)
+    ours = PROVIDERS.get(family, (family, None))[0]
+    return entry({**fields, **_price(name, f"{ours}/{model_id}", price)}, "from_chat_models")
+
+
+def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
+    if price is not None:
+        return {"price": price}
+    if price_id in bundled_prices():
+        return {"price_id": price_id}
+    raise ConfigError(
+        f"model {name!r}: no price known for {price_id!r}: "
+        f"pass prices={{{name!r}: {{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}}}}, dollars per million tokens"
+    )
+
+
+def _refuse_unknown(prices: Mapping[str, AnyPrice], names: list[str]) -> None:
+    for name in prices:
+        if name not in names:
+            raise ConfigError(f"prices has {name!r}, which is no model: models are {', '.join(names)}")
