@@ -21,7 +21,7 @@ def latent(**settings_: Any) -> LatentEstimator:
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
 @pytest.mark.parametrize("n_points", [1, 5])
 @given(seed=st.integers(0, 100))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_full_observation_gives_exact_means(made: Any, stop: StopRule, n_points: int, seed: int) -> None:
     table = made.table(seed, stop=stop)
     fitted = latent(n_points=n_points).fit(made.all_rows(table), table.template, table.catalog).annotated_
