@@ -3,9 +3,6 @@
 import difflib
 import importlib
 import inspect
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +23,7 @@ from vinelm.workflows.examples import before, coding_loop, react_agent, sql_serv
 from vinelm.workflows.examples.before import coding_graph as bare_coding
 from vinelm.workflows.examples.before import react_graph as bare_react
 from vinelm.workflows.examples.before import sql_graph as bare_sql
-from vinelm.workflows.examples.command import SIMULATED, run
+from vinelm.workflows.examples.command import SIMULATED, Defaults, run
 from vinelm.workflows.nl2sql.workflow import bundled
 from vinelm.workflows.registry import load_workflow
 
@@ -168,13 +165,13 @@ def test_bad_input_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["react_agent"])
-def test_one_command_learns_and_serves(name, tmp_path):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    command = [sys.executable, "-m", f"vinelm.workflows.examples.{name}", "--limit", "3"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "$ vinelm profile" in done.stdout
+def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spec, brief = "vinelm.workflows.examples.react_agent:workflow", Defaults(0.01, max_error=1.0, max_cost_usd=1.0)
+    assert run(react_agent.workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
+    out = capsys.readouterr().out
+    assert f"$ vinelm profile {spec}" in out
+    assert out.count("shown") == 2
     assert not list(tmp_path.iterdir())
 
 
