@@ -72,8 +72,9 @@ class Schedule:
         with Interrupts(is_inline=self._crew is None) as interrupts:
             try:
                 while self.stopped_by is None or self._running:
-                    if interrupts.count:
+                    if interrupts.count and self.stopped_by is None:
                         self._stop("interrupted")
+                        self._tell(self._progress())
                     with interrupts.deferred(), self.records.together():
                         self._write(ended)
                         ended = []
@@ -253,8 +254,12 @@ class Schedule:
             return
         told = len(self._new_rows)
         for left in range(told - 1, -1, -1):
-            self.terms.on_progress(replace(self._progress(), executed=self.executed - left))
+            self._tell(replace(self._progress(), executed=self.executed - left))
         self._new_rows.clear()
+
+    def _tell(self, progress: Progress) -> None:
+        if self.terms.on_progress is not None:
+            self.terms.on_progress(progress)
 
     def _progress(self) -> Progress:
         coverage = self.account.coverage
