@@ -1,4 +1,4 @@
-"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``, with ``--port`` over HTTP."""
+"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``."""
 
 from __future__ import annotations
 
