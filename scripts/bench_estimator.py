@@ -283,7 +283,9 @@ def fit_and_judge(name: str, cells: Cells, table: OutcomeTable, truth: Truth) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
-    parser.add_argument("--quick", action="store_true", help="5 seeds, 0.5 and 2 %%, no slow baselines; neyman: 2 seeds, 2 %%, 8x3 only")
+    parser.add_argument(
+        "--quick", action="store_true", help="5 seeds, 0.5 and 2 %%, no slow baselines; neyman: 2 seeds, 2 %%, 8x3 only"
+    )
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder of the real data")
     parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
     parser.add_argument("--held-out", action="store_true", help="systems and truths kept back from development")
