@@ -14,6 +14,7 @@ from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import load_array
 from vinelm.controller.step import Step
+from vinelm.controller.stochastic import MOST_NODES
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Clock, Invocation, LoadMonitor
@@ -71,6 +72,8 @@ class Session(Following):
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
         if on_error not in get_args(OnError):
             raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
+        if objective.risk == "dp" and len(planner.trie) > MOST_NODES:
+            raise ConfigError(f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has more: use risk="mean+sd"')
         super().__init__(
             template or planner.annotated.template, clock=clock, request=request, judge=judge, started_at=started_at
         )
@@ -197,7 +200,8 @@ class Session(Following):
         except Exception as error:
             if self.on_error == "raise":
                 raise
-            return None, f"the controller failed ({type(error).__name__}): default model"
+            why = str(error) if isinstance(error, VineLMError) else type(error).__name__
+            return None, f"the controller failed ({why}): default model"
 
     def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
         """Say in the trace which calls were not made, and plan without that model should the stage be run again."""

@@ -135,3 +135,9 @@ def test_a_budget_that_is_none_is_refused_before_any_call(annotated, bounds):
         Objective(maximize="accuracy", **bounds)
     with pytest.raises(ConfigError, match=next(iter(bounds))):
         vine_of(annotated).context({"maximize": "accuracy", **bounds})
+
+
+def test_a_stochastic_program_over_too_many_paths_is_refused_before_any_call(annotated, monkeypatch):
+    monkeypatch.setattr("vinelm.controller.session.MOST_NODES", 10)
+    with pytest.raises(ConfigError, match="at most 10 paths"):
+        vine_of(annotated).session(Objective(maximize="accuracy", max_latency_s=4.0, risk="dp"))
