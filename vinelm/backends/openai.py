@@ -124,7 +124,7 @@ class OpenAIWire:
                 for chunk in chunks:
                     yield delta_of(chunk, is_streamed=True)
                     if chunk.usage is not None and not chunk.choices:
-                        _drain(raw.http_response)
+                        drained(raw.http_response)
                         break
         finally:
             raw.http_response.close()
@@ -173,7 +173,7 @@ class OpenAIWire:
             return self._clients[place]
 
 
-def _drain(response: Any) -> None:
+def drained(response: Any) -> None:
     """Read past the last chunk, which has the usage: the SDK stops at ``[DONE]`` and its synchronous client then gives up a
     connection that is as good as new (its asynchronous one drains).
     """

@@ -18,6 +18,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "langchain": "vinelm.backends.langchain_model",
         "openai": "vinelm.backends.openai",
         "recorded": "vinelm.backends.recorded",
+        "sglang": "vinelm.backends.sglang",
         "simulated": "vinelm.backends.simulated",
     }
 )

@@ -1,0 +1,398 @@
+"""The SGLang backend against a server that speaks the documented wire format, over a real socket."""
+
+import asyncio
+import json
+import logging
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from backends.remote_kit import KEY, MODES, PRICE, Client
+from backends.wire_server import WireServer
+from backends.wire_sglang import answering, generation, refusing, trouble
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from vinelm.backends.chat_template import chat_template
+from vinelm.backends.checkup import KnowsContext
+from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.protocols import PricesCalls
+
+COST = PRICE.cost_usd(20, 7, 8)
+PROMPT = "my-secret-prompt"
+ONCE = {"max_retries": 0}
+SHELLS = ("invoke", "astream")
+CHATML = {"chat_template": "chatml"}
+
+
+@pytest.fixture(scope="module")
+def wire():
+    server = WireServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(wire):
+    made = []
+
+    def make(**how):
+        how.setdefault("options", CHATML)
+        url = how.pop("api_base", wire.url.removesuffix("/v1"))
+        made.append(Client(url, provider="sglang", **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.backend.close()
+
+
+def fails(made, mode):
+    with pytest.raises(CallError) as raised:
+        made.ask(mode, PROMPT)
+    (usage,) = made.usages
+    error = raised.value
+    assert (error.kind, error.cost_usd) == (usage.failure, usage.cost_usd)
+    assert (error.__cause__, error.__context__) == (None, None)
+    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
+    for secret in (PROMPT, KEY, "s3cret"):
+        assert secret not in said
+    assert "\n" not in str(error)
+    return error, usage
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_answer_and_usage(wire, client, mode, streams):
+    wire.answers(answering("fo", "ur"))
+    options = {**CHATML, "temperature": 0.5, "top_k": 4, "priority": 3, "stop": ["\n"]}
+    made = client(settings={"stream": streams}, options=options)
+    message = made.ask(mode, [SystemMessage("be brief"), HumanMessage("2 + 2?")])
+    assert message.text == "four"
+    (usage,) = made.usages
+    assert (usage.tokens_in, usage.tokens_out, usage.tokens_cached) == (20, 7, 8)
+    assert (usage.cost_usd, usage.retries, usage.failure, usage.finish_reason) == (COST, 0, None, "stop")
+    assert (usage.provider_request_id, usage.provider_latency_s, usage.tokens_estimated) == ("req_1", 0.25, False)
+    is_streamed = streams or "stream" in mode
+    assert (usage.ttft_s is not None) == is_streamed
+    (asked,) = wire.asked
+    assert asked.path == "/generate"
+    assert asked.json == {
+        "text": "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n",
+        "sampling_params": {"temperature": 0.5, "top_k": 4, "stop": ["\n"], "max_new_tokens": 1024},
+        "stream": is_streamed,
+        "priority": 3,
+    }
+
+
+@pytest.mark.parametrize("mode", ["stream", "astream"])
+def test_pieces_come_as_they_are_written(wire, client, mode):
+    async def pieces(chat):
+        return [piece.text async for piece in chat.astream("?")]
+
+    for options in (CHATML, {**CHATML, "incremental_stream": True}):
+        wire.answers(answering("a", "ab", "a", is_incremental="incremental_stream" in options))
+        chat = client(options=options).chat()
+        texts = [piece.text for piece in chat.stream("?")] if mode == "stream" else asyncio.run(pieces(chat))
+        assert [text for text in texts if text] == ["a", "ab", "a"]
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+def test_an_incremental_server_that_was_not_announced_is_noticed(wire, client, mode):
+    wire.answers(answering("fo", "ur", is_incremental=True))
+    error, _ = fails(client(), mode)
+    assert "add options = { incremental_stream = true }" in str(error)
+    assert len(wire.asked) == 1
+
+
+def test_connections_are_used_again(wire, client):
+    wire.answers(answering("four"))
+    made = client()
+    for _ in range(5):
+        made.ask("invoke")
+    assert (len(wire.asked), wire.connections) == (5, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_unicode_and_a_megabyte(wire, client, mode):
+    prompt = "žluťoučký 🦥 \u2028" * 60_000
+    wire.answers(answering("🦥", "ž\u2028"))
+    assert client().ask(mode, prompt).text == "🦥ž\u2028"
+    assert prompt in wire.asked[0].json["text"]
+
+
+def abort(message, status):
+    return {"type": "abort", "message": message, "status_code": status}
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("finish", "kind"),
+    [
+        ("length", "truncated"),
+        (abort("Input is longer than the model's context length s3cret", 400), "context_length"),
+        (abort("The request queue is full. s3cret", 503), "rate_limit"),
+        (abort("s3cret", 400), "malformed"),
+        (abort("Aborted s3cret", None), "server"),
+    ],
+)
+def test_finish_reasons_that_are_failures(wire, client, mode, streams, finish, kind):
+    wire.answers(answering("fo", finish=finish))
+    error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
+    assert (error.kind, usage.retries) == (kind, 0)
+    assert kind != "truncated" or usage.cost_usd == COST
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_an_empty_answer(wire, client, streams):
+    wire.answers(answering(" "))
+    error, _ = fails(client(settings={"stream": streams}), "ainvoke")
+    assert (error.kind, error.cost_usd) == ("empty", COST)
+
+
+STATUSES = [
+    (400, "The input (9000 tokens) is longer than the model's context length (8192 tokens). s3cret", "context_length"),
+    (400, "s3cret", "malformed"),
+    (401, "s3cret", "auth"),
+    (404, "s3cret", "malformed"),
+    (429, "s3cret", "rate_limit"),
+    (500, "s3cret", "server"),
+    (503, "s3cret", "server"),
+]
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("case", STATUSES, ids=lambda case: f"{case[0]}-{case[2]}")
+def test_kinds_of_refusal(wire, client, mode, streams, case):
+    status, message, kind = case
+    wire.answers(refusing(status, message=message))
+    error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
+    assert (error.kind, usage.cost_usd) == (kind, 0.0)
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize(("message", "kind"), [("Input is longer than s3cret", "context_length"), ("s3cret", "server")])
+def test_an_error_inside_a_stream(wire, client, mode, message, kind):
+    async def reply(asked, out):
+        await out.chunked()
+        await out.event(trouble(message))
+        await out.event("[DONE]")
+        await out.finish()
+
+    wire.answers(reply)
+    assert fails(client(settings=ONCE), mode)[0].kind == kind
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_retries_are_recorded_and_not_timed(wire, client, mode):
+    wire.answers(refusing(429, times=2, then=answering("four"), retry_after="0.15"))
+    made = client()
+    assert made.ask(mode).text == "four"
+    (usage,) = made.usages
+    assert (usage.retries, usage.cost_usd) == (2, COST)
+    assert usage.waited_s > 0.29
+
+
+def silent(stage):
+    async def reply(asked, out):
+        if stage == "middle":
+            await out.chunked()
+            await out.event(generation("four"))
+        await asyncio.sleep(30)
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stage", ["head", "middle"])
+def test_timeouts(wire, client, mode, stage):
+    wire.answers(silent(stage))
+    error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
+    assert (error.kind, usage.tokens_estimated) == ("timeout", stage == "head")
+    assert usage.cost_usd > 0
+
+
+def broken(how):
+    async def reply(asked, out):
+        if how == "at once":
+            return out.close()
+        if how == "page":
+            return await out.whole(b"<html>s3cret</html>", content_type="text/html")
+        if not asked.json["stream"]:
+            if how == "shape":
+                return await out.whole({"text": 5, "meta_info": "s3cret"})
+            data = b'{"text": "s3cret'
+            await out.head(content_type="application/json", content_length=len(data) + (how == "middle"))
+            await out.send(data)
+            return out.close()
+        await out.chunked()
+        if how == "shape":
+            await out.event({"text": ["s3cret"], "meta_info": {}})
+        elif how == "json":
+            await out.event('{"text": "s3cret')
+        else:
+            await out.event(generation("fo"))
+        return out.close() if how == "middle" else await out.finish()
+
+    return reply
+
+
+@pytest.mark.parametrize("mode", SHELLS)
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("how", ["at once", "middle", "politely", "page", "json", "shape"])
+def test_broken_answers(wire, client, mode, streams, how):
+    wire.answers(broken(how))
+    error, _ = fails(client(settings={**ONCE, "stream": streams}), mode)
+    assert error.kind in {"at once": ("server",), "page": ("malformed",), "shape": ("malformed",)}.get(
+        how, ("server", "malformed")
+    )
+
+
+def test_fifty_threads_and_fifty_tasks(wire, client):
+    async def reply(asked, out):
+        while wire.peak < 50:
+            await asyncio.sleep(0.005)
+        await answering(asked.json["text"].split("\n")[1].removesuffix("<|im_end|>"))(asked, out)
+
+    async def together(made):
+        return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
+
+    wire.answers(reply)
+    made = client(timeout_s=30.0)
+    with ThreadPoolExecutor(50) as pool:
+        texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
+    assert texts == [f"n{n}" for n in range(50)]
+    wire.answers(reply)
+    assert [message.text for message in asyncio.run(together(made))] == texts
+    assert len(made.usages) == 100
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_keys_and_prompts_are_in_no_log(wire, client, caplog, mode, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    wire.answers(refusing(500, times=1, then=answering("four")))
+    made = client(api_key_env="MY_KEY")
+    made.ask(mode)
+    assert wire.asked[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in caplog.text + repr(made.backend) + repr(vars(made.backend)) + repr(made.usages)
+
+
+def test_flush_cache(wire, client):
+    async def reply(asked, out):
+        await out.whole(b"Cache flushed.", 200 if asked.number == 0 else 400, content_type="text/plain")
+
+    wire.answers(reply)
+    made = client()
+    assert [made.backend.flush_cache(made.model) for _ in range(2)] == [True, False]
+    assert {asked.path for asked in wire.asked} == {"/flush_cache"}
+    nobody = client(api_base="http://127.0.0.1:9")
+    assert nobody.backend.flush_cache(nobody.model) is False
+
+
+@pytest.mark.parametrize(
+    ("info", "tokens"),
+    [
+        ({"context_length": 8192, "max_req_input_len": 8000}, 8192),
+        ({"context_length": None, "max_req_input_len": 4090}, 4090),
+        ({}, None),
+    ],
+)
+def test_context(wire, client, info, tokens):
+    async def reply(asked, out):
+        assert asked.path == "/get_server_info"
+        await out.whole(info)
+
+    wire.answers(reply)
+    made = client(api_base=wire.url)  # with or without /v1
+    assert isinstance(made.backend, KnowsContext)
+    assert made.backend.context_tokens(made.model) == tokens
+
+
+def test_upper_bound(wire, client):
+    made = client()
+    assert isinstance(made.backend, PricesCalls)
+    bound = made.backend.upper_bound_usd(made.model, [SystemMessage("é" * 500), HumanMessage("é" * 500)])
+    assert bound >= 2 * PRICE.cost_usd(2000, made.model.max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"options": {}}, "model 'm': /generate takes plain text: add options = { chat_template"),
+        ({"options": {**CHATML, "max_new_tokens": 5}}, "option 'max_new_tokens' is set by VineLM: leave it out"),
+        ({"api_base": None}, "model 'm': api_base is None: say where the engine is"),
+        ({"api_base": "gpu-1:30000"}, "api_base is 'gpu-1:30000'"),
+        ({"settings": {"limit": 1}}, r"\[backend.sglang\]: unknown key 'limit'"),
+    ],
+)
+def test_bad_settings(client, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        client(**fields)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_bad_calls(wire, client):
+    chat = client(max_tokens=10).chat()
+    with pytest.raises(ConfigError, match="max_tokens is the entry's, 10"):
+        chat.invoke("?", max_tokens=11)
+    with pytest.raises(ConfigError, match='/generate takes no tools: give the entry provider = "openai"'):
+        chat.bind_tools([add]).invoke("?")
+    with pytest.raises(WorkflowError, match="not text"):
+        chat.invoke([HumanMessage([{"type": "image_url", "image_url": {"url": "https://s3cret/"}}])])
+    with pytest.raises(ConfigError, match="chat_template 'nowhere': neither one of chatml, llama3 nor a file"):
+        client(options={"chat_template": "nowhere"}).ask("invoke")
+
+
+class TestChatTemplate:
+    MESSAGES = ({"role": "user", "content": "hi"}, {"role": "assistant", "content": " ho "}, {"role": "user", "content": "?"})
+
+    def test_built_in(self):
+        assert chat_template("llama3").render(self.MESSAGES[:1], {}) == (
+            "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+        )
+
+    @pytest.mark.parametrize(("extra", "begins"), [({}, "[hi]"), ({"add_bos_token": False}, "<s>[hi]")])
+    def test_of_a_tokenizer(self, tmp_path, extra, begins):
+        source = (
+            "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% else %}"
+            "{{ m.content | tojson }}{{ eos_token }}{% endif %}{% endfor %}{% if thinking %}<think>{% endif %}"
+        )
+        plain = {"chat_template": source, "bos_token": "<s>", "eos_token": {"content": "</s>"}, **extra}
+        path = tmp_path / "tokenizer_config.json"
+        path.write_text(json.dumps(plain))
+        assert chat_template(str(path)).render(self.MESSAGES, {"thinking": True}) == f'{begins}" ho "</s>[?]<think>'
+
+    def test_a_template_cannot_leave_its_sandbox(self, tmp_path):
+        path = tmp_path / "evil.jinja"
+        path.write_text("{{ ''.__class__.__mro__[1].__subclasses__() }}")
+        with pytest.raises(WorkflowError, match="SecurityError"):
+            chat_template(str(path)).render(self.MESSAGES, {})
+
+    def test_a_refusal_quotes_nothing(self, tmp_path):
+        path = tmp_path / "strict.jinja"
+        path.write_text("{{ raise_exception('bad: ' + messages[0].content) }}")
+        with pytest.raises(WorkflowError, match="refuses these messages") as caught:
+            chat_template(str(path)).render(({"role": "user", "content": "-".join("word")},), {})
+        assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+    @pytest.mark.parametrize(
+        ("name", "text"), [("x.json", "[]"), ("x.json", '{"a": 1}'), ("x.json", "{"), ("x.jinja", "{% if %}")]
+    )
+    def test_files_that_are_none(self, tmp_path, name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"chat_template .*x\.") as caught:
+            chat_template(str(path))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_conversation(wire, client):
+    wire.answers(answering("ok"))
+    client().ask("invoke", [HumanMessage([{"type": "text", "text": "a"}]), AIMessage("b"), HumanMessage("c")])
+    assert wire.asked[0].json["text"].count("<|im_start|>") == 4
