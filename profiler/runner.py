@@ -14,7 +14,7 @@ from vinelm.profiler.ledger import Ledger
 from vinelm.profiler.progress import ProfileResult, Progress
 from vinelm.profiler.sampling import Sampler, make_sampler
 from vinelm.profiler.workplace import Workplace
-from vinelm.protocols import Backend, PricesCalls
+from vinelm.protocols import Backend
 from vinelm.traces.run_records import RunRecords
 from vinelm.traces.store import ObservationStore
 from vinelm.workflow import Request, Workflow
@@ -71,9 +71,8 @@ def profile(
         run: Schedule | Straight
         try:
             if checkpoints:
-                priced = frozenset(name for name in catalog if isinstance(units.control.backend_of(name), PricesCalls))
                 virtual = units.control.is_virtual_time
-                terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress, priced)
+                terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress)
                 run = Schedule(worker, store, ledger, account, terms)
                 run.run(sampler)
             else:

@@ -24,15 +24,13 @@ from vinelm.template import Template
 from vinelm.traces.run_records import RunRecords
 from vinelm.traces.store import ObservationStore
 
-_UNPRICED = 8.0  # a call that is priced from its real prompt is taken to cost at most this many times its first reservation
+_ROOM = 8.0  # a unit is taken to cost at most this many times its first reservation: bounds are learned, and may be raised
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run may do. ``workers`` None: one unit at a time, on this very thread. ``priced``: the models whose backends
-    price each call from its real prompt, so that reservations may be raised.
-    """
+    """What a run may do. ``workers`` None: one unit at a time, on this very thread."""
 
     template: Template
     catalog: Catalog
@@ -40,7 +38,6 @@ class Terms:
     workers: int | None
     is_virtual_time: bool
     on_progress: Callable[[Progress], None] | None
-    priced: frozenset[str] = frozenset()
 
 
 class Schedule:
@@ -380,9 +377,8 @@ class _Scan:
             if reservation is None:
                 self._before_usd += upper_usd
                 self._before_calls += upper_calls
-            if going.path[length - 1] in self._run.terms.priced:
-                raised = 0.0 if reservation is None else reservation.upper_usd - upper_usd
-                self._before_usd += max((_UNPRICED - 1) * upper_usd - raised, 0.0)
+            raised = 0.0 if reservation is None else reservation.upper_usd - upper_usd
+            self._before_usd += max((_ROOM - 1) * upper_usd - raised, 0.0)
             if self._outlook is not None:
                 held = upper_usd if reservation is None else reservation.upper_usd
                 self._outlook.add(cell[1], held, is_open=self._account.is_open(cell))
