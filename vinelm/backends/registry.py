@@ -15,6 +15,7 @@ from vinelm.workflow import Workflow
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "bedrock": "vinelm.backends.bedrock",
+        "gemini": "vinelm.backends.gemini",
         "langchain": "vinelm.backends.langchain_model",
         "openai": "vinelm.backends.openai",
         "recorded": "vinelm.backends.recorded",
