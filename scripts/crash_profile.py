@@ -101,7 +101,8 @@ def environment() -> dict[str, str]:
 
 
 def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
-    """Start it, kill it. Whether it was killed before it ended of itself."""
+    """Start it, kill it. Whether something was killed before it ended of itself."""
+    units = 0
     inside = trial.moment if trial.target == "parent" else "any"
     countdown = rng.randrange(1, 25) if inside in ("call", "write", "commit") else 1
     with subprocess.Popen(command(trial, store, countdown, inside), env=environment(), stdout=subprocess.PIPE) as run:
@@ -110,21 +111,26 @@ def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
             run.stdout.readline()
             time.sleep(rng.random() * (1.6 if trial.isolation == "process" else 0.5))
             if trial.target in ("child", "both"):
-                kill_children(run.pid)
+                units = kill_children(run)
             if trial.target in ("parent", "both"):
                 run.kill()
         with suppress(subprocess.TimeoutExpired):
             run.wait(60)
         run.kill()
-        return run.wait() == -signal.SIGKILL
+        return run.wait() == -signal.SIGKILL or units > 0
 
 
-def kill_children(pid: int) -> None:
-    """The units under way, not the process that they are forked from."""
-    with suppress(OSError):
-        for zygote in children(pid):
-            for unit in children(zygote):
+def kill_children(run: subprocess.Popen) -> int:
+    """The units under way, not the process that they are forked from: as soon as there are some. How many there were."""
+    while run.poll() is None:
+        units = [unit for zygote in children(run.pid) for unit in children(zygote)]
+        for unit in units:
+            with suppress(OSError):
                 os.kill(unit, signal.SIGKILL)
+        if units:
+            return len(units)
+        time.sleep(0.002)
+    return 0
 
 
 def children(pid: int) -> list[int]:
@@ -201,13 +207,15 @@ def trials(seed: int) -> list[Trial]:
     return made
 
 
-def torture(kills: int, seed: int, folder: Path, tell=lambda text: None) -> dict:
-    """Kill that often. Figures, and the problems found (none, one hopes)."""
+def torture(kills: int, seed: int, folder: Path, tell=lambda text: None, *, only: str | None = None) -> dict:
+    """Kill that often. Figures, and the problems found (none, one hopes). ``only``: in this isolation."""
     undisturbed: dict[str, dict] = {}
     figures: dict = {"kills": 0, "trials": 0, "crashed_units": 0, "by": Counter(), "problems": []}
     for trial in trials(seed):
         if figures["kills"] >= kills:
             break
+        if only is not None and trial.isolation != only:
+            continue
         key = json.dumps(trial.caps)
         if key not in undisturbed:
             calm = folder / f"calm-{len(undisturbed)}.db"
@@ -218,7 +226,7 @@ def torture(kills: int, seed: int, folder: Path, tell=lambda text: None) -> dict
         place.mkdir()
         store = place / "s.db"
         for _ in range(rng.randrange(1, 4)):
-            if run_and_kill(trial, store, rng) or trial.target == "child":
+            if run_and_kill(trial, store, rng):
                 figures["kills"] += 1
                 figures["by"][f"{trial.isolation}, {trial.target}, {trial.moment}"] += 1
         try:
@@ -239,11 +247,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=[mode for mode, _ in MODES], help="kill only runs of this isolation")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = torture(
-            options.kills, options.seed, Path(folder), lambda text: print(text, file=sys.stderr, end="\r", flush=True)
+            options.kills,
+            options.seed,
+            Path(folder),
+            lambda text: print(text, file=sys.stderr, end="\r", flush=True),
+            only=options.only,
         )
     print(file=sys.stderr)
     if options.json:
