@@ -1,0 +1,52 @@
+"""The page on providers: its catalogs load, and it leaves no provider, no failure out."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from vinelm.backends import PROVIDERS, create_backends
+from vinelm.backends.limits import Limits
+from vinelm.backends.retry import RETRIES, SETTINGS
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import FailureKind
+from vinelm.litellm_catalog import LIMITS, PRICES, ROUTES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+NOT_OF_A_PROVIDER = {"tool", "crash", "state", "budget"}
+
+
+@pytest.mark.parametrize("text", CATALOGS)
+def test_every_catalog_loads(text, tmp_path):
+    path = tmp_path / "models.toml"
+    path.write_text(text)
+    catalog = Catalog.from_file(path)
+    assert set(create_backends(catalog)) == {model.provider for model in catalog.models}
+
+
+def test_every_provider_has_its_row_and_every_remote_one_a_catalog():
+    for provider in PROVIDERS:
+        assert f"| `{provider}` |" in PAGE
+    shown = {entry["provider"] for text in CATALOGS for entry in tomllib.loads(text)["model"]}
+    assert shown == set(PROVIDERS) - {"recorded", "simulated"}
+
+
+def test_every_key_setting_and_failure_is_named():
+    keys = {"model" if name == "model_id" else name for name in Model.model_fields}
+    names = keys | set(SETTINGS) | set(Limits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
+    assert [name for name in sorted(names) if f"`{name}`" not in PAGE] == []
+
+
+def test_what_litellm_has_is_named():
+    prefixes = [name for name in ROUTES if name != "bedrock_converse"]
+    missing = [name for name in prefixes if f"{name}/" not in PAGE] + [n for n in (*LIMITS, *PRICES) if f"`{n}`" not in PAGE]
+    assert missing == []
+
+
+@pytest.mark.parametrize("kind", RETRIES)
+def test_numbers_of_attempts(kind):
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{kind}` |"))
+    assert re.match(rf"{RETRIES[kind]}\b", row.split("|")[3].strip())
