@@ -122,7 +122,7 @@ class Coverage:
         return float(tally.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
 
     def _rest_draws(self) -> FloatArray:
-        seen = list(self._of_request.values())
+        seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # whoever came first
         weights = np.random.default_rng(0).multinomial(len(seen), np.full(len(seen), 1 / len(seen)), size=_DRAWS).astype(float)
 
         def drawn(arrays: list[FloatArray]) -> FloatArray:

@@ -130,7 +130,7 @@ def _result(run: Any, store: ObservationStore, ledger: Ledger, account: Account)
         failures=dict(run.failures),
         counts=coverage.counts_per_depth,
         coverage=coverage.fraction,
-        coverage_interval=account.interval(),
+        coverage_interval=coverage.interval(),  # of this very account: the one shown meanwhile is refitted now and then
         spent_usd=coverage.spent_usd,
         exhaustive_usd=coverage.exhaustive_usd(),
         naive_usd=coverage.naive_usd(),
