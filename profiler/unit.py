@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -241,7 +242,7 @@ class _UnitPolicy(ForcedPolicy):
         success: bool | None = None,
         stopped: bool | None = None,
     ) -> Observation:
-        """The row. Attempts that LangGraph repeated count in cost and ``retries``, not in latency."""
+        """The row. Attempts that were repeated, by LangGraph or the backend, count in cost and ``retries``, not in latency."""
         good = [one for one in self.invocations if one.failure is None]
         counted = good or self.invocations[-1:]
         usages = [usage for one in self.invocations for usage in one.usages]
@@ -253,7 +254,7 @@ class _UnitPolicy(ForcedPolicy):
             success=success,
             stopped=stopped,
             cost_usd=sum(usage.cost_usd for usage in usages),
-            latency_s=max((one.latency_s for one in counted), default=0.0),
+            latency_s=max((_without_waiting(one) for one in counted), default=0.0),
             tool_latency_s=max(self.clock.now() - self._stage_ended_s, 0.0) if self.invocations else 0.0,
             tokens_in=_total([usage.tokens_in for usage in usages]),
             tokens_out=_total([usage.tokens_out for usage in usages]),
@@ -265,6 +266,11 @@ class _UnitPolicy(ForcedPolicy):
             failure=failure,
             detail=detail,
         )
+
+
+def _without_waiting(invocation: Invocation) -> float:
+    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
+    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

@@ -1,6 +1,7 @@
 """One unit: the right stage from the right state, everything recorded, failures as rows."""
 
 import random
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -240,6 +241,19 @@ def test_langgraphs_own_retries_cost_and_do_not_count_as_latency():
     row = worker_of(workflow).run(workflow.requests[0], ("m0",), None).observation
     assert (row.failure, row.calls, row.retries, row.latency_s) == (None, 3, 2, 1.0)
     assert row.cost_usd == pytest.approx(3 * expected("q0", ("m0",))["cost_usd"])
+
+
+def test_waiting_for_the_attempt_that_counted_is_no_latency():
+    class Waiting(ToyBackend):
+        def answer(self, model, call, prompt_chars):
+            text, usage = super().answer(model, call, prompt_chars)
+            call.clock.sleep(30.0)
+            return text, replace(usage, waited_s=30.0, retries=2)
+
+    workflow = toy(n_requests=1)
+    row = worker_of(workflow, Waiting()).run(workflow.requests[0], ("m0",), None).observation
+    assert row.latency_s == pytest.approx(1.0)
+    assert row.retries == 2
 
 
 def test_a_call_error_of_the_stage_itself_keeps_its_kind():
