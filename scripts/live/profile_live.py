@@ -19,6 +19,7 @@ from pathlib import Path
 
 from engine import Engine, prepare
 
+WORKERS = 4
 BUDGET_USD = 1.0
 CATALOG = """\
 [backend.openai]
@@ -51,7 +52,18 @@ options = {{ temperature = 1.5, seed = 7 }}
 def profile(arguments, catalog, store):
     """The command line of a user, as a child of its own."""
     line = [sys.executable, "-m", "vinelm.cli.main", "profile", "nl2sql", "--models", catalog, "--store", store]
-    line += ["--limit", arguments.requests, "--budget-usd", BUDGET_USD, "--coverage", 1, "--sampler", "exhaustive"]
+    line += [
+        "--limit",
+        arguments.requests,
+        "--budget-usd",
+        BUDGET_USD,
+        "--coverage",
+        1,
+        "--sampler",
+        "exhaustive",
+        "--workers",
+        WORKERS,
+    ]
     return subprocess.Popen([*map(str, line), "--json", "--quiet"], stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -137,7 +149,8 @@ def crash_and_resume(arguments, engine, model, files):
         "no cell bought twice": len({row[1:3] for row in after}) == len(after),
         "went on": len(after) > len(before) > 0,
         "no reservation left open": resumed["reservations_open"] == 0,
-        "at most the call in flight abandoned": resumed["reservations_abandoned"] <= 1,
+        # a worker has one unit in its hands, and while that asks for more money another may have been started
+        "only units in flight abandoned": resumed["reservations_abandoned"] <= 2 * WORKERS,
         "within the budget": resumed["cost_usd"] <= BUDGET_USD,
     }
     return {
