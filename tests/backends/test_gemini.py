@@ -311,7 +311,7 @@ def test_a_stream_that_is_left_gives_its_connection_back(wire, client):
         pieces = made.chat().stream("?")
         assert next(pieces).text == "four"
         pieces.close()
-    (pool,) = [one.sync()._api_client._httpx_client._transport._pool for one in made.backend._wire._clients.values()]
+    (pool,) = [one.sync()._api_client._httpx_client._transport._pool for one in made.backend.wire.clients.all()]
     assert [connection for connection in pool.connections if not connection.is_closed()] == []
     assert [usage.finish_reason for usage in made.usages] == [None] * 3
 

@@ -321,5 +321,5 @@ def test_event_loops_leave_nothing_behind(wire, client):
     for _ in range(3):
         made.ask("ainvoke")
         made.ask("astream")
-    (clients,) = made.backend._wire._clients.values()
-    assert not clients._async
+    (clients,) = made.backend.wire.clients.all()
+    assert clients.loops == 0

@@ -108,3 +108,18 @@ def test_simulated_needs_to_know_the_right_answer():
     assert list(backends) == ["simulated"]
     with pytest.raises(ConfigError, match=r"answer_key has no effect: workflow 'w' has its own writer"):
         create_backends(with_settings(simulated={"answer_key": "a"}), workflow=make_workflow(writer=TextWriter()))
+
+
+REMOTE = sorted(set(PROVIDERS) - {"recorded", "simulated"})
+OPTIONS = {"sglang": {"chat_template": "chatml"}}
+
+
+@pytest.mark.parametrize("provider", REMOTE)
+def test_every_remote_backend_shows_its_limits(provider):
+    """A profile in child processes holds its units back by them: a child knows of no other child's calls."""
+    price = Price(input=0, output=0, source="s", as_of=datetime.date(2026, 1, 1))
+    fields = {"name": "m", "provider": provider, "model_id": "x:y", "engine": "e", "price": price}
+    model = Model(**fields, api_base="http://127.0.0.1:9/v1", options=OPTIONS.get(provider, {}))
+    (backend,) = create_backends(Catalog([model], {provider: {"limits": {"e": {"concurrency": 3}}}})).values()
+    assert list(backend.gates) == ["e"]
+    assert backend.gates["e"]._free == 3

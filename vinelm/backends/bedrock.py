@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.answer import Delta
 from vinelm.backends.bedrock_reply import FINISH_FAILURES, begun, failed, pieces, whole
 from vinelm.backends.bedrock_request import check_options, converse_request, upper_bound_usd
-from vinelm.backends.limits import Gate, gates
+from vinelm.backends.clients import Shared
 from vinelm.backends.provider import Setup
-from vinelm.backends.remote import Connection, RemoteChatModel, WireRequest
-from vinelm.backends.retry import SETTINGS, AttemptFailed, RetryPolicy
+from vinelm.backends.remote_backend import RemoteBackend, check_base
+from vinelm.backends.retry import AttemptFailed
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
-from vinelm.protocols import CallContext
 
 CONNECT_TIMEOUT_S = 15.0
 MAX_CONNECTIONS = 256
@@ -29,60 +27,18 @@ MAX_CONNECTIONS = 256
 BEARER = "AWS_BEARER_TOKEN_BEDROCK"
 
 
-class BedrockBackend:
-    """Chat models on Bedrock. Credentials are boto3's: its usual chain, or a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
-
-    An entry's option ``region`` says where (default: the environment's); ``api_base`` is another endpoint. boto3 is
-    synchronous: asynchronous calls wait on threads of the backend's own. boto3's retries are off. Thread-safe.
-    """
-
-    is_simulated = False
-    is_virtual_time = False
-
-    def __init__(self, gates: Mapping[str, Gate], *, policy: RetryPolicy | None = None, streams: bool = True) -> None:
-        self._gates = gates
-        self._policy = policy or RetryPolicy()
-        self._streams = streams
-        self._wire = BedrockWire()
-
-    @property
-    def gates(self) -> Mapping[str, Gate]:
-        """The limits of its engines, by engine: whoever runs units in processes of their own holds the calls back here."""
-        return self._gates
-
-    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one invocation. :class:`ConfigError` if its region, its key or boto3 is missing."""
-        self._wire.connect(model)
-        return RemoteChatModel.bound(
-            Connection(
-                wire=self._wire,
-                model=model,
-                call=call,
-                gate=self._gates[model.engine],
-                policy=self._policy,
-                streams=self._streams,
-                upper_bound_usd=upper_bound_usd,
-            )
-        )
-
-    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """See :class:`vinelm.protocols.PricesCalls`."""
-        return upper_bound_usd(model, converse_request(model, messages, options, is_streamed=True).body)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._wire.close()
-
-
 class BedrockWire:
-    """The two thin shells around boto3; see :class:`vinelm.backends.remote.Wire`."""
+    """The two thin shells around boto3; see :class:`vinelm.backends.wire.Wire`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str | None, str, float], Any] = {}
-        self._lock = threading.Lock()
+        self.clients: Shared[Any] = Shared(_make_client, lambda model: (model.api_base, region_of(model), model.timeout_s))
         self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
+
+    def check(self, model: Model) -> None:
+        """:class:`ConfigError` if its region, its key or boto3 is missing."""
+        self.clients.of(model)
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
@@ -90,17 +46,21 @@ class BedrockWire:
         """The arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
 
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed."""
+        return upper_bound_usd(model, body)
+
     def connect(self, model: Model) -> None:
         """Make the client."""
-        self._client(model)
+        self.clients.of(model)
 
     async def aconnect(self, model: Model) -> None:
         """The same: clients are shared by all event loops."""
-        self._client(model)
+        self.clients.of(model)
 
     def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
         """One attempt."""
-        client = self._client(model)
+        client = self.clients.of(model)
         if not request.is_streamed:
             reply = client.converse(modelId=model.model_id, **request.body)
             yield begun(reply)
@@ -137,19 +97,16 @@ class BedrockWire:
 
     def close(self) -> None:
         """Close all connections."""
-        with self._lock:
-            for client in self._clients.values():
-                client.close()
-            self._clients.clear()
+        self.clients.close()
         self._threads.shutdown(wait=False)
 
-    def _client(self, model: Model) -> Any:
-        region = region_of(model)
-        place = (model.api_base, region, model.timeout_s)
-        with self._lock:
-            if place not in self._clients:
-                self._clients[place] = _make_client(model, region)
-            return self._clients[place]
+
+class BedrockBackend(RemoteBackend[BedrockWire]):
+    """Chat models on Bedrock. Credentials are boto3's: its usual chain, or a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
+
+    An entry's option ``region`` says where (default: the environment's); ``api_base`` is another endpoint. boto3 is
+    synchronous: asynchronous calls wait on threads of the backend's own.
+    """
 
 
 def region_of(model: Model) -> str:
@@ -164,7 +121,7 @@ def region_of(model: Model) -> str:
     return str(region)
 
 
-def _make_client(model: Model, region: str) -> Any:
+def _make_client(model: Model) -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -178,7 +135,7 @@ def _make_client(model: Model, region: str) -> Any:
         retries={"total_max_attempts": 1},
         max_pool_connections=MAX_CONNECTIONS,
     )
-    return boto3.Session().client("bedrock-runtime", region_name=region, endpoint_url=model.api_base, config=config)
+    return boto3.Session().client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
 
 
 def _keep_quiet(logger: logging.Logger) -> None:
@@ -204,12 +161,8 @@ def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
 
 
 def create(setup: Setup) -> BedrockBackend:
-    """The backend for a catalog's Bedrock models. Makes no call and reads no key.
-
-    Settings: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``), ``stream`` (default true),
-    ``max_retries``, ``backoff_s``, ``max_wait_s``. :class:`ConfigError` names what does not fit.
-    """
-    setup.refuse_unknown("limits", "stream", *SETTINGS)
+    """The backend for a catalog's Bedrock models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)
-    return BedrockBackend(gates(setup), policy=RetryPolicy.of(setup), streams=setup.setting("stream", bool, True))
+        check_base(model)
+    return BedrockBackend(setup, BedrockWire())

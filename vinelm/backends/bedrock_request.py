@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends import metered
-from vinelm.backends.remote import WireRequest
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 

@@ -2,86 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.answer import Delta
-from vinelm.backends.gemini_clients import GeminiClients, kept_responses
+from vinelm.backends.clients import ClientWire, LoopClients
+from vinelm.backends.gemini_clients import clients_of, kept_responses
 from vinelm.backends.gemini_reply import FINISH_FAILURES, Reader, failed
 from vinelm.backends.gemini_request import check_options, content_request, upper_bound_usd
 from vinelm.backends.gemini_signatures import Signatures
-from vinelm.backends.limits import Gate, gates
+from vinelm.backends.openai_clients import named_key
 from vinelm.backends.openai_reply import begun
 from vinelm.backends.provider import Setup
-from vinelm.backends.remote import Connection, RemoteChatModel, WireRequest
-from vinelm.backends.retry import SETTINGS, AttemptFailed, RetryPolicy
+from vinelm.backends.remote_backend import RemoteBackend, check_base
+from vinelm.backends.retry import AttemptFailed
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
-from vinelm.protocols import CallContext
+
+if TYPE_CHECKING:
+    from google.genai import Client
 
 
-class GeminiBackend:
-    """Chat models on the Gemini API. The key is read from the entry's ``api_key_env``; ``api_base`` is another endpoint.
-
-    An entry's ``options`` go into the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's
-    retries and automatic function calls are off. Thread-safe.
-    """
-
-    is_simulated = False
-    is_virtual_time = False
-
-    def __init__(self, gates: Mapping[str, Gate], *, policy: RetryPolicy | None = None, streams: bool = True) -> None:
-        self._gates = gates
-        self._policy = policy or RetryPolicy()
-        self._streams = streams
-        self._wire = GeminiWire()
-
-    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one invocation. :class:`ConfigError` if its key, the SDK or an option is missing or unknown."""
-        self._wire.check(model)
-        return RemoteChatModel.bound(
-            Connection(
-                wire=self._wire,
-                model=model,
-                call=call,
-                gate=self._gates[model.engine],
-                policy=self._policy,
-                streams=self._streams,
-                upper_bound_usd=upper_bound_usd,
-            )
-        )
-
-    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """See :class:`vinelm.protocols.PricesCalls`."""
-        return upper_bound_usd(model, self._wire.request(model, messages, options, is_streamed=True).body)
-
-    def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.checkup.KnowsContext`: what the API gives as the model's input limit."""
-        with suppress(Exception):
-            return self._wire.of(model).sync().models.get(model=model.model_id).input_token_limit
-        return None
-
-    def close(self) -> None:
-        """Close the connections of synchronous calls."""
-        self._wire.close()
-
-
-class GeminiWire:
-    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.Wire`."""
+class GeminiWire(ClientWire["Client", "Client"]):
+    """The two thin shells around the SDK; see :class:`vinelm.backends.wire.Wire`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str | None, str | None], GeminiClients] = {}
+        super().__init__()
         self._signatures = Signatures()
-        self._checked: set[str] = set()
-        self._lock = threading.Lock()
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
@@ -89,27 +42,23 @@ class GeminiWire:
         """Contents and config."""
         return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
 
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed."""
+        return upper_bound_usd(model, body)
+
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` if the model cannot be called."""
-        api_key(model)
-        if model.name not in self._checked:
-            if _config(model, model.options) is None:
-                raise ConfigError(
-                    f"model {model.name!r}: options are not of google-genai's GenerateContentConfig: see its names"
-                )
-            self._checked.add(model.name)
+        """:class:`ConfigError` if its key, the SDK or an option is missing or unknown."""
+        self.credentials(model)
+        if _config(model, model.options) is None:
+            raise ConfigError(f"model {model.name!r}: options are not of google-genai's GenerateContentConfig: see its names")
 
-    def connect(self, model: Model) -> None:
-        """Make the client."""
-        self.of(model).sync()
-
-    async def aconnect(self, model: Model) -> None:
-        """Make the event loop's client."""
-        await self.of(model).asynchronous()
+    def credentials(self, model: Model) -> dict[str, Any]:
+        """What the SDK's client is told of who calls, and which of Google's services."""
+        return {"vertexai": False, "api_key": named_key(model, "GEMINI_API_KEY")}
 
     def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
         """One attempt."""
-        models, reader = self.of(model).sync().models, Reader(self._signatures.of(model.model_id))
+        models, reader = self.clients.of(model).sync().models, Reader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
         kept: list[Any] = []
         try:
@@ -129,7 +78,7 @@ class GeminiWire:
 
     async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
-        models = (await self.of(model).asynchronous()).aio.models
+        models = (await self.clients.of(model).asynchronous()).aio.models
         reader = Reader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
         kept: list[Any] = []
@@ -153,29 +102,22 @@ class GeminiWire:
         """What an exception of the SDK means."""
         return failed(error)
 
-    def close(self) -> None:
-        """Close the connections of synchronous calls."""
-        with self._lock:
-            for clients in self._clients.values():
-                clients.close()
-
-    def of(self, model: Model) -> GeminiClients:
-        """The clients of the model's endpoint and key."""
-        place = (model.api_base, model.api_key_env)
-        with self._lock:
-            if place not in self._clients:
-                self._clients[place] = GeminiClients(model.api_base, api_key(model))
-            return self._clients[place]
+    def _made(self, model: Model) -> LoopClients[Client, Client]:
+        return clients_of(base_url=model.api_base, **self.credentials(model))
 
 
-def api_key(model: Model) -> str:
-    """The key from the variable that the entry names; :class:`ConfigError` names the variable if it is not set."""
-    if model.api_key_env is None:
-        raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "GEMINI_API_KEY"')
-    key = os.environ.get(model.api_key_env, "").strip()
-    if not key:
-        raise ConfigError(f"model {model.name!r}: environment variable {model.api_key_env} is not set: put the API key there")
-    return key
+class GeminiBackend(RemoteBackend[GeminiWire]):
+    """Chat models on the Gemini API. The key is read from the entry's ``api_key_env``; ``api_base`` is another endpoint.
+
+    An entry's ``options`` go into the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's
+    automatic function calls are off.
+    """
+
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.checkup.KnowsContext`: what the API gives as the model's input limit."""
+        with suppress(Exception):
+            return self.wire.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
+        return None
 
 
 def _begun(kept: list[Any], request: WireRequest) -> Delta:
@@ -205,13 +147,8 @@ def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
 
 
 def create(setup: Setup) -> GeminiBackend:
-    """The backend for a catalog's Gemini models. Makes no call and reads no key.
-
-    Settings as for OpenAI. :class:`ConfigError` names what does not fit.
-    """
-    setup.refuse_unknown("limits", "stream", *SETTINGS)
+    """The backend for a catalog's Gemini models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)
-        if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
-            raise ConfigError(f"model {model.name!r}: api_base is {model.api_base!r}: it must start with http:// or https://")
-    return GeminiBackend(gates(setup), policy=RetryPolicy.of(setup), streams=setup.setting("stream", bool, True))
+        check_base(model)
+    return GeminiBackend(setup, GeminiWire())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from vinelm.backends.clients import LoopClients
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -26,66 +26,30 @@ def kept_responses(kept: list[Any]) -> Iterator[None]:
         _RESPONSES.reset(token)
 
 
-class GeminiClients:
-    """Clients of one endpoint and one key. Thread-safe; asynchronous ones close with their event loop."""
+def clients_of(**settings: Any) -> LoopClients[Client, Client]:
+    """google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
 
-    def __init__(self, api_base: str | None, key: str) -> None:
-        self._api_base = api_base
-        self._key = key
-        self._lock = threading.Lock()
-        self._sync: tuple[Client, Any] | None = None
-        self._async: dict[asyncio.AbstractEventLoop, tuple[Client, Any]] = {}
-
-    def sync(self) -> Client:
-        """The synchronous client."""
+    def make() -> tuple[Client, Any]:
         import httpx2
 
-        with self._lock:
-            if self._sync is None:
-                http = httpx2.Client(event_hooks={"response": [_keep]}, limits=_limits(), follow_redirects=True)
-                self._sync = (self._made(httpx_client=http), http)
-            return self._sync[0]
+        http = httpx2.Client(event_hooks={"response": [_keep]}, limits=_limits(), follow_redirects=True)
+        return _made(settings, httpx_client=http), http.close
 
-    async def asynchronous(self) -> Client:
-        """The client of the running event loop."""
+    def amake() -> tuple[Client, Any]:
         import httpx2
 
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            held = self._async.get(loop)
-            if held is None:
-                for other in [other for other in self._async if other.is_closed()]:
-                    del self._async[other]
-                http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
-                closer = self._closed_with(loop, http)
-                made = self._made(httpx_async_client=http)
-                self._async[loop] = (made, closer)
-        if held is not None:
-            return held[0]
-        await anext(closer)
-        return made
+        http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
+        return _made(settings, httpx_async_client=http), http.aclose
 
-    def close(self) -> None:
-        """Close the synchronous client's connections."""
-        with self._lock:
-            if self._sync is not None:
-                self._sync[1].close()
-                self._sync = None
+    return LoopClients(make, amake)
 
-    async def _closed_with(self, loop: asyncio.AbstractEventLoop, http: Any) -> AsyncGenerator[None]:
-        """Suspended until the loop shuts its asynchronous generators down, as ``asyncio.run`` does at its end."""
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._async.pop(loop, None)
-            await http.aclose()
 
-    def _made(self, **http: Any) -> Client:
-        from google.genai import Client
-        from google.genai.types import HttpOptions
+def _made(settings: dict[str, Any], **http: Any) -> Client:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
 
-        return Client(vertexai=False, api_key=self._key, http_options=HttpOptions(base_url=self._api_base, **http))
+    given = dict(settings)
+    return Client(http_options=HttpOptions(base_url=given.pop("base_url", None), **http), **given)
 
 
 def _limits() -> Any:

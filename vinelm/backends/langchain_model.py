@@ -18,54 +18,16 @@ from langchain_core.runnables import RunnableBinding
 from vinelm.backends import metered
 from vinelm.backends.answer import Delta
 from vinelm.backends.langchain_reply import FINISH_FAILURES, Reader, failed
-from vinelm.backends.limits import Gate, gates
 from vinelm.backends.provider import Setup
-from vinelm.backends.remote import Connection, RemoteChatModel, WireRequest
-from vinelm.backends.retry import SETTINGS, AttemptFailed, RetryPolicy
+from vinelm.backends.remote_backend import RemoteBackend
+from vinelm.backends.retry import AttemptFailed
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
-from vinelm.protocols import CallContext
-
-
-class LangChainBackend:
-    """Metered LangChain chat models: usage from their ``usage_metadata``, else estimated. Thread-safe if they are.
-
-    ``live`` are ready objects by entry; other entries are made by ``langchain.chat_models.init_chat_model`` at the first call.
-    """
-
-    is_simulated = False
-    is_virtual_time = False
-
-    def __init__(
-        self, gates: Mapping[str, Gate], live: Mapping[str, BaseChatModel], *, policy: RetryPolicy, streams: bool = True
-    ) -> None:
-        self._gates = gates
-        self._policy = policy
-        self._streams = streams
-        self._wire = LangChainWire(live)
-
-    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one invocation. :class:`ConfigError` if it cannot be made."""
-        self._wire.connect(model)
-        return RemoteChatModel.bound(
-            Connection(
-                wire=self._wire,
-                model=model,
-                call=call,
-                gate=self._gates[model.engine],
-                policy=self._policy,
-                streams=self._streams,
-                upper_bound_usd=upper_bound_usd,
-            )
-        )
-
-    def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """See :class:`vinelm.protocols.PricesCalls`."""
-        return upper_bound_usd(model, self._wire.request(model, messages, options, is_streamed=True).body)
 
 
 class LangChainWire:
-    """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.Wire`.
+    """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.wire.Wire`.
 
     Not to ``invoke``: LangChain would tell every callback twice.
     """
@@ -75,6 +37,10 @@ class LangChainWire:
     def __init__(self, live: Mapping[str, BaseChatModel]) -> None:
         self._chats = dict(live)
         self._lock = threading.Lock()
+
+    def check(self, model: Model) -> None:
+        """Make the chat model: :class:`ConfigError` if that cannot be done."""
+        self._chat(model)
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
@@ -96,6 +62,12 @@ class LangChainWire:
             given.setdefault("stream_usage", True)
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
+        size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
+        bound: int = body["max_tokens"]
+        return metered.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
 
     def connect(self, model: Model) -> None:
         """Make the chat model."""
@@ -136,6 +108,9 @@ class LangChainWire:
         """What an exception of the chat model means."""
         return failed(error)
 
+    def close(self) -> None:
+        """Nothing: connections are the chat models' own."""
+
     def _chat(self, model: Model) -> BaseChatModel:
         with self._lock:
             if model.name not in self._chats:
@@ -143,10 +118,11 @@ class LangChainWire:
             return self._chats[model.name]
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
-    size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
-    return metered.upper_bound_usd(model, prompt_bytes=size, max_tokens=body["max_tokens"])
+class LangChainBackend(RemoteBackend[LangChainWire]):
+    """Metered LangChain chat models: usage from their ``usage_metadata``, else estimated. Thread-safe if they are.
+
+    Ready objects are the catalog's; other entries are made by ``langchain.chat_models.init_chat_model`` at the first call.
+    """
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
@@ -195,16 +171,11 @@ def _made(model: Model) -> BaseChatModel:
 
 
 def create(setup: Setup) -> LangChainBackend:
-    """The backend for a catalog's LangChain models. Makes no call and reads no key.
-
-    Settings as for OpenAI. :class:`ConfigError` names what does not fit.
-    """
-    setup.refuse_unknown("limits", "stream", *SETTINGS)
+    """The backend for a catalog's LangChain models. Makes no call. :class:`ConfigError` names what does not fit."""
     live = {model.name: setup.catalog.live[model.name] for model in setup.models if model.name in setup.catalog.live}
     for model in setup.models:
         if model.api_key_env is not None:
             raise ConfigError(
                 f"model {model.name!r}: api_key_env has no effect: LangChain's integrations read their own variable"
             )
-    policy, streams = RetryPolicy.of(setup), setup.setting("stream", bool, True)
-    return LangChainBackend(gates(setup), live, policy=policy, streams=streams)
+    return LangChainBackend(setup, LangChainWire(live))

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
 from vinelm.backends import metered
-from vinelm.backends.remote import WireRequest
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -19,64 +18,14 @@ from pydantic import Field
 
 from vinelm.backends.answer import Delta
 from vinelm.backends.instances import bound_instance
-from vinelm.backends.limits import Gate, Ticket
+from vinelm.backends.limits import Ticket
 from vinelm.backends.metered import MeteredCall
 from vinelm.backends.offline import estimate_tokens
-from vinelm.backends.retry import AttemptFailed, RetryPolicy
+from vinelm.backends.retry import AttemptFailed
+from vinelm.backends.wire import Connection, WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import FailureKind
 from vinelm.protocols import CallContext, WallClock
-
-
-@dataclass(frozen=True, slots=True)
-class WireRequest:
-    """What one call sends. ``prompt_chars`` is the size of its prompt, ``body`` what the provider's SDK takes."""
-
-    body: Mapping[str, Any]
-    prompt_chars: int
-    is_streamed: bool
-
-
-class Wire(Protocol):
-    """One provider: how to ask, how to read the answer, how to read its errors."""
-
-    finish_failures: Mapping[str, FailureKind]
-    """Finish reasons that are failures."""
-
-    def request(
-        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
-        """What to send. Pure. :class:`~vinelm.errors.ConfigError` for options that the backend decides itself."""
-
-    def connect(self, model: Model) -> None:
-        """Load the SDK and make its client, before the clock of an attempt starts."""
-
-    async def aconnect(self, model: Model) -> None:
-        """The same for a coroutine, whose event loop has a client of its own."""
-
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
-        """One attempt. The first piece says that the server began to answer; closing ends the connection's use."""
-
-    def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
-
-    def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the SDK means; None for one that is not the server's or the network's doing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """What a backend gives each of its chat models. ``streams`` says that whole answers are streamed too, for their TTFT;
-    ``upper_bound_usd`` bounds the price of a call with that body.
-    """
-
-    wire: Wire
-    model: Model
-    call: CallContext
-    gate: Gate
-    policy: RetryPolicy
-    streams: bool
-    upper_bound_usd: Callable[[Model, Mapping[str, Any]], float]
 
 
 class RemoteChatModel(BaseChatModel):
@@ -212,7 +161,7 @@ class RemoteChatModel(BaseChatModel):
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
         if bound.call.guard is not None:
-            bound.call.guard.before(bound.upper_bound_usd(bound.model, request.body))
+            bound.call.guard.before(bound.wire.upper_bound_usd(bound.model, request.body))
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends import metered
 from vinelm.backends.chat_template import chat_template
 from vinelm.backends.openai_request import wire_messages
-from vinelm.backends.remote import WireRequest
+from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
