@@ -46,8 +46,10 @@ def profile(
     the exhaustive sampler can do. :class:`StoreError` if the store is another workflow's or in another run's hands,
     :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
     """
-    from vinelm.profiler.schedule import Schedule, Terms
+    from vinelm.profiler.books import Books
+    from vinelm.profiler.schedule import Schedule
     from vinelm.profiler.straight import Straight
+    from vinelm.profiler.terms import Terms
     from vinelm.profiler.unit import UnitWorker
 
     workplace = workplace or Workplace()
@@ -68,13 +70,13 @@ def profile(
         account = Account(store.observations(), older, chosen, template, catalog)
         _drop_used_up(records, account)
         worker = workplace.worker(units, parts)
-        run: Schedule | Straight
+        run: Books | Straight
         try:
             if checkpoints:
                 virtual = units.control.is_virtual_time
                 terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress)
-                run = Schedule(worker, store, ledger, account, terms)
-                run.run(sampler)
+                run = Books(store, ledger, account, terms)
+                Schedule(worker, sampler, run).run()
             else:
                 run = Straight(worker, store, ledger, account, catalog, workers=workplace.workers, on_progress=on_progress)
                 run.run(sampler.walks(0, ()))

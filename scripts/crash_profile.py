@@ -4,12 +4,14 @@
     python scripts/crash_profile.py --kills 20    # a few
 
 Each trial starts the same profile (in processes, threads or inline; a real, small workflow on made-up models) and kills the
-run, its children, or both, at a random moment or inside a named one: during a call, a write, a commit, while the store is
-being made or migrated. Then the same line is run again, perhaps killed again, and in the end left alone.
+run, its children, or both, at a random moment or inside a named one: during a call, a write, a commit, between a reservation
+and its unit's start, while the store is being made or migrated. Then the same line is run again, perhaps killed again, and in
+the end left alone.
 
-What must hold after each trial: the rows and checkpoints are those of an undisturbed run, but for units whose own child was
-killed (a crash is a row of its own: those are compared by cell and the run goes on); no reservation dangles; what counts on the
-ledger is within the budget, but for the calls in flight whose real price exceeded their reservation (here: none).
+What must hold after each kill: no more reservations are open than the run had workers. After each trial: the rows and
+checkpoints are those of an undisturbed run, but for units whose own child was killed (a crash is a row of its own: those are
+compared by cell and the run goes on); no reservation dangles; what counts on the ledger is within the budget, but for the
+calls in flight whose real price exceeded their reservation (here: none).
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-MOMENTS = ("any", "call", "write", "commit", "migration")
+MOMENTS = ("any", "call", "write", "commit", "start", "migration")
+HANGS_S = 300
 TARGETS = ("parent", "child", "both")
 MODES = (("process", 3), ("thread", 4), ("inline", 1))
 CAPS = ({"coverage": 0.5}, {"sampler": "exhaustive"}, {"coverage": 0.9, "budget_usd": 1.0})
@@ -70,6 +73,14 @@ if how["moment"] == "call" and how["isolation"] != "process":
         die()
         return answer(self, *rest)
     BenchBackend.answer = answer_or_die
+if how["moment"] == "start":
+    from vinelm.profiler import schedule
+    dispatch = schedule.Schedule._dispatch
+    def dispatch_or_die(self, jobs, interrupts):
+        for job in jobs:
+            die()
+        return dispatch(self, jobs, interrupts)
+    schedule.Schedule._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
         workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])
@@ -78,7 +89,7 @@ profile(loaded.workflow, loaded.catalog, loaded.backends, store,
 
 @dataclass(frozen=True)
 class Trial:
-    """One store: how it is run and killed. ``kills`` is how often before it is left alone."""
+    """One store: how it is run and killed."""
 
     isolation: str
     workers: int
@@ -104,7 +115,7 @@ def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
     """Start it, kill it. Whether something was killed before it ended of itself."""
     units = 0
     inside = trial.moment if trial.target == "parent" else "any"
-    countdown = rng.randrange(1, 25) if inside in ("call", "write", "commit") else 1
+    countdown = rng.randrange(1, 25) if inside in ("call", "write", "commit", "start") else 1
     with subprocess.Popen(command(trial, store, countdown, inside), env=environment(), stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         if inside == "any":
@@ -114,21 +125,23 @@ def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
                 units = kill_children(run)
             if trial.target in ("parent", "both"):
                 run.kill()
-        with suppress(subprocess.TimeoutExpired):
-            run.wait(60)
-        run.kill()
-        return run.wait() == -signal.SIGKILL or units > 0
+        try:
+            return run.wait(HANGS_S) == -signal.SIGKILL or units > 0
+        except subprocess.TimeoutExpired:
+            run.kill()
+            raise AssertionError(f"the run hangs for {HANGS_S} s") from None
 
 
 def kill_children(run: subprocess.Popen) -> int:
     """The units under way, not the process that they are forked from: as soon as there are some. How many there were."""
     while run.poll() is None:
-        units = [unit for zygote in children(run.pid) for unit in children(zygote)]
-        for unit in units:
-            with suppress(OSError):
+        killed = 0
+        for unit in [unit for zygote in children(run.pid) for unit in children(zygote)]:
+            with suppress(OSError):  # it may have ended meanwhile
                 os.kill(unit, signal.SIGKILL)
-        if units:
-            return len(units)
+                killed += 1
+        if killed:
+            return killed
         time.sleep(0.002)
     return 0
 
@@ -145,6 +158,17 @@ def finish(trial: Trial, store: Path) -> None:
     )
     if done.returncode:
         raise AssertionError(f"the run does not end: {done.stderr.strip().splitlines()[-1]}")
+
+
+def open_entries(store: Path) -> int:
+    """Reservations without a price, as the kill left them; 0 if it came before there was a ledger."""
+    if not store.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+        try:
+            return connection.execute("SELECT COUNT(*) FROM ledger WHERE settled_usd IS NULL").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
 
 
 ROWS = "SELECT * FROM observations ORDER BY request_id, prefix"
@@ -210,7 +234,14 @@ def trials(seed: int) -> list[Trial]:
 def torture(kills: int, seed: int, folder: Path, tell=lambda text: None, *, only: str | None = None) -> dict:
     """Kill that often. Figures, and the problems found (none, one hopes). ``only``: in this isolation."""
     undisturbed: dict[str, dict] = {}
-    figures: dict = {"kills": 0, "trials": 0, "crashed_units": 0, "by": Counter(), "problems": []}
+    figures: dict = {
+        "kills": 0,
+        "trials": 0,
+        "crashed_units": 0,
+        "open_after_kills": Counter(),
+        "by": Counter(),
+        "problems": [],
+    }
     for trial in trials(seed):
         if figures["kills"] >= kills:
             break
@@ -225,17 +256,22 @@ def torture(kills: int, seed: int, folder: Path, tell=lambda text: None, *, only
         place = folder / f"trial-{trial.seed}"
         place.mkdir()
         store = place / "s.db"
-        for _ in range(rng.randrange(1, 4)):
-            if run_and_kill(trial, store, rng):
-                figures["kills"] += 1
-                figures["by"][f"{trial.isolation}, {trial.target}, {trial.moment}"] += 1
+        wrong = []
         try:
+            for _ in range(rng.randrange(1, 4)):
+                if run_and_kill(trial, store, rng):
+                    figures["kills"] += 1
+                    figures["by"][f"{trial.isolation}, {trial.target}, {trial.moment}"] += 1
+                    left = open_entries(store)
+                    figures["open_after_kills"][left] += 1
+                    if left > trial.workers:
+                        wrong.append(f"{left} reservations are open after a kill of {trial.workers} workers")
             finish(trial, store)
             found = content(store)
             figures["crashed_units"] += sum(row["failure"] == "crash" for row in found["rows"].values())
-            wrong = problems(trial, found, undisturbed[key])
+            wrong += problems(trial, found, undisturbed[key])
         except AssertionError as error:
-            wrong = [str(error)]
+            wrong.append(str(error))
         figures["trials"] += 1
         figures["problems"] += [f"{trial}: {text}" for text in wrong]
         tell(f"{figures['kills']}/{kills} kills, {len(figures['problems'])} problems")
@@ -265,6 +301,8 @@ def main() -> None:
         print(f"{figures['kills']} kills in {figures['trials']} stores, {figures['crashed_units']} units died with their child")
         for name, n in sorted(figures["by"].items()):
             print(f"  {n:4}  {name}")
+        left = ", ".join(f"{n} after {times} kills" for n, times in sorted(figures["open_after_kills"].items()))
+        print(f"reservations open: {left}")
         print("\n".join(figures["problems"]) or "every store is what it must be")
     sys.exit(bool(figures["problems"]))
 

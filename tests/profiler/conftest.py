@@ -1,4 +1,4 @@
-"""Makes ``profiling_toy`` importable. Its folder holds nothing else, so that no other name is shadowed."""
+"""Makes the toys importable. Their folder holds nothing else, so that no other name is shadowed."""
 
 import sys
 from pathlib import Path

@@ -1,14 +1,11 @@
 """Call by call: nothing is called for which not enough is set aside, in every mode, whatever the application catches."""
 
-import sys
 import threading
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from profiling_toy import ToyBackend, catalog_for, cost_of, load, new_store, toy
+from priced_toy import PricedBackend
+from profiling_toy import catalog_for, cost_of, new_store, toy
 
-from vinelm.backends.offline import OfflineChatModel
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
 from vinelm.profiler.purse import Purse
@@ -79,50 +76,16 @@ def test_calls_of_many_threads_never_exceed_what_is_set_aside():
     assert purse.spent_usd == pytest.approx(0.25 * len(bounds))
 
 
-class PricedModel(OfflineChatModel):
-    """Asks its guard, as remote models do."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        source, call = self.binding.source, self.binding.call
-        if call.guard is not None:
-            call.guard.before(source.upper_bound_usd(self.binding.model, messages))
-        return super()._generate(messages, stop, run_manager, **kwargs)
-
-    def _report(self, usage, **kwargs):
-        call = self.binding.call
-        if call.guard is not None:
-            call.guard.paid(usage)
-        super()._report(usage, **kwargs)
-
-
-class PricedBackend(ToyBackend):
-    """Its calls are bounded far above what the catalog's price says, and cost what the toy's cost."""
-
-    upper = 0.01
-
-    def chat_model(self, model, call):
-        return PricedModel.bound(self, model, call)
-
-    def upper_bound_usd(self, model, messages, **options):
-        return self.upper
-
-
-def load_priced(**settings):
-    loaded = load(**settings)
-    return replace(loaded, backends={"test": PricedBackend()})
-
-
 PLACES = [
     Workplace(),
     Workplace(isolation="thread", workers=4),
-    Workplace(isolation="process", workers=3, source=Source(function="test_purse:load_priced", arguments={"n_requests": 6})),
+    Workplace(isolation="process", workers=3, source=Source(function="priced_toy:load_priced", arguments={"n_requests": 6})),
 ]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.isolation)
 @pytest.mark.parametrize("cap", [0.009, 0.0155, 0.02])
-def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, place, cap, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
+def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, place, cap):
     workflow, backend = toy(n_requests=6), PricedBackend()
     catalog = catalog_for(workflow)
     with new_store(tmp_path / "s.db", workflow) as store:
