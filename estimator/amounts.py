@@ -46,7 +46,10 @@ def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> Float
 
 
 def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
-    """0 for a first invocation, 1 after one on another engine, 2 after one on the same (a warm cache); shape (n + 1,)."""
+    """0 for a first invocation, 1 after one elsewhere, 2 after one that left a warm prompt cache; shape (n + 1,).
+
+    ``engine`` says by node whose cache the invocation meets (:attr:`~vinelm.catalog.Model.prompt_cache`).
+    """
     up = np.maximum(trie.parent, 0)
     return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.catalog import Catalog
@@ -105,9 +106,13 @@ class RateEstimator(ABC):
 def amounts_of(cells: Cells, catalog: Catalog, reaching: FloatArray | None = None) -> tuple[Amount, Amount]:
     """(dollars, seconds at zero load) of one invocation per node."""
     trie = cells.trie
-    engines = [catalog[name].engine for name in trie.models]
-    index = np.array([engines.index(engine) for engine in engines], np.int16)
-    engine = np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)
-    edges = edges_of(trie, engine)
+    engine = _per_node(trie, [catalog[name].engine for name in trie.models])
+    edges = edges_of(trie, _per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
     cost = estimate_amount(cells, cells.cost_usd, edges=edges, reaching=reaching)
     return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, reaching=reaching)
+
+
+def _per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
+    """Per node, an index that is the same for models whose entries in ``of_model`` are equal; -1 at the root."""
+    index = np.array([of_model.index(value) for value in of_model], np.int16)
+    return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)

@@ -65,6 +65,11 @@ class Model(BaseModel):
     timeout_s: float = Field(default=120.0, gt=0)
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def prompt_cache(self) -> tuple[str, str]:
+        """Whose prompt cache its calls meet: a cached prefix serves the same model on the same engine, nothing else."""
+        return self.engine, self.model_id
+
 
 @dataclass(frozen=True)
 class Catalog(Mapping[str, Model]):

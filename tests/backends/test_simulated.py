@@ -7,8 +7,10 @@ from itertools import product
 import pytest
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.provider import Setup
+from vinelm.backends.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.backends.simulated_models import BEHAVIOURS
+from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.protocols import Backend, WallClock
 from vinelm.workflows.nl2sql.writer import SqlWriter
@@ -133,7 +135,8 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from conftest import make_requests
-from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.provider import Setup
+from vinelm.backends.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.protocols import CallContext, VirtualClock
 from vinelm.workflows.nl2sql.writer import SqlWriter
 catalog, backend = simulated_catalog(), SimulatedBackend(SqlWriter(sys.argv[2]), seed=3)
@@ -288,3 +291,41 @@ def test_a_trace_does_not_show_the_label(backend, requests, make_call):
     """LangChain hands a model's serialised form to every tracer."""
     chat = backend.chat_model(CATALOG["sim-glm"], make_call(requests[0], "sim-glm")[0])
     assert "gold_sql" not in repr(chat) + str(chat._serialized) + str(chat._identifying_params) + str(chat.model_dump())
+
+
+def test_a_prompt_cache_serves_what_follows_on_the_same_model_and_engine(databases, requests, make_call):
+    price = CATALOG["sim-glm"].price.model_copy(update={"cached": 0.0})
+    plain = CATALOG["sim-glm"].model_copy(update={"name": "plain", "price": price})
+    models = {
+        "plain": plain,
+        "a": plain.model_copy(update={"name": "a", "options": {"cached_share": 0.5}}),
+        "elsewhere": plain.model_copy(update={"name": "elsewhere", "engine": "other", "options": {"cached_share": 0.5}}),
+    }
+    backend = SimulatedBackend(SqlWriter(databases), catalog=Catalog(models.values()))
+
+    def usage(*prefix):
+        return backend.answer(models[prefix[-1]], make_call(requests[0], *prefix)[0], 40_000)[1]
+
+    assert usage("plain", "plain").tokens_cached is None
+    assert [usage(*prefix).tokens_cached for prefix in (("a",), ("elsewhere", "a"), ("plain", "a"))] == [0, 0, 5000]
+    kept = usage("a", "a")
+    assert kept.tokens_in == 10_000
+    assert kept.cost_usd == pytest.approx(price.cost_usd(5000, kept.tokens_out))
+    without = SimulatedBackend(SqlWriter(databases), catalog=Catalog([models["a"].model_copy(update={"options": {}})]))
+    full = without.answer(without._catalog["a"], make_call(requests[0], "a", "a")[0], 40_000)[1]
+    assert kept.ttft_s < full.ttft_s
+    assert full.latency_s - kept.latency_s == pytest.approx(full.ttft_s - kept.ttft_s, abs=1e-5)
+
+
+def test_what_is_cached_reaches_the_message(databases, requests, make_call):
+    model = CATALOG["sim-glm"].model_copy(update={"options": {"cached_share": 1.0}})
+    backend = SimulatedBackend(SqlWriter(databases), catalog=Catalog([model]))
+    call, _ = make_call(requests[0], model.name, model.name)
+    message = backend.chat_model(model, call).invoke(PROMPT)
+    assert message.usage_metadata["input_token_details"] == {"cache_read": 500}
+
+
+def test_a_cached_share_is_a_share():
+    model = CATALOG["sim-glm"].model_copy(update={"options": {"cached_share": 1.5}})
+    with pytest.raises(ConfigError, match=r"'sim-glm': cached_share is 1.5: it must be a number from 0 to 1"):
+        create(Setup(provider="simulated", catalog=Catalog([model])))

@@ -179,7 +179,10 @@ def _chars(message: BaseMessage) -> int:
 
 def _usage_metadata(usage: Usage) -> UsageMetadata:
     tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
-    return {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    counts: UsageMetadata = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    if usage.tokens_cached is not None:
+        counts["input_token_details"] = {"cache_read": usage.tokens_cached}
+    return counts
 
 
 def _said(text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:

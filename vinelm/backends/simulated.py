@@ -7,6 +7,7 @@ from math import fsum
 
 from langchain_core.language_models import BaseChatModel
 
+from vinelm.backends.answer import Counts
 from vinelm.backends.draws import digest, exp, generator, normal, uniform
 from vinelm.backends.offline import OfflineChatModel, estimate_tokens, request_of
 from vinelm.backends.provider import Setup, model_options
@@ -36,6 +37,8 @@ REASONING_SIGMA = 0.4
 """Spread of the log of the number of reasoning tokens."""
 FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 """How calls fail where a failure rate is asked for. None of them is billed."""
+OPTIONS = ("failure_rate", "cached_share")
+"""What a simulated model takes as options: both are shares."""
 
 
 class SimulatedBackend:
@@ -45,6 +48,9 @@ class SimulatedBackend:
     runs and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before
     it made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in
     ``catalog`` (default: the paper preset); one that is not simulated gives no feedback.
+
+    A model's option ``cached_share`` is a prompt cache: that share of a prompt is read from it where the request's invocation
+    before ran on the same model and engine. It takes no prefill time and is billed at the price's ``cached``.
 
     ``failure_rate`` is the share of calls that fail instead (:class:`~vinelm.errors.CallError`); a model's own option
     ``failure_rate`` overrides it. With ``real_time`` the caller must give calls a wall clock, and latencies really pass.
@@ -82,7 +88,18 @@ class SimulatedBackend:
         text = "" if failure else self._text(behaviour, model.model_id, request, call.prefix)
         if failure is not None:
             return text, _failed_usage(behaviour, model, names, failure)
-        return text, _usage(behaviour, model, names, estimate_tokens(prompt_chars), estimate_tokens(len(text)))
+        tokens_in = estimate_tokens(prompt_chars)
+        counts = Counts(tokens_in, estimate_tokens(len(text)), self._cached(model, call.prefix[:-1], tokens_in))
+        return text, _usage(behaviour, model, names, counts)
+
+    def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
+        """Prompt tokens that the engine still holds from the invocation before; None where the model has no cache."""
+        share = model_options(model, *OPTIONS).get("cached_share")
+        if share is None:
+            return None
+        last = self._catalog.get(before[-1]) if before else None
+        is_warm = last is not None and last.prompt_cache == model.prompt_cache
+        return int(_checked_rate(share, f"model {model.name!r}: cached_share") * tokens_in) if is_warm else 0
 
     def _text(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
         kind = self._error(behaviour, model_id, request, prefix)
@@ -131,26 +148,29 @@ class SimulatedBackend:
         return self._writer.kinds[-1]
 
     def _failure(self, model: Model, names: tuple[object, ...]) -> FailureKind | None:
-        options = model_options(model, "failure_rate")
+        options = model_options(model, *OPTIONS)
         rate = self._failure_rate
-        if options:
+        if "failure_rate" in options:
             rate = _checked_rate(options["failure_rate"], f"model {model.name!r}: failure_rate")
         if rate == 0.0 or uniform(*names, "failure") >= rate:
             return None
         return FAILURES[digest(*names, "failure kind")[0] % len(FAILURES)]
 
 
-def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], tokens_in: int, answer_tokens: int) -> Usage:
+def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: Counts) -> Usage:
+    """``counts`` without the reasoning tokens, which are drawn here."""
     reasoning = int(behaviour.reasoning_tokens * exp(REASONING_SIGMA * normal(*names, "reasoning")))
-    ttft_s = _ttft_s(behaviour, names, tokens_in)
+    cached = counts.cached or 0
+    ttft_s = _ttft_s(behaviour, names, counts.tokens_in - cached)
     pace = exp(behaviour.latency_sigma * normal(*names, "pace"))
-    tokens_out = reasoning + answer_tokens
+    tokens_out = reasoning + counts.tokens_out
     return Usage(
         model=model.name,
-        cost_usd=model.price.cost_usd(tokens_in, tokens_out),
+        cost_usd=model.price.cost_usd(counts.tokens_in, tokens_out, cached),
         latency_s=round(ttft_s + pace * tokens_out / behaviour.tokens_per_s, 6),
-        tokens_in=tokens_in,
+        tokens_in=counts.tokens_in,
         tokens_out=tokens_out,
+        tokens_cached=counts.cached,
         tokens_reasoning=reasoning,
         tokens_estimated=True,
         ttft_s=round(ttft_s, 6),
@@ -185,7 +205,8 @@ def create(setup: Setup) -> SimulatedBackend:
     setup.refuse_unknown("seed", "real_time", "failure_rate", "answer_key")
     for model in setup.models:
         behaviour_of(model)
-        _checked_rate(model_options(model, "failure_rate").get("failure_rate", 0.0), f"model {model.name!r}: failure_rate")
+        for name, rate in model_options(model, *OPTIONS).items():
+            _checked_rate(rate, f"model {model.name!r}: {name}")
     return SimulatedBackend(
         writer_for(setup),
         seed=setup.setting("seed", int, setup.seed),

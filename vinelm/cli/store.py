@@ -13,6 +13,7 @@ from vinelm.cli.store_import import command as import_command
 if TYPE_CHECKING:
     from vinelm.traces.integrity import CheckedStore
 
+_AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
@@ -37,6 +38,7 @@ def info(*, store: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from vinelm.profiler.coverage import coverage_of
+    from vinelm.report.switching import cached_shares
     from vinelm.traces.fit import misfit
     from vinelm.traces.store import ObservationStore
     from vinelm.traces.summary import contents_of
@@ -61,6 +63,7 @@ def info(*, store: Path, as_json: bool) -> None:
         **asdict(contents),
         "coverage": account.fraction if account else None,
         "exhaustive_usd": account.exhaustive_usd() if account else None,
+        "cached_share": cached_shares(fitting, identity.models()),
         "spend": {by: {str(key): asdict(item) for key, item in found.items()} for by, found in spend.items()},
     }
     if as_json:
@@ -93,6 +96,10 @@ def _show_info(facts: dict[str, Any]) -> None:
             f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
             "the estimated cost of every reached cell once."
         )
+    for model, shares in facts["cached_share"].items():
+        if any(shares.values()):
+            said = ", ".join(f"{percent(share)} {_AFTER[edge]}" for edge, share in shares.items())
+            say(f"Prompt tokens of {model} from a cache: {said}.")
     for source in facts["sources"]:
         say(f"From {source['name']} ({source['kind']}): {source['row_count']:,} rows, {source['added_at']}.")
     held = f" A run is writing to it: {facts['held_by']}." if facts["held_by"] else ""

@@ -96,6 +96,8 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
+    from vinelm.report.switching import follow_ups
+
     trie = annotated.trie
     paths = frontier(annotated)
     return {
@@ -107,6 +109,7 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
         "catalog": annotated.catalog.to_dict(),
         "meta": dict(annotated.meta),
         "depths": depths(annotated),
+        "follow_ups": follow_ups(annotated),
         "frontier_paths": len(paths),
         "frontier": [_path(annotated, node) for node in _thinned(paths, top)],
     }
@@ -143,6 +146,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("what", "<value"), rows)
     show_depths(annotated, "Paths by depth")
     _show_models(annotated)
+    _show_follow_ups(annotated)
     _show_frontier(annotated, top)
     if meta.get("is_simulated"):
         click.echo("Simulated models: prices and answers are not those of real ones.")
@@ -181,6 +185,30 @@ def _show_models(annotated: AnnotatedTrie) -> None:
         rows.append((name, model.engine, f"{model.price.input:g}", f"{model.price.output:g}", str(model.price.as_of)))
     columns = ("model", "<engine", "$/M in", "$/M out", "as of")
     show_table("Prices that the rows were bought at", columns, rows)
+
+
+def _show_follow_ups(annotated: AnnotatedTrie) -> None:
+    """What keeping a model saves, where some prompt tokens came from a cache."""
+    from vinelm.cli.console import show_table
+    from vinelm.report.switching import follow_ups
+    from vinelm.report.words import percent, seconds, usd
+
+    shares = annotated.meta.get("cached_share", {})
+    rows = []
+    for row in follow_ups(annotated):
+        cached = shares.get(row["model"], {}).get("kept")
+        if cached:
+            cost = (usd(row["switched_cost_usd"]), usd(row["kept_cost_usd"]))
+            rows.append(
+                (row["model"], percent(cached), *cost, *map(seconds, (row["switched_latency_s"], row["kept_latency_s"])))
+            )
+    if rows:
+        columns = ("model", "cached", "switched", "kept", "switched", "kept")
+        caption = (
+            "Dollars and seconds of a later invocation, switched to this model and with it kept. "
+            "cached: prompt tokens that its cache served where it was kept."
+        )
+        show_table("What keeping a model saves", columns, rows, caption=caption)
 
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:

@@ -11,6 +11,7 @@ from vinelm import __version__
 from vinelm.annotated import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
+from vinelm.report.switching import cached_shares
 from vinelm.template import StopRule
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def estimate_store(
         dataset_digest=identity.dataset_digest,
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
+        cached_share=cached_shares(observations, catalog),
     )
     return _with_evidence(annotated, cells, max_error) if checked else annotated
 
