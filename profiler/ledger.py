@@ -65,6 +65,14 @@ class PriceBound:
         return self._calls.get(stage, 1)
 
 
+def check_caps(budget_usd: float | None, budget_calls: int | None) -> None:
+    """:class:`ConfigError` for a budget that is none."""
+    if budget_usd is not None and not (budget_usd >= 0 and math.isfinite(budget_usd)):
+        raise ConfigError(f"the budget is {budget_usd} dollars: it must be a finite number >= 0")
+    if budget_calls is not None and budget_calls < 0:
+        raise ConfigError(f"the budget is {budget_calls} calls: it must be >= 0")
+
+
 @dataclass(slots=True)
 class Reservation:
     """Money set aside for one unit: the entry in the store, and what was reserved so far."""
@@ -89,10 +97,7 @@ class Ledger:
         budget_calls: int | None = None,
         records: RunRecords | None = None,
     ) -> None:
-        if budget_usd is not None and not (budget_usd >= 0 and math.isfinite(budget_usd)):
-            raise ConfigError(f"the budget is {budget_usd} dollars: it must be a finite number >= 0")
-        if budget_calls is not None and budget_calls < 0:
-            raise ConfigError(f"the budget is {budget_calls} calls: it must be >= 0")
+        check_caps(budget_usd, budget_calls)
         self._store = store
         self._records = records or RunRecords(store)
         self._lock = threading.RLock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.account import Account
-from vinelm.profiler.ledger import Ledger
+from vinelm.profiler.ledger import Ledger, check_caps
 from vinelm.profiler.progress import ProfileResult, Progress
+from vinelm.profiler.same_run import difference, settings_of
 from vinelm.profiler.sampling import Sampler, make_sampler
 from vinelm.profiler.workplace import Workplace
 from vinelm.protocols import Backend
@@ -35,6 +35,7 @@ def profile(
     workplace: Workplace | None = None,
     checkpoints: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
     """Execute cells until ``coverage`` (a fraction of all reached cells' dollars), a budget or the whole is reached.
 
@@ -43,8 +44,9 @@ def profile(
     next stage of its request starts; run again with the same arguments, it goes on where it was. The caps hold for the store as
     a whole. ``requests`` are those to sample from (default: all of the workflow's). Ctrl-C ends it when the units in flight are
     written, a second one at once. Without ``checkpoints`` every leaf path is run from its start and paid in full, which only
-    the exhaustive sampler can do. :class:`StoreError` if the store is another workflow's or in another run's hands,
-    :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
+    the exhaustive sampler can do. ``on_note`` hears, in one line, if the store's last run was another one (sampler, goal, seed,
+    requests): its rows count, and the walks begin anew. :class:`StoreError` if the store is another workflow's or in another
+    run's hands, :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
     """
     from vinelm.profiler.books import Books
     from vinelm.profiler.schedule import Schedule
@@ -54,9 +56,9 @@ def profile(
 
     workplace = workplace or Workplace()
     chosen = workflow.requests if requests is None else requests
-    _check(chosen, coverage)
-    if not checkpoints and (sampler != "exhaustive" or coverage is not None):
-        raise ConfigError("without checkpoints every path is run in full: use --sampler exhaustive, and no coverage")
+    if not chosen:
+        raise DatasetError("no request to profile: give at least one")
+    check_terms(sampler, coverage, budget_usd, budget_calls, checkpoints=checkpoints)
     parts = _same_workflow(workflow, catalog, backends, store)
     template = workflow.template.bind(tuple(catalog))
     if isinstance(sampler, str):
@@ -66,7 +68,7 @@ def profile(
         ledger = Ledger(store, budget_usd=budget_usd, budget_calls=budget_calls)
         records = RunRecords(store)
         store.register(chosen)
-        older = records.begin(_settings(sampler, chosen))
+        older = _begin(records, settings_of(sampler, chosen), len(store), on_note)
         account = Account(store.observations(), older, chosen, template, catalog)
         _drop_used_up(records, account)
         worker = workplace.worker(units, parts)
@@ -89,11 +91,20 @@ def profile(
         return _result(run, store, ledger, account)
 
 
-def _check(requests: Sequence[Request], coverage: float | None) -> None:
-    if not requests:
-        raise DatasetError("no request to profile: give at least one")
+def check_terms(
+    sampler: str | Sampler,
+    coverage: float | None,
+    budget_usd: float | None,
+    budget_calls: int | None,
+    *,
+    checkpoints: bool = True,
+) -> None:
+    """:class:`ConfigError` for what :func:`profile` would refuse: so that it can be said before a store is made."""
     if coverage is not None and not 0.0 < coverage <= 1.0:
         raise ConfigError(f"coverage is {coverage}: it must be a fraction in (0, 1]")
+    check_caps(budget_usd, budget_calls)
+    if not checkpoints and (sampler != "exhaustive" or coverage is not None):
+        raise ConfigError("without checkpoints every path is run in full: use --sampler exhaustive, and no coverage")
 
 
 def _same_workflow(
@@ -110,10 +121,13 @@ def _same_workflow(
     return identity.fingerprint
 
 
-def _settings(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
-    """What decides the order of walks."""
-    ids = hashlib.sha256("\n".join(request.id for request in requests).encode()).hexdigest()
-    return {"sampler": type(sampler).__name__, "seed": getattr(sampler, "seed", None), "requests": ids}
+def _begin(records: RunRecords, settings: Mapping[str, Any], rows: int, on_note: Callable[[str], None] | None) -> int:
+    """How many of the store's rows are older than this run; says if it is not the one that made them."""
+    before = records.last_settings()
+    changed = None if before is None else difference(before, settings)
+    if changed is not None and on_note is not None:
+        on_note(f"not the store's last run ({changed}): its {rows:,} rows count and are not bought again, the walks begin anew")
+    return records.begin(settings)
 
 
 def _drop_used_up(records: RunRecords, account: Account) -> None:

@@ -6,16 +6,17 @@ and again is in the ledger.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
 from threading import Lock
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, VineLMError
 from vinelm.observation import Observation
 from vinelm.profiler.account import Account
+from vinelm.profiler.admission import ROOM
 from vinelm.profiler.ledger import Ledger, PriceBound
 from vinelm.profiler.progress import Progress, StoppedBy
 from vinelm.profiler.sampling import Walk
@@ -28,7 +29,8 @@ from vinelm.traces.store import ObservationStore
 class Straight:
     """One such run; several walks at a time on threads. A walk that was cut short is made again from its start.
 
-    With more than one worker, a cap may cut other walks short than with one.
+    Walks run beside one another only as long as the caps hold them all whatever they come to: near a cap each waits for the
+    ones before it, so that a cap cuts short the same walk as with one worker.
     """
 
     def __init__(
@@ -59,17 +61,16 @@ class Straight:
         """All of them, or until a cap is reached."""
         todo = (walk for walk in walks if not self._was_made(walk))
         with ThreadPoolExecutor(self._workers) as pool:
-            running: set[Future[None]] = set()
+            running: dict[Future[None], Walk] = {}
+            following = next(todo, None)
             try:
-                while not self._is_stopping:
-                    running |= {pool.submit(self._make, walk) for walk in islice(todo, self._workers - len(running))}
-                    if not running:
-                        return
-                    ended, running = wait(running, return_when=FIRST_COMPLETED)
-                    for one in ended:
+                while following is not None or running:
+                    while following is not None and self._may_start(following, running.values()):
+                        running[pool.submit(self._make, following)] = following
+                        following = next(todo, None)
+                    for one in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[one]
                         one.result()
-                for one in running:
-                    one.result()
             except BudgetExhausted as error:
                 self._is_stopping, self.stopped_by, self.message = True, "budget", str(error)
             except KeyboardInterrupt:
@@ -79,6 +80,21 @@ class Straight:
                 self._is_stopping = True
         if self.stopped_by == "interrupted":
             self.store.abandon_open()
+
+    def _may_start(self, walk: Walk, running: Collection[Walk]) -> bool:
+        """Now: nothing is before it, or there is room for it and everything before it at any price."""
+        if not running:
+            return True
+        if len(running) >= self._workers:
+            return False
+        with self._lock:
+            units = [self._upper(one.path[: k + 1]) for one in (*running, walk) for k in range(len(one.path))]
+            upper_usd, upper_calls = ROOM * sum(usd for usd, _ in units), math.ceil(ROOM * sum(calls for _, calls in units))
+            return self.ledger.refusal(upper_usd, upper_calls) is None
+
+    def _upper(self, prefix: tuple[str, ...]) -> tuple[float, int]:
+        stage = self.account.template.invocations[len(prefix) - 1].name
+        return self._bound.usd(stage, prefix[-1]), self._bound.calls(stage)
 
     def _was_made(self, walk: Walk) -> bool:
         """Its cells were all paid once more than by the walks before it."""
@@ -105,9 +121,8 @@ class Straight:
     def _unit(self, cell: Cell, parent: bytes | None) -> tuple[Observation, bytes | None]:
         request_id, prefix = cell
         with self._lock:
-            stage = self.account.template.invocations[len(prefix) - 1].name
-            upper_usd = self._bound.usd(stage, prefix[-1])
-            reservation = self.ledger.reserve(request_id, prefix, upper_usd, self._bound.calls(stage))
+            upper_usd, upper_calls = self._upper(prefix)
+            reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
 
         def top_up(upper_usd: float) -> bool:
             try:

@@ -17,6 +17,8 @@ from vinelm.traces.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
 """Key in ``meta`` of the run that has not ended in good order: its settings, and ``rows``, how many rows it found."""
+LAST = "last_run"
+"""Key in ``meta`` of the settings of the run that was last begun, whether it has ended or not."""
 
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 _CELL = (schema.checkpoints.c.request_id == bindparam("request")) & (schema.checkpoints.c.prefix == bindparam("cell"))
@@ -79,18 +81,33 @@ class RunRecords:
         An unfinished run of the same settings is taken up: its own rows are not older than it.
         """
         with self._database.transaction() as connection:
-            text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == UNFINISHED)).scalar()
-            noted = json.loads(text) if text else None
+            noted = _noted(connection, UNFINISHED)
+            _note(connection, LAST, dict(settings))
             if noted is not None and noted["settings"] == json.loads(json.dumps(dict(settings))):
                 return int(noted["rows"])
             count = select(func.count()).select_from(schema.observations)
             rows = int(connection.execute(count).scalar_one())
-            value = json.dumps({"settings": dict(settings), "rows": rows})
-            statement = insert(schema.meta).values(key=UNFINISHED, value=value)
-            connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
+            _note(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
             return rows
+
+    def last_settings(self) -> Mapping[str, Any] | None:
+        """Those of the run that was last begun; None if there was none, or by a version that did not note it."""
+        with self._database.transaction() as connection:
+            last, unfinished = _noted(connection, LAST), _noted(connection, UNFINISHED)
+            return last if last is not None or unfinished is None else dict(unfinished["settings"])
 
     def end(self) -> None:
         """The run has left no gap: every row it bought follows from the ones before."""
         with self._database.transaction() as connection:
             connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))
+
+
+def _noted(connection: Connection, key: str) -> dict[str, Any] | None:
+    text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
+    return json.loads(text) if text else None
+
+
+def _note(connection: Connection, key: str, plain: Mapping[str, Any]) -> None:
+    value = json.dumps(dict(plain))
+    statement = insert(schema.meta).values(key=key, value=value)
+    connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))

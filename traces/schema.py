@@ -22,7 +22,8 @@ meta = Table(
         "key",
         String,
         primary_key=True,
-        comment="what: schema_version, identity; open_run and unfinished_run of a run that has not ended in good order",
+        comment="what: schema_version, identity; last_run, its settings; open_run and unfinished_run of a run that has not "
+        "ended in good order",
     ),
     Column("value", String, nullable=False, comment="its value, JSON text"),
     comment="Whose observations these are: workflow, template, catalog, dataset, fingerprint.",

@@ -37,6 +37,44 @@ def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
     assert steps == once
 
 
+def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
+    line = ["--sampler", "neyman", "--store", "s.db", "--json"]
+    loud = [arg for arg in PROFILE if arg != "--quiet"]
+    said = []
+    for args in (["--goal", "floor:0.9", "--coverage", "0.2"], ["--goal", "floor:0.9", "--coverage", "0.3"],
+                 ["--goal", "cap:0.01", "--coverage", "0.4"], ["--seed", "0", "--coverage", "0.5"]):  # fmt: skip
+        before = len(rows("s.db")) if (shop / "s.db").exists() else 0
+        assert main([*loud, *line, *args]) == 0
+        events = [json.loads(text) for text in capsys.readouterr().err.splitlines() if text.startswith("{")]
+        said.append([event["text"] for event in events if event["event"] == "note"])
+        assert len(rows("s.db")) > before
+    end = "rows count and are not bought again, the walks begin anew"
+    assert said[:2] == [[], []]
+    assert len(said[2]) == len(said[3]) == 1
+    assert said[2][0].startswith("not the store's last run (goal cap:0.01 instead of floor:0.9): its ")
+    assert said[2][0].endswith(end)
+    assert "goal everything instead of cap:0.01" in said[3][0]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--no-checkpoints"],
+        ["--no-checkpoints", "--sampler", "exhaustive", "--coverage", "0.5"],
+        ["--coverage", "1.5"],
+        ["--budget-usd", "-1"],
+        ["--budget-calls", "-1"],
+    ],
+    ids=" ".join,
+)
+def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_put_aside(shop, capsys, args):
+    assert main([*PROFILE, "--store", "s.db", *args]) == 2
+    assert not (shop / "s.db").exists()
+    (shop / "s.db").write_bytes(b"")
+    assert main([*PROFILE, "--store", "s.db", "--force-rerun", *args]) == 2
+    assert [path.name for path in shop.glob("s.db*")] == ["s.db"]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

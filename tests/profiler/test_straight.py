@@ -1,5 +1,9 @@
 """Without checkpoints: one row per cell, every path paid in full, the ratio that the table's reach and costs give."""
 
+import random
+import threading
+import time
+
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 
@@ -49,6 +53,28 @@ def test_it_goes_on_where_it_was(tmp_path):
         result = run(store, workflow, second)
     again = len(first.calls) + len(second.calls) - len(list(naive_cells(workflow)))
     assert 0 <= again < workflow.template.depth  # the walk that was cut short
+    assert result.stopped_by == "complete"
+
+
+@pytest.mark.parametrize("cap", [{"budget_usd": 0.02}, {"budget_usd": 0.1}, {"budget_calls": 61}], ids=str)
+def test_a_cap_cuts_the_same_walk_short_with_any_number_of_workers(tmp_path, cap):
+    """Units take random times, so that walks end in any order."""
+    workflow, rng, bought = toy(n_requests=20), random.Random(1), []
+    for workers in (1, 4):
+        backend = ToyBackend(before=lambda *_: time.sleep(rng.random() * 0.003))
+        with new_store(tmp_path / f"{workers}.db", workflow) as store:
+            result = run(store, workflow, backend, workplace=Workplace(isolation="thread", workers=workers), **cap)
+            rows = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))
+        assert result.stopped_by == "budget"
+        bought.append((sorted(backend.calls), rows, pytest.approx(result.committed_usd)))
+    assert bought[0] == bought[1]
+
+
+def test_far_from_a_cap_walks_run_beside_one_another(tmp_path):
+    workflow, meet = toy(), threading.Barrier(3, timeout=20)
+    backend = ToyBackend(before=lambda *_: len(backend.calls) <= 3 and meet.wait() and None)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        result = run(store, workflow, backend, workplace=Workplace(isolation="thread", workers=3), budget_usd=5.0)
     assert result.stopped_by == "complete"
 
 

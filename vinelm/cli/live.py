@@ -41,6 +41,15 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
     watch.last()
 
 
+def noted(kind: EventKind) -> Callable[[str], None] | None:
+    """What a profile is to call with a line for the person who started it."""
+    if kind == "quiet":
+        return None
+    return lambda text: print(
+        json.dumps({"event": "note", "text": text}) if kind == "json" else text, file=sys.stderr, flush=True
+    )
+
+
 class Pace:
     """How fast it goes, since this run began."""
 

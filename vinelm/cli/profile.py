@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
+CAPS = ("coverage", "budget_usd", "budget_calls")
 INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 
 
@@ -68,11 +69,13 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.profile_output import print_json, print_plan, show, tell_interrupted
     from vinelm.cli.samplers import sampler_of
     from vinelm.errors import BudgetExhausted
+    from vinelm.profiler.runner import check_terms
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     place = _workplace(workflow, settings)
     sampler = sampler_of(settings["sampler"], settings["goal"], inputs, settings["seed"])
     _require_cap(inputs, settings)
+    check_terms(sampler, *(settings[name] for name in CAPS), checkpoints=not settings["no_checkpoints"])
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         click.echo(inputs.note, err=True)
@@ -174,7 +177,7 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
         with ObservationStore.open(path, identity) as opened:
             rows, committed_usd = opened.observations(), opened.committed_usd()
     ids = [request.id for request in inputs.workflow.requests]
-    caps = {name: settings[name] for name in ("coverage", "budget_usd", "budget_calls")}
+    caps = {name: settings[name] for name in CAPS}
     name = "cascade" if settings["sampler"] == "neyman" else settings["sampler"]  # it buys for as much, only other cells
     sampler = make_sampler(name, inputs.workflow.template, ids, settings["seed"])
     wish = Wish(workers=place.workers, **caps)
@@ -185,12 +188,12 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
 
 
 def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: Workplace, kind: Any) -> ProfileResult:
-    from vinelm.cli.live import live
+    from vinelm.cli.live import live, noted
     from vinelm.profiler.runner import profile
 
     with live(kind) as on_progress:
         return profile(
             inputs.workflow, inputs.catalog, inputs.backends, store,
-            workplace=place, checkpoints=not settings["no_checkpoints"], on_progress=on_progress,
-            **{name: settings[name] for name in ("coverage", "budget_usd", "budget_calls", "sampler", "seed")},
+            workplace=place, checkpoints=not settings["no_checkpoints"], on_progress=on_progress, on_note=noted(kind),
+            **{name: settings[name] for name in (*CAPS, "sampler", "seed")},
         )  # fmt: skip
