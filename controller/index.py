@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from vinelm.controller.frontier import Frontier, IntArray, Kind, pareto
+from vinelm.controller.frontier import Frontier
 from vinelm.controller.known import Known
+from vinelm.controller.pareto import IntArray, Kind, pareto
 from vinelm.objective import Objective
 
 LAZY = 50_000
@@ -27,59 +30,65 @@ class Shelf:
         self._known = known
         self._ahead: set[int] = set()
 
-    def get(self, node: int, may_stop: bool) -> Frontier | None:
+    def get(self, node: int) -> Frontier | None:
         """The frontier below ``node``, built now if that is quick; else None, and the subtree must be measured."""
-        found = self.frontiers.get(2 * node + may_stop)
+        found = self.frontiers.get(node)
         if found is None and self._known.trie.end[node] - node <= LAZY:
-            found = self._build(node, may_stop, self._ranked_below(node))
+            found = self._build(node, self._below(node))
         return found
 
-    def prepare(self, node: int, ranked: IntArray) -> None:
-        """Build the frontiers of ``node`` and of the larger subtrees below; ``ranked`` are its ends in order."""
-        trie = self._known.trie
-        for may_stop in (True, False) if self._known.endings[node] else (True,):
-            self._ahead.add(2 * node + may_stop)
-            self._build(node, may_stop, ranked)
-        children = np.array(trie.children(node), np.intp)
-        if not len(children) or int((trie.end[children] - children).max()) <= AHEAD:
-            return
-        below = ranked[ranked != node]
-        place = np.searchsorted(children, below, side="right").astype(np.uint16)
-        below = below[np.argsort(place, kind="stable")]  # radix: keeps the order within each child
-        cuts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(children) + 1)[1:])))
-        for i, child in enumerate(children.tolist()):
-            if trie.end[child] - child > AHEAD:
-                self.prepare(child, below[cuts[i] : cuts[i + 1]])
+    def prepare(self, wider: Shelf | None) -> None:
+        """Build the frontiers of the root and of the larger subtrees, from the deepest up. ``wider`` is prepared and has kept
+        all that this one can keep.
+        """
+        size = self._known.trie.end - np.arange(len(self._known.trie))
+        for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
+            self._ahead.add(node)
+            self._build(node, self._below(node) if wider is None else wider.frontiers[node].ends)
 
-    def _ranked_below(self, node: int) -> IntArray:
+    def _below(self, node: int) -> IntArray:
+        """The ends below ``node`` in order, less what a child's frontier has dropped."""
         known = self._known
-        place = known.place(self.kind.target, self.kind.confidence)
-        ends = np.flatnonzero(known.endings[known.trie.subtree(node)]) + node
-        return np.asarray(ends[np.argsort(place[ends], kind="stable")])
+        parts = [np.empty(0, np.int32)]
+        for child in known.trie.children(node):
+            built = self.frontiers.get(child)
+            parts += [np.arange(child, known.trie.end[child])] if built is None else [np.array([child]), built.ends]
+        ends = np.concatenate(parts)
+        ends = ends[known.endings[ends]]
+        return np.asarray(ends[np.argsort(known.place(self.kind.target, self.kind.confidence)[ends], kind="stable")])
 
-    def _build(self, node: int, may_stop: bool, ranked: IntArray) -> Frontier:
-        if not may_stop:
-            ranked = ranked[ranked != node]
-        built = Frontier(self._known, self.kind, node, pareto(self._known, self.kind, node, ranked))
+    def _build(self, node: int, ends: IntArray) -> Frontier:
+        built = Frontier(self._known, self.kind, node, pareto(self._known, self.kind, ends))
         if len(self.frontiers) >= ROOM + len(self._ahead):
             self.frontiers = {key: kept for key, kept in list(self.frontiers.items()) if key in self._ahead}
-        self.frontiers[2 * node + may_stop] = built
+        self.frontiers[node] = built
         return built
 
 
 class Lookup:
     """An objective with the shelves that answer it; None where only measuring the whole subtree can."""
 
-    __slots__ = ("floor", "is_each", "loaded", "max_s", "max_usd", "objective", "plain")
+    __slots__ = ("_floor", "_is_each", "_max_s", "_max_usd", "loaded", "objective", "plain")
 
     def __init__(self, objective: Objective, plain: Shelf | None, loaded: Shelf | None) -> None:
         self.objective = objective
         self.plain = plain
         self.loaded = loaded
-        self.floor = objective.min_accuracy
-        self.max_s = objective.max_latency_s
-        self.max_usd = objective.max_cost_usd
-        self.is_each = objective.cost_budget == "per_request"
+        self._floor = objective.min_accuracy
+        self._max_s = objective.max_latency_s
+        self._max_usd = objective.max_cost_usd
+        self._is_each = objective.cost_budget == "per_request"
+
+    def limits(self, elapsed_s: float, spent_usd: float) -> list[float]:
+        """What is left of each bound, in the order of :attr:`Kind.bounded`."""
+        limits = []
+        if self._max_s is not None:
+            limits.append(self._max_s - elapsed_s)
+        if self._max_usd is not None:
+            limits.append(self._max_usd - spent_usd if self._is_each else self._max_usd)
+        if self._floor is not None:
+            limits.append(-self._floor)
+        return limits
 
 
 class Index:
@@ -100,22 +109,26 @@ class Index:
             self._lookups[id(objective)] = found
         return found
 
-    def prepare(self, objective: Objective, *, has_load: bool = True) -> None:
+    def prepare(self, objective: Objective) -> None:
         """Build the frontiers of the larger subtrees for objectives of this kind (the bounds' values do not matter)."""
         lookup = self.lookup(objective)
-        for shelf in {lookup.plain, lookup.loaded if has_load else None} - {None}:
-            assert shelf is not None
-            shelf.prepare(0, self._known.ranked(shelf.kind.target, shelf.kind.confidence))
+        if lookup.loaded is not None:
+            lookup.loaded.prepare(None)
+        if lookup.plain is not None and lookup.plain is not lookup.loaded:
+            lookup.plain.prepare(lookup.loaded)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all frontiers."""
-        return sum(frontier.nbytes for shelf in self._shelves.values() for frontier in list(shelf.frontiers.values()))
+        """Bytes of all frontiers and of what they were built from."""
+        return self._known.nbytes + sum(frontier.nbytes for frontier in self._frontiers())
 
     @property
     def n_ends(self) -> int:
         """Ends kept in all frontiers."""
-        return sum(frontier.n for shelf in self._shelves.values() for frontier in list(shelf.frontiers.values()))
+        return sum(len(frontier.ends) for frontier in self._frontiers())
+
+    def _frontiers(self) -> Iterator[Frontier]:
+        return (frontier for shelf in list(self._shelves.values()) for frontier in list(shelf.frontiers.values()))
 
     def _shelf(self, objective: Objective, has_load: bool) -> Shelf | None:
         kind = kind_of(objective, has_load=has_load)
@@ -126,11 +139,9 @@ def kind_of(objective: Objective, *, has_load: bool) -> Kind | None:
     """What frontiers the objective can be looked up in; None where standard deviations or a loaded target forbid it."""
     if objective.risk != "mean" or (objective.target == "latency" and has_load):
         return None
-    cost = None
-    if objective.max_cost_usd is not None:
-        cost = "C" if objective.cost_budget == "population" else "K"
-        if cost == "K" and objective.z:
-            return None
-    has_time = objective.max_latency_s is not None
-    has_floor = objective.min_accuracy is not None
-    return Kind(objective.target, objective.confidence, has_floor, cost, has_time, has_load and has_time)
+    is_each = objective.cost_budget == "per_request"
+    if is_each and objective.max_cost_usd is not None and objective.z:
+        return None
+    bounds = (("T", objective.max_latency_s), ("K" if is_each else "C", objective.max_cost_usd), ("A", objective.min_accuracy))
+    bounded = tuple(quantity for quantity, limit in bounds if limit is not None)
+    return Kind(objective.target, objective.confidence, bounded, has_load and "T" in bounded)

@@ -25,11 +25,7 @@ class Known:
         self.trie = annotated.trie
         self.missing = () if available is None else tuple(sorted(set(self.trie.models) - set(available)))
         self.latency_s = annotated.path_latency_s
-        self.latency_var = annotated.path_latency_var
         self.cost_usd = annotated.path_cost_usd
-        self.full_cost_usd = annotated.full_cost_usd
-        self.full_cost_var = annotated.full_cost_var
-        self._ranked: dict[tuple[str, float | None], npt.NDArray[np.intp]] = {}
         self._places: dict[tuple[str, float | None], npt.NDArray[np.int32]] = {}
         self._children: dict[tuple[int, str], int] = {}
         self._accuracy: dict[float | None, FloatArray] = {None: annotated.accuracy}
@@ -52,40 +48,61 @@ class Known:
         lower = self.annotated.accuracy - NormalDist().inv_cdf(confidence) * error
         return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0)
 
+    @property
+    def latency_var(self) -> FloatArray:
+        """Variance of T(u)."""
+        return self.annotated.path_latency_var
+
+    @property
+    def full_cost_usd(self) -> FloatArray:
+        """K(u), undiscounted dollars from the root."""
+        return self.annotated.full_cost_usd
+
+    @property
+    def full_cost_var(self) -> FloatArray:
+        """Variance of K(u)."""
+        return self.annotated.full_cost_var
+
     @cached_property
     def endings(self) -> BoolArray:
         """Nodes that a plan may end at: answerable, and every model on the way can be served."""
-        return self.trie.answerable & self.servable
-
-    @cached_property
-    def servable(self) -> BoolArray:
-        """Nodes whose whole path runs on available models."""
         servable = np.ones(len(self.trie), np.bool_)
         if self.missing:
             gone = np.array([name in self.missing for name in self.trie.models])
             for level in self.trie.levels[1:]:
                 servable[level] = servable[self.trie.parent[level]] & ~gone[self.trie.model[level]]
-        return servable
+        return self.trie.answerable & servable
 
     @cached_property
-    def visits(self) -> npt.NDArray[np.int16]:
-        """How many invocations of the path each engine serves. Shape (n + 1, engines)."""
-        visits = np.zeros((len(self.trie), len(self.annotated.engines)), np.int16)
+    def _visits(self) -> tuple[FloatArray, npt.NDArray[np.uint16] | npt.NDArray[np.int32]]:
+        """Level by level: a path visits what its parent's does and one engine more."""
+        n_engines = len(self.annotated.engines)
+        tables = [np.zeros((1, n_engines))]
+        group, seen = np.zeros(len(self.trie), np.int32), 0
         for level in self.trie.levels[1:]:
-            visits[level] = visits[self.trie.parent[level]]
-            visits[level, self.annotated.engine[level]] += 1
-        return visits
+            step = (group[self.trie.parent[level]] - seen) * n_engines + self.annotated.engine[level]
+            taken = np.zeros(len(tables[-1]) * n_engines, np.bool_)
+            taken[step] = True
+            steps = np.flatnonzero(taken)
+            vectors = tables[-1][steps // n_engines]
+            vectors[np.arange(len(steps)), steps % n_engines] += 1.0
+            vectors, same = np.unique(vectors, axis=0, return_inverse=True)
+            seen += len(tables[-1])
+            found = np.empty(len(taken), np.int32)
+            found[steps] = same.ravel() + seen
+            group[level] = found[step]
+            tables.append(vectors)
+        return np.concatenate(tables), group.astype(np.uint16) if seen + len(tables[-1]) <= 2**16 else group
 
-    @cached_property
-    def _visit_table(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-        """Distinct rows of :attr:`visits`, and which of them is each node's."""
-        base = int(self.visits.max(initial=0)) + 1
-        if self.visits.shape[1] * np.log2(base) < 62:
-            codes = self.visits @ (base ** np.arange(self.visits.shape[1], dtype=np.int64))
-            _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-            return self.visits[first], inverse
-        rows, inverse = np.unique(self.visits, axis=0, return_inverse=True)
-        return rows, inverse.ravel()
+    @property
+    def visits(self) -> FloatArray:
+        """The distinct counts of invocations by engine that paths have. Shape (vectors, engines)."""
+        return self._visits[0]
+
+    @property
+    def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
+        """Row of :attr:`visits` of each node."""
+        return self._visits[1]
 
     def child(self, node: int, model: str) -> int:
         """The child reached by that model, remembered; ``KeyError`` if there is none."""
@@ -94,42 +111,34 @@ class Known:
             found = self._children[node, model] = self.trie.child(node, model)
         return found
 
-    @property
-    def visit_vectors(self) -> npt.NDArray[np.int16]:
-        """The distinct engine visits of all paths. Shape (vectors, engines)."""
-        return self._visit_table[0]
-
-    @cached_property
-    def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """Row of :attr:`visit_vectors` of each node."""
-        vectors, group = self._visit_table
-        return group.astype(np.uint16) if len(vectors) < 2**16 else group.astype(np.int32)
-
-    @cached_property
-    def latency_place(self) -> npt.NDArray[np.int32]:
-        """Dense rank of each node's T; equal times share one."""
-        return np.unique(self.latency_s, return_inverse=True)[1].astype(np.int32)
-
-    def ranked(self, target: str, confidence: float | None) -> npt.NDArray[np.intp]:
-        """Every end, best first by that target and the ties of DESIGN §5; for latency at zero load."""
-        key = (target, confidence)
-        found = self._ranked.get(key)
-        if found is None:
-            ends = np.flatnonzero(self.endings)
-            accuracy, cost, latency = (values[ends] for values in (self.accuracy(confidence), self.cost_usd, self.latency_s))
-            keys = [latency, cost, -accuracy]
-            if target != "accuracy":
-                keys.append(cost if target == "cost" else latency)
-            found = self._ranked[key] = ends[np.lexsort(keys)]
-        return found
-
     def place(self, target: str, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Position of each end in :meth:`ranked`; -1 for other nodes. Shape (n + 1,)."""
+        """Position of each end by that target and the ties of DESIGN §5 (latency at zero load), the best first; -1 for other
+        nodes. Shape (n + 1,).
+        """
         key = (target, confidence)
         found = self._places.get(key)
         if found is None:
+            ends = np.flatnonzero(self.endings)
+            right, cost, latency = (values[ends] for values in (-self.accuracy(confidence), self.cost_usd, self.latency_s))
+            first = {"accuracy": right, "cost": cost, "latency": latency}[target]
             found = np.full(len(self.trie), -1, np.int32)
-            ranked = self.ranked(target, confidence)
-            found[ranked] = np.arange(len(ranked), dtype=np.int32)
+            found[ends[_sorted(first, right, cost, latency)]] = np.arange(len(ends), dtype=np.int32)
             self._places[key] = found
         return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what has been worked out here for looking plans up."""
+        made = [self.__dict__.get("endings"), *self.__dict__.get("_visits", ()), *self._places.values()]
+        return sum(values.nbytes for values in made if values is not None)
+
+
+def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
+    """Indices in the order of those keys, then of themselves. Most items differ in the first: the others are read for ties."""
+    order = np.argsort(first)
+    values = first[order]
+    equal = values[1:] == values[:-1]
+    tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+    among = order[tied]
+    order[tied] = among[np.lexsort((among, *(key[among] for key in reversed(then)), first[among]))]
+    return order

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
-from vinelm.controller.frontier import Kind
 from vinelm.controller.index import Index, kind_of
 from vinelm.controller.known import Known
+from vinelm.controller.pareto import IntArray, Kind
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.stochastic import DeadlineProgram
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
@@ -69,15 +69,11 @@ class Planner:
         query = Query(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
         lookup = self._index.lookup(objective)
         shelf = lookup.plain if load_s is None else lookup.loaded
-        if shelf is not None and candidates is None:
-            frontier = shelf.get(node, may_stop)
-            if frontier is not None:
-                left_s = None if lookup.max_s is None else lookup.max_s - elapsed_s
-                left_usd = lookup.max_usd - spent_usd if lookup.is_each and lookup.max_usd is not None else lookup.max_usd
-                at = frontier.first(left_s, left_usd, lookup.floor, load_s)
-                if at >= 0:
-                    return Decision(self.known, query, int(frontier.ends[at]), frontier.names[frontier.step[at]])
-        return self._measured(query)
+        frontier = None if shelf is None or candidates is not None else shelf.get(node)
+        if frontier is None:
+            return self._measured(query, None)
+        found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
+        return self._measured(query, frontier.ends) if found is None else Decision(self.known, query, *found)
 
     def prepare(self, objective: Objective) -> None:
         """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
@@ -113,11 +109,11 @@ class Planner:
         """Ends kept in what has been built for looking plans up."""
         return self._index.n_ends
 
-    def _measured(self, query: Query) -> Decision:
-        """The same plan from every end of the subtree: any question, and the only way where bounds have to give way."""
+    def _measured(self, query: Query, ends: IntArray | None) -> Decision:
+        """The plan from measuring all of ``ends``, or of the subtree: any question, also where bounds have to give way."""
         if query.candidates is not None and query.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
-        view = View(self.known, query)
+        view = View(self.known, query, ends)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -10,6 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from vinelm.controller.known import Known
+from vinelm.controller.pareto import IntArray
 from vinelm.controller.query import Query
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
@@ -32,47 +34,51 @@ class Choice:
 
 
 class View:
-    """Arrays over the subtree of ``query.node``, item 0 being the node itself (DESIGN §5). Computed when asked for."""
+    """Arrays over the subtree of ``query.node``, or over the node and some ``ends`` below it, which are then in the objective's
+    order; item 0 is the node itself (DESIGN §5). Computed when asked for.
+    """
 
-    def __init__(self, known: Known, query: Query) -> None:
+    def __init__(self, known: Known, query: Query, ends: IntArray | None = None) -> None:
         self.known = known
         self.query = query
         self.objective: Objective = query.objective
         self.root = query.node
         self.span = known.trie.subtree(query.node)
+        self._nodes = self.span if ends is None else np.append(np.array([query.node], ends.dtype), ends)
 
     # -- quantities --------------------------------------------------------------------------------------------
 
     @cached_property
     def accuracy(self) -> FloatArray:
         """A(v), or its lower bound under ``confidence``."""
-        return self.known.accuracy(self.objective.confidence)[self.span]
+        return self.known.accuracy(self.objective.confidence)[self._nodes]
 
     @cached_property
     def cost_usd(self) -> FloatArray:
         """C(v), expected dollars from the root."""
-        return self.known.cost_usd[self.span]
+        return self.known.cost_usd[self._nodes]
 
     @cached_property
     def latency_s(self) -> FloatArray:
         """T(v) at zero load, seconds from the root."""
-        return self.known.latency_s[self.span]
+        return self.known.latency_s[self._nodes]
 
     @cached_property
     def live_s(self) -> FloatArray:
         """Seconds still to come under the present load: T(v) - T(u) + load(u→v)."""
         remaining: FloatArray = self.latency_s - self.known.latency_s[self.root]
-        if self.query.load_s is not None:
-            visits = self.known.visits
-            remaining = remaining + (visits[self.span] - visits[self.root]) @ self.query.load_s
-        return remaining
+        if self.query.load_s is None:
+            return remaining
+        group = self.known.visit_group
+        delay_s = (self.known.visits - self.known.visits[group[self.root]]).dot(self.query.load_s)
+        return np.asarray(remaining + delay_s[group[self._nodes]])
 
     @cached_property
     def bounded_s(self) -> FloatArray:
         """What the latency cap is compared with: :attr:`live_s`, plus z standard deviations of the suffix where asked."""
         if self.objective.risk != "mean+sd":
             return self.live_s
-        variance = self.known.latency_var[self.span] - self.known.latency_var[self.root]
+        variance = self.known.latency_var[self._nodes] - self.known.latency_var[self.root]
         z = DEFAULT_Z if self.objective.z is None else self.objective.z
         return np.asarray(self.live_s + z * np.sqrt(np.maximum(variance, 0.0)))
 
@@ -81,10 +87,10 @@ class View:
         """What the cost cap is compared with: C(v), or K(v) - K(u) plus z standard deviations for a per-request budget."""
         if self.objective.cost_budget == "population":
             return self.cost_usd
-        remaining: FloatArray = self.known.full_cost_usd[self.span] - self.known.full_cost_usd[self.root]
+        remaining: FloatArray = self.known.full_cost_usd[self._nodes] - self.known.full_cost_usd[self.root]
         if not self.objective.z:
             return remaining
-        variance = self.known.full_cost_var[self.span] - self.known.full_cost_var[self.root]
+        variance = self.known.full_cost_var[self._nodes] - self.known.full_cost_var[self.root]
         return np.asarray(remaining + self.objective.z * np.sqrt(np.maximum(variance, 0.0)))
 
     # -- bounds ------------------------------------------------------------------------------------------------
@@ -119,9 +125,9 @@ class View:
     @cached_property
     def allowed(self) -> BoolArray:
         """Nodes that this query may end at, bounds aside."""
-        allowed = self.known.endings[self.span].copy()
+        allowed = self.known.endings[self._nodes].copy()
         if self.query.candidates is not None:
-            allowed &= self.query.candidates[self.span]
+            allowed &= self.query.candidates[self._nodes]
         if not self.query.may_stop:
             allowed[0] = False
         return allowed
@@ -135,8 +141,8 @@ class View:
         return feasible
 
     def among(self, allowed: BoolArray) -> View:
-        """The same question with other nodes to end at; shape of the subtree."""
-        other = View(self.known, self.query)
+        """The same question with other nodes to end at; shape as that of every array here."""
+        other = copy(self)
         other.__dict__["allowed"] = allowed
         return other
 
@@ -154,8 +160,11 @@ class View:
         """The best node to end at, bounds relaxed where they must be (DESIGN §5); None where nothing is allowed."""
         feasible = self.feasible()
         if feasible.any():
-            return Choice(self.root + first_of(feasible, self.order))
+            return Choice(self._node(first_of(feasible, self.order)))
         return self._best_effort() if self.allowed.any() else None
+
+    def _node(self, item: int) -> int:
+        return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     def _best_effort(self) -> Choice:
         caps = [bound for bound in self.bounds if bound != FLOOR]
@@ -166,7 +175,7 @@ class View:
             for relaxed in combinations(self.bounds, count):
                 feasible = self.feasible(without=relaxed)
                 if feasible.any():
-                    return Choice(self.root + first_of(feasible, self._relaxed_order(relaxed)), self._blame(relaxed))
+                    return Choice(self._node(first_of(feasible, self._relaxed_order(relaxed))), self._blame(relaxed))
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _relaxed_order(self, relaxed: Sequence[str]) -> tuple[FloatArray, ...]:
