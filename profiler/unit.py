@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import numpy as np
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
 from langgraph.types import Command
 
-from vinelm.adapters.forced import ForcedMode, ForcedPolicy
-from vinelm.adapters.langgraph import PATH_KEY, GraphControl, build_graph
+from vinelm.adapters.langgraph import PATH_KEY, build_graph
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.checkpoints import StateError, UnitSaver
 from vinelm.profiler.purse import Purse
-from vinelm.protocols import Backend, CallContext, Clock, Invocation, PricesCalls
-from vinelm.template import Template
+from vinelm.profiler.unit_control import PURSE, UnitControl
+from vinelm.profiler.unit_policy import UnitPolicy
+from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
 
@@ -33,28 +31,6 @@ class UnitResult:
 
     observation: Observation
     checkpoint: bytes | None
-
-
-_PURSE: ContextVar[Purse | None] = ContextVar("vinelm_purse", default=None)
-
-
-class _UnitControl(GraphControl):
-    """Lets the unit's purse see every call: backends that can price a call ask it before, of the others it hears after."""
-
-    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """See :class:`GraphControl`."""
-        purse = _PURSE.get()
-        if purse is None:
-            return super().chat_model(name, call)
-        if isinstance(self.backend_of(name), PricesCalls):
-            return super().chat_model(name, replace(call, guard=purse))
-        on_usage, paid = call.on_usage, purse.paid
-
-        def both(usage: Any) -> None:
-            on_usage(usage)
-            paid(usage)
-
-        return super().chat_model(name, replace(call, on_usage=both))
 
 
 class UnitWorker:
@@ -67,11 +43,12 @@ class UnitWorker:
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
         self.workflow = workflow
         self.template = workflow.template.bind(tuple(catalog))
-        self.control = _UnitControl(catalog, backends, template=self.template)
+        self.control = UnitControl(catalog, backends, template=self.template)
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self._boundaries = [stage.name for stage in self.template.stages]
         self._first_boundaries = self._after_the_first()
+        self._ending = self._after_the_loop()
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
@@ -83,8 +60,8 @@ class UnitWorker:
         that does not follow its template, missing keys; :class:`BudgetExhausted` if the purse refused one of its calls.
         """
         thread_id = f"u{next(self._threads)}"
-        policy = _UnitPolicy(self.template, prefix, self.control.new_clock(), request)
-        token = _PURSE.set(purse)
+        policy = UnitPolicy(self.template, prefix, self.control.new_clock(), request)
+        token = PURSE.set(purse)
         try:
             problem = self._attempt(thread_id, policy, request, parent)
             if purse is not None and purse.was_refused:  # whatever the application made of it
@@ -93,10 +70,10 @@ class UnitWorker:
                 return UnitResult(self._failed(policy, problem), None)
             return self._finished(policy, request, thread_id)
         finally:
-            _PURSE.reset(token)
+            PURSE.reset(token)
             self.saver.forget(thread_id)
 
-    def _attempt(self, thread_id: str, policy: _UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:
+    def _attempt(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:
         """Run it; what went wrong, if it did."""
         try:
             self._invoke(thread_id, policy, request, parent)
@@ -108,7 +85,7 @@ class UnitWorker:
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    def _invoke(self, thread_id: str, policy: _UnitPolicy, request: Request, parent: bytes | None) -> None:
+    def _invoke(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> None:
         if parent is None:
             start = self.saver.normalised(self.workflow.graph_input(request))
             self._step(thread_id, policy, start, self._first_boundaries)
@@ -133,7 +110,12 @@ class UnitWorker:
         opens_directly = ("__start__", first) in self.graph.builder.edges and first not in rest
         return [name for name in self._boundaries if name != first] if opens_directly else self._boundaries
 
-    def _step(self, thread_id: str, policy: _UnitPolicy, start: Any, boundaries: list[str]) -> None:
+    def _after_the_loop(self) -> str | None:
+        """The node that every finished request goes through before it ends; None if there is none, or if routes differ."""
+        (end, *others) = self.control.ends or {END}
+        return None if others or end == END or end in self._boundaries else end
+
+    def _step(self, thread_id: str, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Up to the next of the boundaries, or to the end."""
         arguments: dict[str, Any] = {
             "config": _config(thread_id),
@@ -154,7 +136,8 @@ class UnitWorker:
 
     # -- what came of it ---------------------------------------------------------------------------------------
 
-    def _finished(self, policy: _UnitPolicy, request: Request, thread_id: str) -> UnitResult:
+    def _finished(self, policy: UnitPolicy, request: Request, thread_id: str) -> UnitResult:
+        policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
         waiting, depth = snapshot.next, len(policy.prefix)
         follower = self.template.stage_after(depth)
@@ -164,7 +147,12 @@ class UnitWorker:
                 f"its template to {follower.name!r}: make them agree"
             )
         stopped = policy.verdicts.get(depth, not waiting)
-        success, problem = self._score(request, _values(snapshot.values), depth)
+        values, problem = _values(snapshot.values), None
+        if waiting and self._ending is not None and self.template.invocations[depth - 1].answerable:
+            values, problem = self._ended(policy, thread_id, self._ending)
+        success = False
+        if problem is None:
+            success, problem = self._score(request, values, depth)
         if problem is not None:
             return UnitResult(policy.observation("tool", problem), None)
         observation = policy.observation(success=success, stopped=stopped)
@@ -172,7 +160,22 @@ class UnitWorker:
             return UnitResult(observation, None)
         return UnitResult(observation, (_WAITS if waiting else _ENDED) + self.saver.dump(thread_id))
 
-    def _failed(self, policy: _UnitPolicy, error: Exception) -> Observation:
+    def _ended(self, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
+        """The state if the loop were over here: what its nodes after the loop make of it, on a copy. And what went wrong."""
+        fork = f"{thread_id}-ended"
+        self.saver.load(fork, self.saver.dump(thread_id))
+        try:
+            self.graph.update_state(_config(fork), None, as_node=END)  # forget where it was about to go
+            self._step(fork, policy, Command(goto=ending), self._boundaries)
+            return _values(self.graph.get_state(_config(fork)).values), None
+        except InputError:
+            raise
+        except Exception as error:
+            return {}, f"after the loop, {type(error).__name__}"  # its text may hold the answer
+        finally:
+            self.saver.forget(fork)
+
+    def _failed(self, policy: UnitPolicy, error: Exception) -> Observation:
         last = policy.invocations[-1] if policy.invocations else None
         if isinstance(error, StateError):
             return policy.observation("state", str(error))
@@ -217,66 +220,6 @@ def _is_async(builder: Any) -> bool:
 
 _WAITS, _ENDED = b"w", b"e"
 """First byte of a checkpoint: its run waits before the next stage, or has ended by the workflow's own stop."""
-
-
-class _UnitPolicy(ForcedPolicy):
-    """Forces one invocation and remembers what it came to."""
-
-    def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
-        mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
-        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)
-        self.prefix = prefix
-        self.request_id = request.id
-        self._stage_ended_s = self.clock.now()
-
-    def record(self, invocation: Invocation) -> None:
-        """Keep it, and the time."""
-        super().record(invocation)
-        self._stage_ended_s = self.clock.now()
-
-    def observation(
-        self,
-        failure: FailureKind | None = None,
-        detail: str | None = None,
-        *,
-        success: bool | None = None,
-        stopped: bool | None = None,
-    ) -> Observation:
-        """The row. Attempts that were repeated, by LangGraph or the backend, count in cost and ``retries``, not in latency."""
-        good = [one for one in self.invocations if one.failure is None]
-        counted = good or self.invocations[-1:]
-        usages = [usage for one in self.invocations for usage in one.usages]
-        assert self.template is not None
-        return Observation(
-            request_id=self.request_id,
-            prefix=self.prefix,
-            stage=self.template.invocations[len(self.prefix) - 1].name,
-            success=success,
-            stopped=stopped,
-            cost_usd=sum(usage.cost_usd for usage in usages),
-            latency_s=max((_without_waiting(one) for one in counted), default=0.0),
-            tool_latency_s=max(self.clock.now() - self._stage_ended_s, 0.0) if self.invocations else 0.0,
-            tokens_in=_total([usage.tokens_in for usage in usages]),
-            tokens_out=_total([usage.tokens_out for usage in usages]),
-            tokens_cached=_total([usage.tokens_cached for usage in usages]),
-            tokens_estimated=any(usage.tokens_estimated for usage in usages),
-            ttft_s=usages[0].ttft_s if usages else None,
-            calls=len(usages),
-            retries=sum(usage.retries for usage in usages) + len(self.invocations) - len(counted),
-            failure=failure,
-            detail=detail,
-        )
-
-
-def _without_waiting(invocation: Invocation) -> float:
-    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
-    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Their sum; None if any is unknown, or there are none."""
-    known = [n for n in counts if n is not None]
-    return sum(known) if known and len(known) == len(counts) else None
 
 
 def warm_up() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -68,13 +69,30 @@ class CallGuard(Protocol):
         """A call that was let through is over, well or badly."""
 
 
+class CallTicket(Protocol):
+    """One attempt that a rate limit has let through."""
+
+    def settle(self, tokens: int) -> None:
+        """What it really used."""
+
+
+class CallGate(Protocol):
+    """The rate limits of an engine. An attempt waits in front of it, and holds its place while the block runs."""
+
+    def admit(self, tokens: int, sleep: Callable[[float], None]) -> AbstractContextManager[CallTicket]:
+        """``tokens`` is what the attempt may use at most, until it settles."""
+
+    def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AbstractAsyncContextManager[CallTicket]:
+        """The same for a coroutine."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What a backend may know about the invocation that a chat model is made for.
 
     ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
     (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
-    A remote backend asks ``guard`` before each call.
+    A remote backend asks ``guard`` before each call, and each attempt waits at ``gate``: None for the backend's own.
     """
 
     stage: str
@@ -83,6 +101,7 @@ class CallContext:
     on_usage: Callable[[Usage], None]
     request: Request | None = None
     guard: CallGuard | None = None
+    gate: CallGate | None = None
 
 
 @runtime_checkable

@@ -62,6 +62,11 @@ class Gate:
         self._queue: deque[Future[None]] = deque()
         self._free = limits.concurrency or 0
 
+    @property
+    def limits(self) -> Limits:
+        """What it holds the calls to."""
+        return self._limits
+
     def reserve(self, tokens: int) -> tuple[Ticket, float]:
         """A place in the windows, and the seconds to wait for it."""
         with self._lock:

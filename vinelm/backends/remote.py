@@ -18,14 +18,13 @@ from pydantic import Field
 
 from vinelm.backends.answer import Delta
 from vinelm.backends.instances import bound_instance
-from vinelm.backends.limits import Ticket
 from vinelm.backends.metered import MeteredCall
 from vinelm.backends.offline import estimate_tokens
 from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.wire import Connection, WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, WallClock
+from vinelm.protocols import CallContext, CallTicket, WallClock
 
 
 class RemoteChatModel(BaseChatModel):
@@ -190,7 +189,7 @@ class _Account:
         self._last: AttemptFailed | None = None
 
     @contextmanager
-    def attempt(self, ticket: Ticket) -> Iterator[None]:
+    def attempt(self, ticket: CallTicket) -> Iterator[None]:
         """One attempt: its failure is kept for :meth:`raise_attempt`, its tokens are settled with the gate."""
         self._last = None
         self._metered.begin()

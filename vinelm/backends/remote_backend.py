@@ -56,7 +56,7 @@ class RemoteBackend(Generic[W]):
                 wire=self.wire,
                 model=model,
                 call=call,
-                gate=self._gates[model.engine],
+                gate=call.gate or self._gates[model.engine],
                 policy=self._policy,
                 streams=self._streams,
             )

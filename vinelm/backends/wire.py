@@ -9,11 +9,10 @@ from typing import Any, Protocol
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.answer import Delta
-from vinelm.backends.limits import Gate
 from vinelm.backends.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext
+from vinelm.protocols import CallContext, CallGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,6 @@ class Connection:
     wire: Wire
     model: Model
     call: CallContext
-    gate: Gate
+    gate: CallGate
     policy: RetryPolicy
     streams: bool

@@ -1,0 +1,79 @@
+"""The policy of one unit: forces its invocation, and makes a row of what it came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from vinelm.adapters.forced import ForcedMode, ForcedPolicy
+from vinelm.errors import FailureKind
+from vinelm.observation import Observation
+from vinelm.protocols import Clock, Invocation
+from vinelm.template import Template
+from vinelm.workflow import Request
+
+
+class UnitPolicy(ForcedPolicy):
+    """Forces the last invocation of ``prefix`` and remembers what it came to."""
+
+    def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
+        mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
+        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)
+        self.prefix = prefix
+        self.request_id = request.id
+        self.stage = template.invocations[len(prefix) - 1].name
+        self._stage_ended_s = self.clock.now()
+        self._boundary_s: float | None = None
+
+    def record(self, invocation: Invocation) -> None:
+        """Keep it, and the time."""
+        super().record(invocation)
+        self._stage_ended_s = self.clock.now()
+
+    def at_boundary(self) -> None:
+        """The next stage waits, or the workflow has ended: what runs from now on belongs to no row."""
+        self._boundary_s = self.clock.now()
+
+    def observation(
+        self,
+        failure: FailureKind | None = None,
+        detail: str | None = None,
+        *,
+        success: bool | None = None,
+        stopped: bool | None = None,
+    ) -> Observation:
+        """The row. Attempts that were repeated, by LangGraph or the backend, count in cost and ``retries``, not in latency."""
+        good = [one for one in self.invocations if one.failure is None]
+        counted = good or self.invocations[-1:]
+        usages = [usage for one in self.invocations for usage in one.usages]
+        end_s = self.clock.now() if self._boundary_s is None else self._boundary_s
+        return Observation(
+            request_id=self.request_id,
+            prefix=self.prefix,
+            stage=self.stage,
+            success=success,
+            stopped=stopped,
+            cost_usd=sum(usage.cost_usd for usage in usages),
+            latency_s=max((_without_waiting(one) for one in counted), default=0.0),
+            tool_latency_s=max(end_s - self._stage_ended_s, 0.0) if self.invocations else 0.0,
+            tokens_in=_total([usage.tokens_in for usage in usages]),
+            tokens_out=_total([usage.tokens_out for usage in usages]),
+            tokens_cached=_total([usage.tokens_cached for usage in usages]),
+            tokens_estimated=any(usage.tokens_estimated for usage in usages),
+            ttft_s=usages[0].ttft_s if usages else None,
+            calls=len(usages),
+            retries=sum(usage.retries for usage in usages) + len(self.invocations) - len(counted),
+            failure=failure,
+            detail=detail,
+        )
+
+
+def _without_waiting(invocation: Invocation) -> float:
+    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
+    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Their sum; None if any is unknown, or there are none."""
+    known = [n for n in counts if n is not None]
+    return sum(known) if known and len(known) == len(counts) else None
