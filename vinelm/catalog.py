@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -134,10 +134,8 @@ class Catalog(Mapping[str, Model]):
         An entry needs ``name``, ``provider`` and ``model``; its price is an inline table, or ``price_id`` names an entry of the
         bundled price file. A price that is not known is an error.
         """
-        for key in plain:
-            if key not in ("model", "backend"):
-                raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
-        return cls([entry(item, where) for item in plain.get("model", [])], plain.get("backend", {}))
+        models, backends = tables_of(plain, where)
+        return cls([entry(item, where) for item in models], backends)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Catalog:
@@ -203,6 +201,21 @@ def toml_tables(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
+def tables_of(plain: Mapping[str, Any], where: str) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
+    """The ``[[model]]`` and the ``[backend.NAME]`` tables of a catalog; :class:`ConfigError` if they are none, or not all."""
+    for key in plain:
+        if key not in ("model", "backend"):
+            raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
+    models, backends = plain.get("model", []), plain.get("backend", {})
+    if not isinstance(models, list | tuple) or not all(isinstance(item, Mapping) for item in models):
+        raise ConfigError(f"{where}: 'model' is no list of tables: head each model with [[model]]")
+    if not isinstance(backends, Mapping) or not all(isinstance(item, Mapping) for item in backends.values()):
+        raise ConfigError(f"{where}: 'backend' holds something else than tables: head each provider's with [backend.NAME]")
+    if not models:
+        raise ConfigError(f"{where}: a catalog needs at least one model: add a [[model]] table")
+    return models, backends
+
+
 def entry(item: Mapping[str, Any], where: str) -> Model:
     """One ``[[model]]`` table as a model; :class:`ConfigError` names the table and the key at fault."""
     label = f"{where}: model {item.get('name', '?')!r}"
@@ -212,7 +225,7 @@ def entry(item: Mapping[str, Any], where: str) -> Model:
     if "price" not in fields and "price_id" in fields:
         price_id = fields["price_id"]
         try:
-            fields["price"] = bundled_prices()[price_id]
+            fields["price"] = bundled_prices()[str(price_id)]
         except KeyError:
             raise ConfigError(
                 f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }}"

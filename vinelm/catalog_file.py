@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.catalog import Catalog, Model, entry, toml_tables
+from vinelm.catalog import Catalog, Model, entry, tables_of, toml_tables
 from vinelm.errors import ConfigError
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -36,12 +36,9 @@ def read_catalog_file(path: str | Path) -> CatalogFile:
 
         items, backends = read_model_list(path)
         return CatalogFile(str(path), *_sorted_out(items), backends)
-    plain = toml_tables(path)
-    for key in plain:
-        if key not in ("model", "backend"):
-            raise ConfigError(f"{path}: unknown key {key!r}: use [[model]] and [backend.NAME]")
-    makers = (lambda item=item: entry(item, str(path)) for item in plain.get("model", []))
-    return CatalogFile(str(path), *_sorted_out(makers), plain.get("backend", {}))
+    items, backends = tables_of(toml_tables(path), str(path))
+    makers = (lambda item=item: entry(item, str(path)) for item in items)
+    return CatalogFile(str(path), *_sorted_out(makers), backends)
 
 
 def _sorted_out(makers: Iterable[Callable[[], Model]]) -> tuple[tuple[Model, ...], tuple[ConfigError, ...]]:

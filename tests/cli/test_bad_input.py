@@ -1,6 +1,7 @@
 """Every line of "Bad input" in the issue: one line that says what, where and how to mend it; exit code 2; nothing written."""
 
 import json
+import shutil
 import sqlite3
 
 import numpy as np
@@ -202,22 +203,56 @@ def test_a_store_of_a_newer_version(folder, capsys, args):
         (["estimate", "old.db", "--estimator", "magic"], ("unknown estimator 'magic'", "cascade")),
         (["plan", "none.vine", "--maximize", "accuracy"], ("none.vine", "vinelm estimate")),
         (["plan", "models.toml", "--maximize", "accuracy"], ("models.toml", "not a trie file")),
+        (["estimate", "old.db", "-o", "old.db"], ("old.db", "would be replaced")),
+        (["estimate", "old.db", "-o", "models.toml"], ("models.toml", "no trie file")),
+        (["store", "export", "old.csv", "-o", "old.csv"], ("old.csv", "would be replaced")),
         (["report", "old.db", "none.vine", "-o", "out"], ("none.vine", "vinelm estimate")),
         (["report", "none.db", "t.vine", "-o", "out"], ("none.db", "vinelm profile")),
     ],
 )
 def test_files_that_are_not_there_or_not_theirs(folder, capsys, args, words):
     make_store(folder)
+    shutil.copy(folder / "old.db", folder / "old.csv")
     save_trie(folder / "t.vine", random_table(0, n_requests=5, n_models=2, depth=2).annotate())
     refused(folder, capsys, args, *words)
+
+
+def test_a_demo_that_has_no_folder_to_write_to(folder, capsys):
+    write_questions(folder, *(question(number) for number in range(8)))
+    args = ["demo", "--dataset", "data", "--quiet", "--output-dir", "models.toml"]
+    refused(folder, capsys, args, "models.toml", "cannot write there", "choose another --output-dir")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model = 3", ("'model' is no list of tables", "[[model]]")),
+        ("[model]\nname = 'a'", ("'model' is no list of tables", "[[model]]")),
+        ("model = ['a']", ("'model' is no list of tables",)),
+        ("backend = 3" + MODELS, ("[backend.NAME]",)),
+        ("[backend]\nsimulated = 3" + MODELS, ("[backend.NAME]",)),
+        ("", ("at least one model", "[[model]]")),
+        ("[[model]]\nprice_id = []", ("no price known",)),
+    ],
+)
+def test_a_catalog_that_is_none(folder, capsys, text, words):
+    (folder / "models.toml").write_text(text)
+    refused(folder, capsys, PROFILE, "models.toml", *words)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "long"])
+def test_a_load_that_is_none(folder, capsys, seconds):
+    save_trie(folder / "t.vine", random_table(0, n_requests=5, n_models=2, depth=2).annotate())
+    args = ["explain", "t.vine", "--maximize", "accuracy", "--load", f"east={seconds}"]
+    refused(folder, capsys, args, f"--load east={seconds}", "seconds")
 
 
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        (["--max-cost-usd", "1e-9"], ("max_cost_usd", "1e-09")),
-        (["--max-latency-s", "1e-6"], ("max_latency_s", "1e-06")),
-        (["--min-accuracy", "1"], ("min_accuracy",)),
+        (["--max-cost-usd", "1e-9"], ("--max-cost-usd = 1e-09",)),
+        (["--max-latency-s", "1e-6"], ("--max-latency-s = 1e-06",)),
+        (["--min-accuracy", "1"], ("--min-accuracy = 1",)),
     ],
 )
 def test_a_plan_that_no_path_meets(folder, capsys, bounds, words):
@@ -231,10 +266,12 @@ def test_a_plan_that_no_path_meets(folder, capsys, bounds, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], ("exactly one target",)),
+        ([], ("exactly one target: --maximize accuracy",)),
         (["--maximize", "accuracy", "--minimize", "cost"], ("exactly one target",)),
-        (["--maximize", "accuracy", "--min-accuracy", "90"], ("min_accuracy", "[0, 1]")),
-        (["--maximize", "accuracy", "--max-cost-usd", "-1"], ("max_cost_usd",)),
+        (["--maximize", "accuracy", "--min-accuracy", "90"], ("--min-accuracy is 90", "[0, 1]")),
+        (["--maximize", "accuracy", "--max-cost-usd", "-1"], ("--max-cost-usd is -1",)),
+        (["--maximize", "accuracy", "--max-cost-usd", "nan"], ("--max-cost-usd is nan",)),
+        (["--maximize", "accuracy", "--z", "2"], ("--z has no effect", "--risk mean+sd or --cost-budget per_request")),
         (["--maximize", "speed"], ("speed", "accuracy")),
     ],
 )

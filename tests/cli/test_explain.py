@@ -81,9 +81,9 @@ def test_the_stochastic_program_is_named(annotated, capsys):
         (["--maximize", "accuracy", "--load", "east"], ("--load east", "ENGINE=SECONDS")),
         (["--maximize", "accuracy", "--load", "east=fast"], ("'fast'", "no number")),
         (["--maximize", "accuracy", "--load", "east=-1"], ("finite seconds >= 0",)),
-        (["--maximize", "accuracy", "--elapsed-s", "nan"], ("elapsed_s is nan", "finite numbers >= 0")),
-        (["--maximize", "accuracy", "--spent-usd", "-1"], ("spent_usd -1.0", "finite numbers >= 0")),
-        (["--maximize", "accuracy", "--confidence", "0.9"], ("confidence needs standard errors",)),
+        (["--maximize", "accuracy", "--elapsed-s", "nan"], ("--elapsed-s is nan", "finite numbers >= 0")),
+        (["--maximize", "accuracy", "--spent-usd", "-1"], ("--spent-usd -1.0", "finite numbers >= 0")),
+        (["--maximize", "accuracy", "--confidence", "0.9"], ("--confidence needs standard errors",)),
     ],
 )
 def test_bad_input_is_one_line(annotated, capsys, args, words):

@@ -46,11 +46,14 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
+    from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.report.estimation import estimate_store
     from vinelm.vinefile import save_trie
 
-    annotated = estimate_store(store, estimator=estimator, stop=stop, checked=check, max_error=max_error)
     target = output or store.with_suffix(".vine")
+    refuse_replacing(target, store)
+    refuse_other_file(target)
+    annotated = estimate_store(store, estimator=estimator, stop=stop, checked=check, max_error=max_error)
     save_trie(target, annotated)
     if as_json:
         from vinelm.cli.console import print_json

@@ -47,20 +47,21 @@ def command(
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
+    from vinelm.cli.goals import in_options, objective_of
     from vinelm.controller.planner import Planner
-    from vinelm.objective import Objective
     from vinelm.vinefile import load_trie
 
-    objective = Objective(**bounds)
+    objective = objective_of(bounds)
     annotated = load_trie(trie)
     node = _node(annotated, prefix)
-    decision = Planner(annotated).plan(
-        objective,
-        node=node,
-        elapsed_s=float(annotated.path_latency_s[node]) if elapsed_s is None else elapsed_s,
-        spent_usd=float(annotated.full_cost_usd[node]) if spent_usd is None else spent_usd,
-        load=_loads(annotated, loads),
-    )
+    with in_options():
+        decision = Planner(annotated).plan(
+            objective,
+            node=node,
+            elapsed_s=float(annotated.path_latency_s[node]) if elapsed_s is None else elapsed_s,
+            spent_usd=float(annotated.full_cost_usd[node]) if spent_usd is None else spent_usd,
+            load=_loads(annotated, loads),
+        )
     if as_json:
         _print_json(objective, decision)
         return
@@ -99,6 +100,8 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
             found[engine] = float(value)
         except ValueError:
             raise ConfigError(f"--load {item}: {value!r} is no number of seconds") from None
+        if not 0.0 <= found[engine] < float("inf"):
+            raise ConfigError(f"--load {item}: it must be finite seconds >= 0")
     return found
 
 

@@ -86,3 +86,17 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
         )
     catalog = simulated_catalog(preset or DEFAULT_PRESET)
     return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): give --models for real ones"
+
+
+def refuse_replacing(output: Path, made_of: Path) -> None:
+    """:class:`ConfigError` if ``output`` is the very file that a command reads: writing it would lose what was bought."""
+    if output.exists() and made_of.exists() and output.samefile(made_of):
+        raise ConfigError(f"{output}: this is the file that is read, and it would be replaced: give -o another name")
+
+
+def refuse_other_file(output: Path) -> None:
+    """:class:`ConfigError` if ``output`` exists and is no trie file: only an earlier trie is replaced."""
+    if output.is_file() and output.stat().st_size:
+        with output.open("rb") as file:
+            if file.read(2) != b"PK":
+                raise ConfigError(f"{output}: exists and is no trie file: give -o another name, or move it away")

@@ -27,13 +27,14 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
-    from vinelm.objective import Objective
+    from vinelm.cli.goals import in_options, objective_of
     from vinelm.report.plans import Plans
     from vinelm.vinefile import load_trie
 
-    objective = Objective(**bounds, on_infeasible="raise")
+    objective = objective_of(bounds, on_infeasible="raise")
     plans = Plans(load_trie(trie))
-    planned = plans.compared(objective)
+    with in_options():
+        planned = plans.compared(objective)
     if as_json:
         _print_json(objective, planned, plans)
     else:

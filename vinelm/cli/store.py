@@ -162,9 +162,11 @@ def export(*, store: Path, output: Path) -> None:
 
     Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """
+    from vinelm.cli.inputs import refuse_replacing
     from vinelm.traces.exchange import export_store
     from vinelm.traces.store import ObservationStore
 
+    refuse_replacing(output, store)
     with ObservationStore.open(store) as opened:
         count = export_store(opened, output)
     click.echo(f"wrote {count:,} rows to {output}")

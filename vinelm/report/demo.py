@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from vinelm.annotated import AnnotatedTrie
-from vinelm.errors import DatasetError
+from vinelm.errors import ConfigError, DatasetError
 from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
 from vinelm.report.complete import Progress, table_beside
@@ -35,6 +36,17 @@ def under(settings: DemoSettings, stop: StopRule) -> DemoSettings:
     return replace(settings, workflow=replace(settings.workflow, template=settings.workflow.template.with_stop(stop)))
 
 
+def _emptied(folder: Path) -> Path:
+    """The folder, made, and without the store of an earlier demo; :class:`ConfigError` if that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for tail in ("", "-wal", "-shm", ".lock"):
+            (folder / f"demo.db{tail}").unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot write there: {error.strerror}: choose another --output-dir") from error
+    return folder
+
+
 def profile_training(settings: DemoSettings, training: Sequence[Request], step: Progress) -> Profiled:
     """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced.
 
@@ -46,10 +58,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     from vinelm.report.words import usd
     from vinelm.traces.store import ObservationStore
 
-    settings.output_dir.mkdir(parents=True, exist_ok=True)
-    path = settings.output_dir / "demo.db"
-    for old in (path.with_name(f"demo.db{tail}") for tail in ("", "-wal", "-shm", ".lock")):
-        old.unlink(missing_ok=True)
+    path = _emptied(settings.output_dir) / "demo.db"
     settings = under(settings, "oracle")
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
