@@ -17,7 +17,7 @@ class SpendGuard:
     """
 
     def __init__(self, cap_usd: float, recorded_usd: Callable[[], float]) -> None:
-        self._cap_usd = cap_usd
+        self.cap_usd = cap_usd
         self._recorded_usd = recorded_usd
         self._under_way: list[float] = []
         self._paid_usd = 0.0
@@ -27,11 +27,11 @@ class SpendGuard:
     def before(self, upper_bound_usd: float) -> None:
         """See :class:`vinelm.protocols.CallGuard`."""
         with self._lock:
-            left_usd = self._cap_usd - max(self._recorded_usd(), self._paid_usd) - sum(self._under_way)
+            left_usd = self.cap_usd - max(self._recorded_usd(), self._paid_usd) - sum(self._under_way)
             if upper_bound_usd > left_usd:
                 line = (
                     f"the call may cost up to ${upper_bound_usd:.6f}, and ${max(left_usd, 0.0):.6f} is left of the request's "
-                    f"${self._cap_usd:g}: raise max_cost_usd, or lower the model's max_tokens"
+                    f"${self.cap_usd:g}: raise max_cost_usd, or lower the model's max_tokens"
                 )
                 self._refused.append(line)
                 raise CallRefused(line)

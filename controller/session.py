@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, get_args
 
-import numpy as np
-
+from vinelm.controller.barred import Barred
 from vinelm.controller.decision import Decision
 from vinelm.controller.following import Following, Judge
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
-from vinelm.controller.query import load_array
+from vinelm.controller.sight import Load, LoadSight
 from vinelm.controller.step import Step
 from vinelm.controller.stochastic import MOST_NODES
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Clock, Invocation, LoadMonitor
 from vinelm.template import Template
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie import BoolArray
 from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]
 OnError = Literal["default", "raise"]
-Load = Callable[[], Mapping[str, float]]
-"""Extra seconds per invocation by engine, as far as they are known now. Must not block."""
+_MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
 
 
 class Session(Following):
@@ -68,9 +67,9 @@ class Session(Following):
         default: Callable[[str], str] | None = None,
         template: Template | None = None,
     ) -> None:
-        if mode not in get_args(Mode):
+        if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
-        if on_error not in get_args(OnError):
+        if on_error not in _ON_ERROR:
             raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
         if objective.risk == "dp" and len(planner.trie) > MOST_NODES:
             raise ConfigError(f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has more: use risk="mean+sd"')
@@ -86,18 +85,19 @@ class Session(Following):
         if not can_end:
             leaves = planner.trie.is_leaf
             self._candidates = leaves if candidates is None else candidates & leaves
-        self._load = load
+        self._sight = None if load is None else LoadSight(load, planner)
         self._default = default
         self._chosen: dict[tuple[str, ...], str] = {}
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._seen: set[tuple[str, ...]] = set()
-        self._elapsed_s = 0.0
+        self._elapsed_s = self._spent_now_usd = 0.0
         self._at: tuple[str, ...] = ()
         self._least_call_usd = least_call_usd
-        self._refused: dict[tuple[str, ...], set[str]] = {}
+        self._barred: Barred | None = None
         self.guard: SpendGuard | None = None
         """Whom a backend asks before each call; None where no cap holds for this very request."""
-        if mode == "enforce" and objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
+        if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
+            self._barred = Barred(planner, least_call_usd)
             self.guard = SpendGuard(objective.max_cost_usd, lambda: self._spent(self._at))
 
     # -- the policy --------------------------------------------------------------------------------------------
@@ -109,19 +109,28 @@ class Session(Following):
             model = self._chosen.get(prefix)
             if model is None:
                 model = self._chosen[prefix] = self._choose(stage, prefix)
-            self._tell(model, None)
-            return model
+        if self._sight is not None:
+            self._sight.dispatched(model)
+        return model
+
+    def interrupted(self, prefix: tuple[str, ...]) -> None:
+        """The invocation ended without an outcome, to be run again: neither a call under way nor one that tells anything."""
+        if self._sight is not None:
+            self._sight.finished(prefix[-1], None)
 
     def record(self, invocation: Invocation) -> None:
-        """Count its dollars. After a failure the same prefix is planned anew."""
+        """Count its dollars. After a failure the same prefix is planned anew, around what failed if there is a way around."""
         super().record(invocation)
-        self._seen.add(invocation.prefix)
-        self._tell(invocation.prefix[-1], invocation)
+        prefix = invocation.prefix
+        self._seen.add(prefix)
+        if self._sight is not None:
+            self._sight.finished(prefix[-1], self._excess_s(invocation))
         if self.guard is not None:
             self._note_refusals(self.guard, invocation)
         if invocation.failure is not None:
             with self._lock:
-                self._chosen.pop(invocation.prefix[:-1], None)
+                self._chosen.pop(prefix[:-1], None)
+                self._bars().fail(invocation)
 
     def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Whether to go on: not where the stop rule has spoken, nor where the plan ends."""
@@ -155,7 +164,7 @@ class Session(Following):
         model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
         if self.mode == "observe" and planned is not None:
             note = f"observed only: would have run {planned}"
-        self.steps.append(Step("model", prefix, stage, model, self._elapsed_s, self._spent(prefix), decision, note))
+        self.steps.append(Step("model", prefix, stage, model, self._elapsed_s, self._spent_now_usd, decision, note))
         return model
 
     def _end_step(self, prefix: tuple[str, ...]) -> Step:
@@ -166,31 +175,34 @@ class Session(Following):
         model = following.default_model if decision is None else decision.next_model
         if self.mode == "observe" and decision is not None and decision.stop:
             note = "observed only: would have ended here"
-        return Step("end", prefix, following.name, model, self._elapsed_s, self._spent(prefix), decision, note)
+        return Step("end", prefix, following.name, model, self._elapsed_s, self._spent_now_usd, decision, note)
 
     def _plan(self, stage: str, prefix: tuple[str, ...], *, may_stop: bool) -> tuple[Decision | None, str]:
         """A plan, or None and why there is none."""
         try:
-            elapsed_s, spent_usd = self.elapsed_s(), self._spent(prefix)
+            self._spent_now_usd = self._spent(prefix)
+            elapsed_s = self.elapsed_s()
             if self.mode == "off":
                 return None, "the controller is off"
             node = self._node(prefix)
             if self._stage_after(node) != stage:
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
-            load, note = self._read_load()
+            load_s, note = (None, "") if self._sight is None else self._sight.read()
             if self.planner.known.missing:
-                gone = f"not served any more, left out: {', '.join(self.planner.known.missing)}"
-                note = f"{note}; {gone}" if note else gone
-            decision = self.planner.plan(
+                note = _noted(note, f"not served any more, left out: {', '.join(self.planner.known.missing)}")
+            plan = partial(
+                self.planner.plan,
                 self.objective,
                 node=node,
                 elapsed_s=elapsed_s,
-                spent_usd=spent_usd,
-                load=load,
-                candidates=self._affordable(node, prefix, spent_usd),
+                spent_usd=self._spent_now_usd,
+                load=load_s,
                 may_stop=may_stop,
             )
-            return decision, note
+            if self._barred is None:
+                return plan(candidates=self._candidates), note
+            decision, why = self._planned_around(self._barred, plan, node, prefix)
+            return decision, _noted(note, why)
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
         except InfeasibleError as error:
@@ -203,32 +215,36 @@ class Session(Following):
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"the controller failed ({why}): default model"
 
+    def _planned_around(
+        self, barred: Barred, plan: Callable[..., Decision], node: int, prefix: tuple[str, ...]
+    ) -> tuple[Decision, str]:
+        """A plan that begins with no barred model, and what to note. What only failed comes again where nothing else fits."""
+        allowed = self._candidates
+        if self.guard is not None:
+            allowed = barred.without(node, barred.too_dear(node, prefix, self.guard.cap_usd - self._spent_now_usd), allowed)
+        failed = barred.failed(prefix)
+        if failed:
+            with suppress(InfeasibleError):
+                decision = plan(candidates=barred.without(node, failed, allowed))
+                if decision.is_feasible:
+                    whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
+                    return decision, f"left out after a failure: {whose}"
+        return plan(candidates=allowed), ""
+
+    def _bars(self) -> Barred:
+        if self._barred is None:
+            self._barred = Barred(self.planner, self._least_call_usd)
+        return self._barred
+
     def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
         """Say in the trace which calls were not made, and plan without that model should the stage be run again."""
-        *before, model = invocation.prefix
+        prefix, model = invocation.prefix[:-1], invocation.prefix[-1]
         for line in guard.take_refusals():
             with self._lock:
-                prefix = tuple(before)
-                self._refused.setdefault(prefix, set()).add(model)
-                spent_usd = self._spent(prefix)
-                step = Step(
-                    "refused", prefix, invocation.stage, model, self.elapsed_s(), spent_usd, None, f"call refused: {line}"
-                )
+                self._bars().refuse(prefix, model)
+                note = f"call refused: {line}"
+                step = Step("refused", prefix, invocation.stage, model, self.elapsed_s(), self._spent(prefix), None, note)
                 self.steps.append(step)
-
-    def _affordable(self, node: int, prefix: tuple[str, ...], spent_usd: float) -> BoolArray | None:
-        """The nodes to plan to: none behind a next model whose call the guard would refuse."""
-        if self.guard is None or self.objective.max_cost_usd is None:
-            return self._candidates
-        trie, left_usd, refused = self.planner.trie, self.objective.max_cost_usd - spent_usd, self._refused.get(prefix, ())
-        affordable = None
-        for child in trie.children(node):
-            model = trie.models[int(trie.model[child])]
-            if model in refused or (self._least_call_usd is not None and self._least_call_usd(model) > left_usd):
-                if affordable is None:
-                    affordable = np.ones(len(trie), np.bool_) if self._candidates is None else self._candidates.copy()
-                affordable[child : int(trie.end[child])] = False
-        return self._candidates if affordable is None else affordable
 
     def _node(self, prefix: tuple[str, ...]) -> int:
         """The node of a prefix; ``KeyError`` if the trie has none."""
@@ -241,37 +257,6 @@ class Session(Following):
         """The stage that the trie has next; a template determines it, so the first child tells."""
         trie = self.planner.trie
         return trie.stages[int(trie.stage[node + 1])] if trie.end[node] > node + 1 else None
-
-    def _read_load(self) -> tuple[FloatArray | None, str]:
-        """The present load; none where its source fails, which must not cost the plan."""
-        if self._load is None:
-            return None, ""
-        engines = self.planner.annotated.engines
-        try:
-            if callable(self._load):
-                return load_array(self._load(), engines), ""
-            extra_s, stale = {}, []
-            for engine, delay in self._load.delays().items():
-                if delay.extra_s:
-                    extra_s[engine] = delay.extra_s
-                if delay.is_stale:
-                    stale.append(engine)
-            note = f"old load report of {', '.join(sorted(stale))}" if stale else ""
-            return (load_array(extra_s, engines) if extra_s else None), note
-        except Exception as error:
-            why = str(error) if isinstance(error, VineLMError) else type(error).__name__
-            return None, f"no load known ({why}): planned without"
-
-    def _tell(self, model: str, invocation: Invocation | None) -> None:
-        """Count a call out, or in again with what it took beyond zero load. A monitor that fails costs nothing."""
-        engine = self.planner.engine_of.get(model)
-        if self._load is None or callable(self._load) or engine is None:
-            return
-        with suppress(Exception):
-            if invocation is None:
-                self._load.dispatched(engine)
-            else:
-                self._load.finished(engine, self._excess_s(invocation))
 
     def _excess_s(self, invocation: Invocation) -> float | None:
         if invocation.failure is not None:
@@ -303,3 +288,7 @@ class Session(Following):
             return self.spent_usd + float(sum(cost_usd[self._node(path)] for path in unseen))
         except KeyError:
             return self.spent_usd
+
+
+def _noted(note: str, more: str) -> str:
+    return f"{note}; {more}" if note and more else note or more

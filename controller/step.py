@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.controller.decision import Decision
 from vinelm.controller.explain import explain
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
 
     ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call

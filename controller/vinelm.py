@@ -15,7 +15,8 @@ from vinelm.controller.curves import load_curves
 from vinelm.controller.following import Judge
 from vinelm.controller.load import OwnLoad, ReportedLoad
 from vinelm.controller.planner import Planner
-from vinelm.controller.session import Load, Mode, OnError, Session
+from vinelm.controller.session import Mode, OnError, Session
+from vinelm.controller.sight import Load
 from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective

@@ -1,12 +1,17 @@
 """Sixty runs at once on one shared context object: each has a policy of its own."""
 
 import asyncio
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from threading import Lock
 
 import pytest
-from adapters.kit import KINDS, App, EchoBackend, control, get
+from adapters.kit import KINDS, MODES, App, EchoBackend, control, get, run, thread
 from conftest import make_catalog, make_template
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
 
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl
@@ -98,7 +103,7 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
             made.append(i)
             return f"policy {i}", None
 
-        return runs.of(controls[i], make).policy
+        return runs.of(None, controls[i], make).policy
 
     for i in (0, 1, 2, 0, 3, 4):
         assert of(i) == f"policy {i}"
@@ -109,5 +114,51 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
 def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
     runs = Runs()
-    ids = {id(runs.of(object(), lambda: (None, None)).control) for _ in range(100)}
+    ids = {id(runs.of(None, object(), lambda: (None, None)).control) for _ in range(100)}
     assert len(ids) == len(runs) == 100
+
+
+class Mortal(GraphControl):
+    """Remembers its policies without keeping them."""
+
+    def __init__(self):
+        super().__init__(make_catalog(3), {"test": EchoBackend()}, template=make_template(3, 3))
+        self.policies = []
+
+    def policy_for(self, context):
+        policy = super().policy_for(context)
+        self.policies.append(weakref.ref(policy))
+        return policy
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["ended", "failed", "interrupted"])
+def test_a_run_that_is_over_holds_nothing(mode, how):
+    def tool(state):
+        if how == "failed":
+            raise OSError("lost")
+        if how == "interrupted":
+            interrupt("go on?")
+
+    vine = Mortal()
+    graph = App(mode=mode, tool=tool).build(vine).compile(checkpointer=InMemorySaver())
+    with nullcontext() if how != "failed" else pytest.raises(OSError, match="lost"):
+        run(graph, mode, {"q": "?"}, thread(), context=vine.context())
+    gc.collect()
+    assert [policy() for policy in vine.policies] == [None]
+
+
+def test_two_streams_read_in_turns_keep_their_policies():
+    vine = Counting()
+    graph = App().build(vine).compile()
+    streams = [graph.stream({"q": str(i)}, context=vine.context(), stream_mode="values") for i in range(2)]
+    values = list(zip(*streams, strict=True))
+    assert len(vine.policies) == 2
+    assert sorted(value["a"] for value in values[-1]) == ["m0;m0;m0;", "m1;m1;m1;"]
+
+
+def test_where_langgraph_hides_its_channels_runs_are_found_by_their_control(monkeypatch):
+    monkeypatch.setattr("vinelm.adapters.langgraph.control.opening_of", lambda config: None)
+    vine = Counting()
+    graph = App().build(vine).compile()
+    assert [graph.invoke({"q": "?"})["a"] for _ in range(2)] == ["m0;m0;m0;", "m1;m1;m1;"]

@@ -1,13 +1,14 @@
 """A Send fan-out of one stage is one invocation with one model; different stages in one superstep are refused."""
 
 import asyncio
+from contextlib import nullcontext
 from threading import Barrier
 
 import pytest
 from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, RetryPolicy, Send
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from vinelm.adapters.forced import ForcedPolicy
 from vinelm.errors import WorkflowError
@@ -106,6 +107,49 @@ def test_a_branch_that_is_retried_keeps_the_model_of_its_siblings(mode):
     assert len(seen) == 1 + WIDTH + 1
     assert {model for _, model in seen[1:]} == {"m1"}
     assert path_of(graph, thread()) == ["m0", "m1"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fan_out_whose_branches_all_fail_moves_to_another_model_together(mode):
+    barrier, failed, asked = Barrier(WIDTH), [], []
+
+    def inside(state):
+        if len(failed) < WIDTH:
+            failed.append(state["part"])
+            if mode == "sync":
+                barrier.wait(10)
+            raise OSError
+
+    vine = control(n_models=4)
+    retry = RetryPolicy(max_attempts=2, initial_interval=0.05, jitter=False, retry_on=OSError)
+    graph, seen = fan(vine, KINDS["Typed"], mode, inside=inside, retry=retry)
+    run(graph, mode, {"q": "?"}, thread(), context=vine.context(policy=asking(vine, asked)))
+    assert asked == [("generate", ()), ("repair", ("m0",)), ("repair", ("m0",))]
+    assert sorted(seen[1:]) == sorted([(part, model) for part in range(WIDTH) for model in ("m1", "m2")])
+    assert path_of(graph, thread()) == ["m0", "m2"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["failed", "interrupted"])
+def test_a_branch_that_is_made_up_for_in_another_run_leaves_its_siblings_model(mode, how):
+    failed = []
+
+    def inside(state):
+        if state["part"] == 1 and how == "interrupted":
+            interrupt("go on?")
+        elif state["part"] == 1 and not failed:
+            failed.append(1)
+            raise OSError("lost")
+
+    vine = control()
+    graph, seen = fan(vine, KINDS["Typed"], mode, inside=inside)
+    with pytest.raises(OSError, match="lost") if how == "failed" else nullcontext():
+        run(graph, mode, {"q": "?"}, thread(), context=vine.context(policy=forced(vine, ["m2", "m1"])))
+    again = None if how == "failed" else Command(resume=True)
+    result = run(graph, mode, again, thread(), context=vine.context(policy=forced(vine, ["m2", "m0"])))
+    assert result["log"] == ["generate", "repair 0", "repair 1", "repair 2"]
+    assert seen[-1] == (1, "m0")
+    assert path_of(graph, thread()) == ["m2", "m1"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,13 +1,18 @@
-"""A retried stage leaves one entry, keeps its model, and every failure is recorded."""
+"""A retried stage leaves one entry, each attempt is planned with what is left, and every failure is recorded."""
 
 import asyncio
 
 import pytest
 from adapters.kit import KINDS, MODES, App, EchoBackend, control, forced, path_of, run, thread
+from conftest import random_table
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
 
+from vinelm import VineLM
+from vinelm.adapters.forced import ForcedPolicy
+from vinelm.controller.planner import Planner
 from vinelm.errors import CallError
+from vinelm.objective import Objective
 
 PATH = ["m2", "m0", "m1"]
 
@@ -51,21 +56,87 @@ def test_a_stage_that_succeeds_at_the_third_attempt_leaves_one_entry(schema, mod
     assert [i.cost_usd for i in policy.invocations] == [0.01] * 5
 
 
+class Asked(ForcedPolicy):
+    """Gives every question another model."""
+
+    def __init__(self, vine):
+        super().__init__(vine.template, [], clock=vine.new_clock())
+        self.asked = []
+
+    def next(self, stage, prefix):
+        self.asked.append((stage, prefix))
+        return f"m{len(self.asked) - 1}"
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_a_retry_keeps_its_model(mode):
+@pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS)
+def test_a_failed_attempt_is_asked_for_again_at_the_same_place(schema, mode):
     vine = control()
-    app = App(mode=mode, inside=flaky("generate", 2), retry=retrying(FlakyError), turns=1)
-    graph = app.build(vine).compile()
+    app = App(schema, mode, inside=flaky("generate", 2), retry=retrying(FlakyError), turns=1)
+    graph = app.build(vine).compile(checkpointer=InMemorySaver())
+    policy = Asked(vine)
+    assert run(graph, mode, {"q": "?"}, thread(), context=vine.context(policy=policy))["a"] == "m2;"
+    assert policy.asked == [("generate", ())] * 3
+    assert [(i.prefix, i.failure) for i in policy.invocations] == [(("m0",), "tool"), (("m1",), "tool"), (("m2",), None)]
+    assert path_of(graph, thread()) == ["m2"]
 
-    class Asked(type(forced(vine, []))):
-        def next(self, stage, prefix):
-            asked.append((stage, prefix))
-            return f"m{len(asked) - 1}"
 
-    asked = []
-    policy = Asked(vine.template, [], clock=vine.new_clock())
-    assert run(graph, mode, {"q": "?"}, context=vine.context(policy=policy))["a"] == "m0;"
-    assert asked == [("generate", ())]
+def table():
+    return random_table(3, n_requests=60, n_models=3, depth=3).annotate()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["server", "timeout", "rate_limit", "empty"])
+def test_a_retry_goes_around_what_failed_with_what_is_left(mode, kind):
+    annotated = table()
+    objective = Objective(maximize="accuracy", max_latency_s=1000.0)
+    wanted = Planner(annotated).plan(objective, may_stop=False).next_model
+    backend = EchoBackend({wanted: CallError(f"{wanted} failed", kind=kind)})
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
+    graph = App(mode=mode, retry=retrying(CallError), turns=1).build(vine).compile(checkpointer=InMemorySaver())
+    session = vine.session(objective)
+    run(graph, mode, {"q": "?"}, thread(), context=vine.context(objective, policy=session))
+    first, second = session.steps[:2]
+    assert (first.model, first.elapsed_s, first.spent_usd) == (wanted, 0.0, 0.0)
+    assert (second.elapsed_s, second.spent_usd, second.prefix) == (1.0, 0.01, ())  # the failed attempt's own
+    engine_of = {model.name: model.engine for model in annotated.catalog.models}
+    if kind == "empty":
+        assert second.model != wanted
+    else:
+        assert engine_of[second.model] != engine_of[wanted]
+    assert f"{wanted} ({kind})" in second.note
+    assert second.note in session.explain()
+    assert [(i.prefix, i.failure, i.cost_usd) for i in session.invocations[:2]] == [
+        ((wanted,), kind, 0.01),
+        ((second.model,), None, 0.01),
+    ]
+    assert path_of(graph, thread())[0] == second.model
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_where_every_engine_fails_the_retries_end_with_the_last_error_and_every_cent_on_record(mode):
+    annotated = table()
+    backend = EchoBackend({model: CallError(f"{model} failed", kind="server") for model in annotated.catalog})
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)
+    graph = App(mode=mode, retry=retrying(CallError)).build(vine).compile()
+    objective = Objective(maximize="accuracy")
+    session = vine.session(objective)
+    with pytest.raises(CallError, match="failed"):
+        run(graph, mode, {"q": "?"}, context=vine.context(objective, policy=session))
+    assert [i.failure for i in session.invocations] == ["server"] * 3
+    assert session.spent_usd == pytest.approx(0.03)
+    assert len({step.model for step in session.steps[:2]}) == 2
+
+
+def test_a_failure_of_the_applications_own_does_not_bar_the_model():
+    annotated = table()
+    vine = VineLM(annotated.catalog, {"test": EchoBackend()}, trie=annotated)
+    graph = App(inside=flaky("generate", 1), retry=retrying(FlakyError), turns=1).build(vine).compile()
+    objective = Objective(maximize="accuracy")
+    session = vine.session(objective)
+    graph.invoke({"q": "?"}, context=vine.context(objective, policy=session))
+    assert session.steps[0].model == session.steps[1].model
+    assert [step.note for step in session.steps[:2]] == ["", ""]
 
 
 @pytest.mark.parametrize("mode", MODES)

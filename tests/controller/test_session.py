@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from conftest import random_table
 
+from vinelm.controller.load import OwnLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Session
+from vinelm.controller.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
@@ -165,6 +167,30 @@ def test_a_load_source_that_fails_does_not_cost_the_plan(planner):
     heavy = {"east": 50.0}
     session, _ = session_of(planner, load=lambda: heavy)
     assert session.next("generate", ()) == planner.plan(OBJECTIVE, load=heavy).next_model
+
+
+def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(planner):
+    calls = OwnLoad({"east": SlowdownCurve((0.0, 1.0, 2.0), (0.0, 10.0, 20.0))}, clock=VirtualClock())
+
+    def in_flight():
+        delays = calls.delays()
+        return delays["east"].extra_s / 10.0 if "east" in delays else 0.0
+
+    (other, _), (session, _) = (  # m0 and m2 are on the engine east
+        session_of(planner, load=calls, mode="off", default=lambda stage, model=model: model) for model in ("m0", "m2")
+    )
+    other.next("generate", ())
+    session.next("generate", ())
+    assert in_flight() == 2.0
+    for _ in range(3):  # the branches of a fan-out: one question, three outcomes
+        session.record(ran(("m2",), failure="server"))
+    assert in_flight() == 1.0
+    session.next("generate", ())
+    assert in_flight() == 2.0
+    session.interrupted(("m2",))
+    assert in_flight() == 1.0
+    other.record(ran(("m0",), failure="server"))
+    assert in_flight() == 0.0
 
 
 def test_a_graph_that_cannot_be_ended_early_is_planned_to_its_leaves(planner):

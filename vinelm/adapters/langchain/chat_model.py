@@ -220,7 +220,7 @@ class _Call:
         self._run: Run = vine.run_here(owner.objective)
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
-        self.invoking = Invoking(vine, self._run.policy, owner.stage, self._run.open_chat(owner.stage), limits)
+        self.invoking = Invoking(vine, self._run, owner.stage, self._run.open_chat(owner.stage), limits)
         try:
             self.model, self.options = aimed(self.invoking.model, options)
         except BaseException as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
@@ -15,8 +16,27 @@ from vinelm.template import Template
 PATH_KEY = "vinelm_path"
 """Name of the channel: visible in ``get_state().values`` and in ``stream_mode="values"``, absent from results and schemas."""
 
-RUN_OPENED_AT: ContextVar[float | None] = ContextVar("vinelm_run_opened_at", default=None)
-"""Monotonic seconds at which LangGraph opened the current run: the call of invoke, tools before the first stage included."""
+
+@dataclass(slots=True, eq=False)
+class Opening:
+    """One run's channels, as long as LangGraph holds them. ``at_s`` is when it opened them, in monotonic seconds: the call of
+    invoke, tools before the first stage included. ``owned`` is whatever should live as long as the run, by its owner.
+    """
+
+    at_s: float
+    owned: dict[Any, Any] = field(default_factory=dict)
+
+
+def opening_of(config: RunnableConfig) -> Opening | None:
+    """The opening of the run that a node's or an edge's config belongs to; None where there is no path channel, or where this
+    LangGraph hides it: its reader's arguments are internal.
+    """
+    for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
+        if type(given) is dict:
+            channel = given.get(PATH_KEY)
+            if isinstance(channel, PathChannel):
+                return channel.opening
+    return None
 
 
 class Entry(TypedDict):
@@ -38,17 +58,19 @@ class PathValue(TypedDict):
 class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
     """Entries of one request, written together with the update of their stage, so that a retry or a replay leaves one.
 
-    An entry with place k replaces whatever stood at k and after it. Branches of a fan-out write the same entry, kept once;
-    different entries for one place in one superstep are refused. The end of a run only closes the path: whether the next
+    An entry with place k replaces whatever stood at k and after it. Branches of a fan-out write the same entry, kept once; one
+    that another run made up for may have used another model, and then the first branch's stands for all. Different stages for
+    one place in one superstep are refused. The end of a run only closes the path: whether the next
     stage continues it, is for :func:`starts_anew` to say.
     """
 
-    __slots__ = ("closed", "path")
+    __slots__ = ("closed", "opening", "path")
 
     def __init__(self, typ: Any = dict, key: str = PATH_KEY) -> None:
         super().__init__(typ, key)
         self.path: tuple[Entry, ...] = ()
         self.closed = False
+        self.opening: Opening | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PathChannel)
@@ -67,14 +89,15 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
 
     def copy(self) -> PathChannel:
         """A channel with the same path."""
-        twin = PathChannel(self.typ, self.key)
-        twin.path, twin.closed = self.path, self.closed
+        twin = PathChannel.__new__(PathChannel)  # LangGraph copies every channel at every edge
+        twin.typ, twin.key = self.typ, self.key
+        twin.path, twin.closed, twin.opening = self.path, self.closed, self.opening
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
         """The channel of a run that opens now, with the path that its thread has stored."""
-        RUN_OPENED_AT.set(time.monotonic())
         fresh = PathChannel(self.typ, self.key)
+        fresh.opening = Opening(time.monotonic())
         if isinstance(checkpoint, Mapping):
             fresh.path, fresh.closed = tuple(checkpoint["path"]), bool(checkpoint["closed"])
         return fresh
@@ -91,10 +114,13 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
 
     def update(self, values: Sequence[list[Entry]]) -> bool:
         """Add the entries of one superstep."""
+        if not values:
+            return False
         placed: dict[int, Entry] = {}
         for entry in (entry for entries in values for entry in entries):
-            if placed.setdefault(entry["k"], entry) != entry:
-                names = f"{placed[entry['k']]['stage']!r} and {entry['stage']!r}"
+            first = placed.setdefault(entry["k"], entry)
+            if first["stage"] != entry["stage"]:
+                names = f"{first['stage']!r} and {entry['stage']!r}"
                 raise InvalidUpdateError(f"stages {names} ran in one superstep: put an edge between them")
         for k in sorted(placed):
             self.path = (*self.path[:k], placed[k])

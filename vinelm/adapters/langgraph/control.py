@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Any, overload
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.default import DefaultPolicy
-from vinelm.adapters.langgraph.channel import RUN_OPENED_AT
+from vinelm.adapters.langgraph.channel import opening_of
 from vinelm.adapters.langgraph.context import AMBIENT, RunContext, attach, carried_by
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.runs import Run, Runs
@@ -219,30 +221,37 @@ class GraphControl:
         """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
         return self.backend_of(name).chat_model(self.catalog[name].model_copy(update=limits), call)
 
-    def run_of(self, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
         """The run that a node or an edge belongs to, made on first sight."""
+        opening = opening_of(config)
+        run = self._runs.known(opening, runtime.control)
+        if run is not None:
+            return run
+        if runtime.control is None:
+            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
 
         def make() -> tuple[Policy, RunContext]:
             context = carried_by(runtime.context)
-            if context.started_at is None and not self.is_virtual_time:
-                context = replace(context, started_at=RUN_OPENED_AT.get())
+            if context.started_at is None and opening is not None and not self.is_virtual_time:
+                context = replace(context, started_at=opening.at_s)
             return self.policy_for(context), context
 
-        if runtime.control is None:
-            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
-        return self._runs.of(runtime.control, make)
+        return self._runs.of(opening, runtime.control, make)
 
-    def known_run(self, runtime: Runtime[Any]) -> Run | None:
+    def known_run(self, config: RunnableConfig) -> Run | None:
         """The same, if some node has made it already."""
-        return self._runs.known(runtime.control)
+        opening = opening_of(config)
+        runtime = _current_runtime() if opening is None else None
+        return self._runs.known(opening, None if runtime is None else runtime.control)
 
     def run_here(self, objective: Objective | None = None) -> Run:
         """The run that a chat model belongs to when it is called: that of the graph around it, the surrounding
         ``with vine.request(...)``, or one of its own. ``objective`` holds where neither names one.
         """
         runtime = _current_runtime()
-        key: Any = None if runtime is None else runtime.control
         context = carried_by(None if runtime is None else runtime.context)
+        opening = None if runtime is None else opening_of(get_config())
+        key: Any = None if runtime is None else runtime.control
         if key is None and AMBIENT.get() is context:
             key = context
 
@@ -250,7 +259,7 @@ class GraphControl:
             own = context if context.objective is not None or objective is None else replace(context, objective=objective)
             return self.policy_for(own), own
 
-        return Run(None, *make(), self.watch) if key is None else self._runs.of(key, make)
+        return Run(None, *make(), self.watch) if key is None else self._runs.of(opening, key, make)
 
 
 def _current_runtime() -> Runtime[Any] | None:

@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.runs import Run
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, WorkflowError
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext, Invocation, Policy
+from vinelm.protocols import CallContext, Invocation
 from vinelm.telemetry.watch import Watch
 
 
@@ -24,7 +24,7 @@ class Host(Protocol):
     catalog: Catalog
     watch: Watch
 
-    def run_of(self, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
         """The run that a node belongs to."""
 
     def chat_model(self, name: str, call: CallContext) -> Any:
@@ -35,18 +35,20 @@ class Host(Protocol):
 
 
 class Invoking:
-    """Makes the chat model, keeps what its calls used, and tells policy and observers how it ended.
+    """Makes the chat model, keeps what its calls used, and tells run, policy and observers how it ended.
 
     ``prefix`` ends with this invocation's model.
     """
 
-    __slots__ = ("_clock", "_host", "_policy", "_started", "_tokens", "_usages", "model", "prefix", "stage")
+    __slots__ = ("_clock", "_host", "_policy", "_run", "_started", "_tokens", "_usages", "model", "prefix", "stage")
 
     def __init__(
-        self, host: Host, policy: Policy, stage: str, prefix: tuple[str, ...], limits: Mapping[str, Any] | None = None
+        self, host: Host, run: Run, stage: str, prefix: tuple[str, ...], limits: Mapping[str, Any] | None = None
     ) -> None:
         self.stage, self.prefix = stage, prefix
-        self._host, self._policy, self._clock = host, policy, policy.clock
+        self._host, self._run = host, run
+        policy = self._policy = run.policy
+        self._clock = policy.clock
         self._usages: list[Usage] = []
         self._started = self._clock.now()
         call = CallContext(
@@ -58,8 +60,13 @@ class Invoking:
             guard=getattr(policy, "guard", None),
         )
         name = prefix[-1]
-        self.model = host.limited_chat_model(name, call, limits) if limits else host.chat_model(name, call)
-        self._tokens = host.watch.began(stage, prefix, host.catalog[prefix[-1]]) if host.watch else []
+        try:
+            self.model = host.limited_chat_model(name, call, limits) if limits else host.chat_model(name, call)
+        except BaseException as error:
+            self._tokens: list[Any] = []
+            self.failed(error)
+            raise
+        self._tokens = host.watch.began(stage, prefix, host.catalog[name]) if host.watch else []
 
     def done(self) -> None:
         """It succeeded."""
@@ -69,8 +76,12 @@ class Invoking:
         """It raised. Interrupts and other control flow of LangGraph are no failures: the invocation will be run again."""
         if isinstance(error, GraphBubbleUp):
             self._host.watch.ended(self._tokens, None)
+            interrupted = getattr(self._policy, "interrupted", None)
+            if interrupted is not None:
+                interrupted(self.prefix)
         else:
             self._record(*_failure(error))
+            self._run.note_failure()
 
     def _record(self, failure: FailureKind | None, detail: str | None) -> None:
         invocation = Invocation(
@@ -102,19 +113,18 @@ def invoking_in_graph(
     path that this very run has written.
     """
     _refuse_subgraph(stage, runtime)
-    run = host.run_of(runtime)
-    request_id = run.context.request_id
-    is_same_run = run.has_written(models_of(value))
-    anew = not (continues or (run_is_request and is_same_run)) and starts_anew(
+    run = host.run_of(config, runtime)
+    request_id, before = run.context.request_id, models_of(value)
+    is_same_run = before == run.path
+    if not (continues or (run_is_request and is_same_run)) and starts_anew(
         value, stage, run.policy.template, request_id, is_same_run=is_same_run
-    )
-    before = () if anew else models_of(value)
-    step = config.get("metadata", {}).get("langgraph_step", len(before))
-    model = run.decide(step, stage, before)
+    ):
+        before = ()
+    model = run.decide(config.get("metadata", {}).get("langgraph_step", len(before)), stage, before)
     entry: Entry = {"k": len(before), "stage": stage, "model": model}
     if request_id is not None:
         entry["request"] = request_id
-    return entry, Invoking(host, run.policy, stage, (*before, model))
+    return entry, Invoking(host, run, stage, (*before, model))
 
 
 def _refuse_subgraph(stage: str, runtime: Runtime[Any]) -> None:

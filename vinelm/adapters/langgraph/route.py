@@ -23,10 +23,10 @@ ROUTE_INJECTED = ("config", "runtime")
 class RouteHost(Protocol):
     """What an edge needs of its control."""
 
-    def run_of(self, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
         """The run that an edge belongs to."""
 
-    def known_run(self, runtime: Runtime[Any]) -> Run | None:
+    def known_run(self, config: RunnableConfig) -> Run | None:
         """The same, if some node has made it already."""
 
 
@@ -76,17 +76,17 @@ class _Edge:
             return verdict
         onward = verdict if not isinstance(verdict, (bool, str)) else self.again
         own = self.end if finished else onward
-        runtime: Any = get_runtime()
-        if runtime is None or runtime.control is None:
-            return own  # update_state(as_node=...): nobody's run
-        run = self.host.known_run(runtime)
+        run = self.host.known_run(config)
         path = None if run is None else run.path
-        if path is None:  # resumed behind the stage
+        if run is None or path is None:  # resumed behind the stage
+            runtime: Any = get_runtime()
+            if runtime is None or runtime.control is None:
+                return own  # update_state(as_node=...): nobody's run
             value = read_path(config, fresh=True)
             if value is None or value["closed"]:
                 return own
-            path = models_of(value)
-        if (run or self.host.run_of(runtime)).goes_on(path, finished, state):
+            run, path = self.host.run_of(config, runtime), models_of(value)
+        if run.goes_on(path, finished, state):
             return self.again if finished else onward
         return self.end
 

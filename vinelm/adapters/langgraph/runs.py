@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from vinelm.adapters.langgraph.channel import Opening
 from vinelm.adapters.langgraph.context import RunContext
 from vinelm.errors import WorkflowError
 from vinelm.protocols import Policy
@@ -19,8 +20,8 @@ from vinelm.telemetry.watch import Decided, Watch, explanation_of
 class Run:
     """One run of the graph: its policy, and the decision of the current superstep.
 
-    ``control`` is LangGraph's object for the run, held so that its id stays its own. ``chat_path`` is the path of the run's
-    chat models, which no channel carries.
+    ``control`` is LangGraph's object for the run, held so that its id stays its own. ``begun`` and ``failed`` count the
+    invocations of the current decision. ``chat_path`` is the path of the run's chat models, which no channel carries.
     """
 
     control: Any
@@ -32,11 +33,14 @@ class Run:
     stage: str = ""
     prefix: tuple[str, ...] = ()
     model: str = ""
+    begun: int = 0
+    failed: int = 0
     chat_path: tuple[str, ...] = ()
 
     def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model for this invocation, asked once per superstep: the branches of a fan-out and the retries of a
-        stage share it. :class:`WorkflowError` for two different stages in one superstep.
+        """The policy's model for this invocation, asked once per superstep, so that the branches of a fan-out share it; and
+        again once all that began with it have failed, so that a retry need not go where it failed.
+        :class:`WorkflowError` for two different stages in one superstep.
         """
         with self.lock:
             if self.chat_path:
@@ -47,18 +51,22 @@ class Run:
                     "VineLM chooses models along one path, so put an edge between them"
                 )
             if step != self.step or prefix != self.prefix:
+                self.begun = self.failed = 0
+            if self.begun == self.failed:
                 self.model = self._ask(stage, prefix)
                 self.step, self.stage, self.prefix = step, stage, prefix
+            self.begun += 1
             return self.model
+
+    def note_failure(self) -> None:
+        """An invocation of the current decision failed."""
+        with self.lock:
+            self.failed += 1
 
     @property
     def path(self) -> tuple[str, ...] | None:
         """The path with the run's last invocation; None before its first one. Saves reading the channel anew."""
         return None if self.step is None else (*self.prefix, self.model)
-
-    def has_written(self, path: tuple[str, ...]) -> bool:
-        """Whether ``path`` is what the run's last invocation left."""
-        return path == self.path
 
     # -- chat models, whose path the run itself keeps ------------------------------------------------------------
 
@@ -117,36 +125,52 @@ _MIXED = (
 
 
 class Runs:
-    """The newest ``bound`` runs. A run that is older than that many others loses its policy, so the bound is generous."""
+    """The runs that are under way, each with its policy. Safe from any thread.
+
+    A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
+    the newest ``bound`` are kept: one that is older than that many others loses its policy, so the bound is generous.
+    """
 
     def __init__(self, bound: int = 4096, watch: Watch | None = None) -> None:
         self._bound = bound
         self.watch = Watch() if watch is None else watch  # an empty one is false
-        self._runs: OrderedDict[int, Run] = OrderedDict()
+        self._kept: OrderedDict[int, Run] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._runs)
+        """How many are kept here."""
+        return len(self._kept)
 
-    def of(self, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> Run:
-        """The run that LangGraph's ``control`` belongs to; ``make`` gives the policy of a new one. Safe from any thread."""
-        key = id(control)
-        with self._lock:
-            run = self._runs.get(key)
-            if run is not None:
-                self._runs.move_to_end(key)
-                return run
-            run = Run(control, *make(), self.watch)
-            self._runs[key] = run
-            while len(self._runs) > self._bound:
-                self._runs.popitem(last=False)
-            return run
+    def of(self, opening: Opening | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> Run:
+        """The run of that opening, or of LangGraph's ``control`` where none is known; ``make`` gives a new one's policy."""
+        if opening is None:
+            return self._by_control(control, make)
+        run: Run | None = opening.owned.get(self)
+        if run is None:
+            with self._lock:
+                run = opening.owned.get(self)
+                if run is None:
+                    run = opening.owned[self] = Run(control, *make(), self.watch)
+        return run
 
-    def known(self, control: Any) -> Run | None:
-        """The run that ``control`` belongs to, if it is there."""
-        return self._runs.get(id(control))
+    def known(self, opening: Opening | None, control: Any) -> Run | None:
+        """The same, if it is there."""
+        return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
 
     def forget(self, control: Any) -> None:
-        """Drop that run, if it is there."""
+        """Drop that run, if it is kept here."""
         with self._lock:
-            self._runs.pop(id(control), None)
+            self._kept.pop(id(control), None)
+
+    def _by_control(self, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> Run:
+        key = id(control)
+        with self._lock:
+            run = self._kept.get(key)
+            if run is not None:
+                self._kept.move_to_end(key)
+                return run
+            run = Run(control, *make(), self.watch)
+            self._kept[key] = run
+            while len(self._kept) > self._bound:
+                self._kept.popitem(last=False)
+            return run

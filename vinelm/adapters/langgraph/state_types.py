@@ -48,7 +48,8 @@ def own_state(state: Any) -> tuple[Any, PathValue | None]:
     if isinstance(state, dict):
         if PATH_KEY not in state:
             return state, None
-        return {key: value for key, value in state.items() if key != PATH_KEY}, state[PATH_KEY]
+        bare = dict(state)
+        return bare, bare.pop(PATH_KEY)
     own = _OWN.get(type(state))
     if own is None:
         return state, None
