@@ -10,7 +10,7 @@ import numpy as np
 
 from vinelm.controller.known import Known
 from vinelm.controller.query import Query
-from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View, first_of
+from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
 
 INTERVAL_Z = 1.6448536269514722
 """Intervals are two-sided at 90 %."""
@@ -42,6 +42,11 @@ class Decision:
         """The subtree as the objective saw it."""
         return View(self.known, self.query)
 
+    @cached_property
+    def _ends(self) -> View:
+        """The node and the target alone: what is asked of these two need not measure a large subtree."""
+        return View(self.known, self.query, np.array([self.target]))
+
     @property
     def stop(self) -> bool:
         """The request should end here."""
@@ -51,10 +56,6 @@ class Decision:
     def is_feasible(self) -> bool:
         """The plan meets every bound of the objective."""
         return not self.relaxed
-
-    @property
-    def _at(self) -> int:
-        return self.target - self.node
 
     @cached_property
     def path(self) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ class Decision:
     @cached_property
     def remaining_latency_s(self) -> float:
         """Seconds still to come for a request that goes all the way, under the load the plan was made for."""
-        return float(self.view.live_s[self._at])
+        return float(self._ends.live_s[1])
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -104,10 +105,9 @@ class Decision:
     @cached_property
     def slack(self) -> dict[str, float]:
         """What each bound leaves unused at ``target``, in its unit; negative where it gave way."""
-        return {
-            bound: float((self.view.values(bound)[self._at] - self.view.limit(bound)) * (1.0 if bound == FLOOR else -1.0))
-            for bound in self.view.bounds
-        }
+        view = self._ends
+        sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
+        return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}
 
     @cached_property
     def binding(self) -> str | None:
@@ -117,7 +117,7 @@ class Decision:
         if self.relaxed:
             return self.relaxed[0]
         view = self.view
-        better = [b for b in view.bounds if first_of(view.feasible(without=(b,)), view.order) != self._at]
+        better = [b for b in view.bounds if view.first_of(view.feasible(without=(b,)), view.order) != self.target - self.node]
         return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
 
     @cached_property
@@ -145,7 +145,7 @@ class Decision:
         return f"{text}; no bound stands in the way"
 
     def _short(self) -> str:
-        return " with ".join(f"{bound} = {getattr(self.view.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
+        return " with ".join(f"{bound} = {getattr(self.query.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types: the plan, its expectations and its reason."""

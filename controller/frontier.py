@@ -16,7 +16,7 @@ from vinelm.controller.pareto import IntArray, Kind
 from vinelm.controller.tiles import Tiles, within
 from vinelm.trie import FloatArray
 
-SCAN = 1536
+SCAN = 12_000
 """Up to so many ends are compared at once; longer lists are cut into tiles."""
 
 
