@@ -1,6 +1,8 @@
 """A small workflow's worth of requests over one database, and calls to make on it."""
 
 import sqlite3
+import ssl
+from functools import cache
 
 import pytest
 
@@ -92,3 +94,35 @@ def make_call():
 @pytest.fixture(scope="session")
 def requests():
     return make_requests(240)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_tls_context():
+    """Every SDK's client reads all root certificates anew, 20 ms each, and no test here speaks TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
+
+
+@pytest.fixture(scope="module")
+def wire():
+    """A server on loopback that answers as each test says."""
+    from backends.wire_server import WireServer  # here: another process imports this file from its own folder
+
+    server = WireServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kept():
+    """Closes the clients that it is given when the test is over."""
+    made = []
+
+    def keep(client):
+        made.append(client)
+        return client
+
+    yield keep
+    for one in made:
+        one.close()

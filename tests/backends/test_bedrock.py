@@ -1,43 +1,21 @@
 """The Bedrock backend against a server that speaks the documented wire format, over a real socket, by the unmodified boto3."""
 
-import asyncio
 import logging
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from backends.remote_kit import KEY, MODES, PRICE, Client
+from backends.remote_kit import COST, KEY, MODES, ONCE, SHELLS, Client, add, fails
 from backends.wire_bedrock import (
-    STREAM,
     answering,
-    event,
-    is_stream,
     refusing,
-    text,
     thought,
     tool_piece,
     tool_start,
     trouble,
     turn,
 )
-from backends.wire_server import WireServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.protocols import PricesCalls
-
-COST = PRICE.cost_usd(20, 7, 8)
-PROMPT = "my-secret-prompt"
-ONCE = {"max_retries": 0}
-SHELLS = ("invoke", "astream")
-pytest.importorskip("boto3")
-
-
-@pytest.fixture(scope="module")
-def wire():
-    server = WireServer()
-    yield server
-    server.stop()
+from vinelm.errors import ConfigError, WorkflowError
 
 
 @pytest.fixture(autouse=True)
@@ -52,31 +30,12 @@ def credentials(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def client(wire):
-    made = []
-
+def client(wire, kept):
     def make(**how):
         how.setdefault("options", {"region": "us-east-1"})
-        made.append(Client(wire.url.removesuffix("/v1"), provider="bedrock", **how))
-        return made[-1]
+        return kept(Client(wire.url.removesuffix("/v1"), provider="bedrock", **how))
 
-    yield make
-    for one in made:
-        one.backend.close()
-
-
-def fails(made, mode):
-    with pytest.raises(CallError) as raised:
-        made.ask(mode, PROMPT)
-    (usage,) = made.usages
-    error = raised.value
-    assert error.kind == usage.failure
-    assert error.cost_usd == usage.cost_usd
-    assert (error.__cause__, error.__context__) == (None, None)
-    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
-    for secret in (PROMPT, KEY, "AKIACANARY", "s3cret"):
-        assert secret not in said
-    return error, usage
+    return make
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -121,11 +80,6 @@ def test_messages_on_the_wire(wire, client):
     assert second["content"] == [{"text": "let me see"}, {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]
     assert third["role"] == "user"
     assert third["content"] == [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}]}}, {"text": "and now?"}]
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @pytest.mark.parametrize("mode", SHELLS)
@@ -182,16 +136,6 @@ def test_a_prompt_that_is_too_long(wire, client):
 
 
 @pytest.mark.parametrize("mode", SHELLS)
-def test_retries_are_recorded_and_not_timed(wire, client, mode):
-    wire.answers(refusing("ThrottlingException", 429, times=2, then=answering("four"), retry_after="0.15"))
-    made = client()
-    assert made.ask(mode).text == "four"
-    (usage,) = made.usages
-    assert (usage.retries, usage.cost_usd, len(wire.asked)) == (2, COST, 3)
-    assert usage.waited_s > 0.29
-
-
-@pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize(
     ("stop", "kind"),
@@ -212,110 +156,10 @@ def test_an_empty_answer(wire, client):
     assert fails(client(), "invoke")[0].kind == "empty"
 
 
-def silent(stage):
-    async def reply(asked, out):
-        if stage == "middle":
-            await out.chunked(STREAM)
-            await out.chunk(text("four"))
-        await asyncio.sleep(30)
-
-    return reply
-
-
-@pytest.mark.parametrize("mode", SHELLS)
-@pytest.mark.parametrize("stage", ["head", "middle"])
-def test_timeouts(wire, client, mode, stage):
-    wire.answers(silent(stage))
-    error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
-    assert (error.kind, usage.tokens_estimated) == ("timeout", True)
-    assert usage.cost_usd > 0
-
-
-def broken(how):
-    async def reply(asked, out):
-        if how == "at once":
-            return out.close()
-        if how == "page":
-            return await out.whole(b"<html>s3cret</html>", content_type="text/html")
-        if not is_stream(asked):
-            if how == "shape":
-                return await out.whole({"output": {"s3cret": 1}})
-            data = b'{"output": {"message": "s3cret'
-            await out.head(content_type="application/json", content_length=len(data) + (how == "middle"))
-            await out.send(data)
-            return out.close()
-        await out.chunked(STREAM)
-        if how == "shape":
-            await out.chunk(event("messageStop", {"s3cret": 1}))
-        elif how == "bytes":
-            await out.chunk(text("four")[:-3] + b"xyz")
-        else:
-            await out.chunk(text("four"))
-        if how == "middle":
-            return out.close()
-        return await out.finish()
-
-    return reply
-
-
-@pytest.mark.parametrize("mode", SHELLS)
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("how", ["at once", "middle", "politely", "page", "bytes", "shape"])
-def test_broken_answers(wire, client, mode, streams, how):
-    wire.answers(broken(how))
-    error, _ = fails(client(settings={**ONCE, "stream": streams}), mode)
-    assert error.kind in (("server",) if how == "at once" else ("server", "malformed"))
-
-
 @pytest.mark.parametrize(("kind", "expected"), [("throttlingException", "rate_limit"), ("modelStreamErrorException", "server")])
 def test_error_inside_a_stream(wire, client, kind, expected):
     wire.answers(answering("fo", trouble(kind)))
     assert fails(client(settings=ONCE), "ainvoke")[0].kind == expected
-
-
-def test_fifty_threads_and_fifty_tasks(wire, client):
-    async def reply(asked, out):
-        while wire.peak < 50:
-            await asyncio.sleep(0.005)
-        await answering(asked.json["messages"][0]["content"][0]["text"])(asked, out)
-
-    async def together(made):
-        return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
-
-    wire.answers(reply)
-    made = client(timeout_s=30.0)
-    with ThreadPoolExecutor(50) as pool:
-        texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
-    assert texts == [f"n{n}" for n in range(50)]
-    wire.answers(reply)
-    assert [message.text for message in asyncio.run(together(made))] == texts
-    assert len(made.usages) == 100
-
-
-def test_cancelled_call(wire, client):
-    async def cancelled(made):
-        task = asyncio.create_task(made.aask("ainvoke", "?"))
-        while not wire.asked:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    wire.answers(silent("head"))
-    made = client(timeout_s=0.5)
-    asyncio.run(cancelled(made))
-    assert [(usage.failure, usage.finish_reason) for usage in made.usages] == [(None, None)]
-
-
-@pytest.mark.parametrize("mode", ["invoke", "astream"])
-def test_keys_and_prompts_are_in_no_log(wire, client, caplog, mode):
-    caplog.set_level(logging.DEBUG)
-    wire.answers(refusing("InternalServerException", 500, times=1, then=answering("four")))
-    made = client()
-    made.ask(mode, PROMPT)
-    assert wire.asked[0].headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIACANARY")
-    assert KEY not in caplog.text + repr(made.backend) + repr(vars(made.backend)) + repr(made.usages)
-    assert PROMPT not in caplog.text
 
 
 def test_an_api_key_is_only_sent_over_tls(wire, client, caplog, monkeypatch):
@@ -326,13 +170,6 @@ def test_an_api_key_is_only_sent_over_tls(wire, client, caplog, monkeypatch):
     assert (error.kind, wire.asked) == ("auth", [])
     assert "https" in str(error)
     assert KEY not in caplog.text
-
-
-def test_upper_bound(wire, client):
-    made = client()
-    assert isinstance(made.backend, PricesCalls)
-    bound = made.backend.upper_bound_usd(made.model, [SystemMessage("é" * 500), HumanMessage("é" * 500)])
-    assert bound >= 2 * PRICE.cost_usd(2000, made.model.max_tokens)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,10 @@
 """The Gemini backend against a server that speaks the documented wire format, over a real socket, by the unmodified SDK."""
 
 import asyncio
-import logging
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from backends.remote_kit import KEY, MODES, PRICE, Client
+from backends.remote_kit import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, add, fails
 from backends.wire_gemini import answering, call, content, is_stream, problem, refusing, spelled, thought
-from backends.wire_server import WireServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.checkup import KnowsContext
@@ -16,17 +12,6 @@ from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import PricesCalls
 
 pytest.importorskip("google.genai")
-COST = PRICE.cost_usd(20, 7, 8)
-PROMPT = "my-secret-prompt"
-ONCE = {"max_retries": 0}
-SHELLS = ("invoke", "astream")
-
-
-@pytest.fixture(scope="module")
-def wire():
-    server = WireServer()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -37,31 +22,12 @@ def key(monkeypatch):
 
 
 @pytest.fixture
-def client(wire):
-    made = []
-
+def client(wire, kept):
     def make(**how):
         url = how.pop("api_base", wire.url.removesuffix("/v1"))
-        made.append(Client(url, **{"provider": "gemini", "api_key_env": "MY_KEY", **how}))
-        return made[-1]
+        return kept(Client(url, **{"provider": "gemini", "api_key_env": "MY_KEY", **how}))
 
-    yield make
-    for one in made:
-        one.backend.close()
-
-
-def fails(made, mode):
-    with pytest.raises(CallError) as raised:
-        made.ask(mode, PROMPT)
-    (usage,) = made.usages
-    error = raised.value
-    assert (error.kind, error.cost_usd) == (usage.failure, usage.cost_usd)
-    assert (error.__cause__, error.__context__) == (None, None)
-    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
-    for secret in (PROMPT, KEY, "s3cret"):
-        assert secret not in said
-    assert "\n" not in str(error)
-    return error, usage
+    return make
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -94,11 +60,6 @@ def test_answer_and_usage(wire, client, mode, streams):
 
 
 CALL = {"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -249,49 +210,6 @@ def silent(stage):
     return reply
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("stage", ["head", "middle"])
-def test_timeouts(wire, client, mode, stage):
-    wire.answers(silent(stage))
-    error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
-    assert (error.kind, usage.tokens_estimated) == ("timeout", True)
-    assert usage.cost_usd > 0
-
-
-def broken(how):
-    async def reply(asked, out):
-        if how == "at once":
-            return out.close()
-        if how == "page":
-            return await out.whole(b"<html>s3cret</html>", content_type="text/html")
-        if not is_stream(asked):
-            if how == "shape":
-                return await out.whole({"candidates": "s3cret"})
-            data = b'{"candidates": [{"s3cret'
-            await out.head(content_type="application/json", content_length=len(data) + (how == "middle"))
-            await out.send(data)
-            return out.close()
-        await out.chunked()
-        if how == "shape":
-            await out.event({"candidates": "s3cret"})
-        elif how == "json":
-            await out.event('{"candidates": [{"s3cret')
-        else:
-            await out.event(content("fo", finish=None))
-        return out.close() if how == "middle" else await out.finish()
-
-    return reply
-
-
-@pytest.mark.parametrize("mode", SHELLS)
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("how", ["at once", "middle", "politely", "page", "json", "shape"])
-def test_broken_answers(wire, client, mode, streams, how):
-    wire.answers(broken(how))
-    error, _ = fails(client(settings={**ONCE, "stream": streams}), mode)
-    assert error.kind in (("server",) if how == "at once" else ("server", "malformed"))
-
-
 @pytest.mark.parametrize("mode", SHELLS)
 def test_an_error_inside_a_stream(wire, client, mode):
     async def reply(asked, out):
@@ -314,37 +232,6 @@ def test_a_stream_that_is_left_gives_its_connection_back(wire, client):
     (pool,) = [one.sync()._api_client._httpx_client._transport._pool for one in made.backend.wire.clients.all()]
     assert [connection for connection in pool.connections if not connection.is_closed()] == []
     assert [usage.finish_reason for usage in made.usages] == [None] * 3
-
-
-def test_fifty_threads_and_fifty_tasks(wire, client):
-    async def reply(asked, out):
-        while wire.peak < 50:
-            await asyncio.sleep(0.005)
-        await answering(asked.json["contents"][0]["parts"][0]["text"])(asked, out)
-
-    async def together(made):
-        return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
-
-    wire.answers(reply)
-    made = client(timeout_s=30.0)
-    with ThreadPoolExecutor(50) as pool:
-        texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
-    assert texts == [f"n{n}" for n in range(50)]
-    wire.answers(reply)
-    assert [message.text for message in asyncio.run(together(made))] == texts
-    assert len(made.usages) == 100
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_keys_and_prompts_are_in_no_log(wire, client, caplog, mode):
-    caplog.set_level(logging.DEBUG)
-    wire.answers(refusing(500, times=1, then=answering("four")))
-    made = client()
-    made.ask(mode, PROMPT)
-    assert wire.asked[-1].headers["x-goog-api-key"] == KEY
-    shown = caplog.text + repr(made.backend) + repr(vars(made.backend)) + repr(made.usages)
-    assert KEY not in shown
-    assert PROMPT not in shown
 
 
 def test_context_and_upper_bound(wire, client):

@@ -1,57 +1,20 @@
 """What goes wrong on the wire: errors by kind, retries, waiting, and that nothing secret is repeated."""
 
 import asyncio
-import logging
-import traceback
 
 import pytest
-from backends.remote_kit import KEY, MODES, PRICE, Client
-from backends.wire_openai import HEADERS, answering, chunk, chunks, completion, failing, problem, stream
-from backends.wire_server import WireServer
+from backends.remote_kit import COST, KEY, MODES, ONCE, PRICE, Client, fails
+from backends.wire_openai import HEADERS, answering, chunk, chunks, completion, problem, stream
 from langchain_core.messages import HumanMessage
 
-from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.errors import ConfigError, WorkflowError
 
-COST = PRICE.cost_usd(20, 7, 8)
-PROMPT = "my-secret-prompt"
 ECHO = "something with s3cret words"
-ONCE = {"max_retries": 0}
-
-
-@pytest.fixture(scope="module")
-def wire():
-    server = WireServer()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
-def client(wire):
-    made = []
-
-    def make(**how):
-        made.append(Client(wire.url, **how))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.backend.close()
-
-
-def fails(made, mode):
-    """The error and the one usage of a call that fails."""
-    with pytest.raises(CallError) as raised:
-        made.ask(mode, PROMPT)
-    (usage,) = made.usages
-    error = raised.value
-    assert error.kind == usage.failure
-    assert error.cost_usd == usage.cost_usd
-    assert (error.__cause__, error.__context__) == (None, None)  # the SDK's errors hold headers, prompt and answer
-    said = "".join(traceback.format_exception(error)) + repr(error) + repr(usage)
-    for secret in (PROMPT, KEY, ECHO, "s3cret"):
-        assert secret not in said
-    assert "\n" not in str(error)
-    return error, usage
+def client(wire, kept):
+    return lambda **how: kept(Client(wire.url, **how))
 
 
 def whole(status, body, **headers):
@@ -96,18 +59,6 @@ def test_kinds_of_refusal(wire, client, case, mode):
     # A request that timed out at the server may have been worked on.
     assert (usage.cost_usd == 0.0) == (kind != "timeout")
     assert usage.retries == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_retries_are_recorded_and_not_timed(wire, client, mode, status):
-    wire.answers(failing(status, times=2, then=answering("four"), retry_after="0.15"))
-    made = client()
-    assert made.ask(mode).text == "four"
-    (usage,) = made.usages
-    assert (usage.retries, usage.failure, usage.cost_usd) == (2, None, COST)
-    assert usage.waited_s > 0.29
-    assert usage.ttft_s <= usage.latency_s
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(429, 6), (500, 4), (401, 1), (400, 1)])
@@ -158,15 +109,6 @@ def silent_head():
     return reply
 
 
-def silent_middle():
-    async def reply(asked, out):
-        await out.chunked()
-        await out.event(chunk({"content": "four"}))
-        await asyncio.sleep(30)
-
-    return reply
-
-
 def dripping():
     """Never silent for long, and never done."""
 
@@ -180,13 +122,12 @@ def dripping():
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("reply", [silent_head, silent_middle, dripping])
-def test_timeouts(wire, client, mode, reply):
-    wire.answers(reply())
+def test_a_stream_without_end_is_a_timeout(wire, client, mode):
+    wire.answers(dripping())
     error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
     assert error.kind == "timeout"
     assert usage.tokens_estimated
-    assert usage.cost_usd > 0  # what may be billed is not booked as free
+    assert usage.cost_usd > 0
     assert usage.latency_s > 0.19
 
 
@@ -195,78 +136,6 @@ def test_a_timeout_is_tried_once_more_and_both_cost(wire, client):
     _, usage = fails(client(timeout_s=0.1), "invoke")
     assert (len(wire.asked), usage.retries) == (2, 1)
     assert usage.cost_usd == pytest.approx(2 * PRICE.cost_usd(usage.tokens_in, 0))
-
-
-def early(how):
-    async def reply(asked, out):
-        if how == "at once":
-            return out.close()
-        if asked.json["stream"]:
-            await out.chunked()
-            await out.event(chunk({"content": "four"}))
-            if how == "politely":
-                return await out.finish()
-        elif how == "politely":
-            await out.head(content_type="application/json", connection="close")
-            await out.send(b'{"id": "s3cret')
-        else:
-            await out.head(content_type="application/json", content_length=1000)
-            await out.send(b'{"id": "s3cret')
-        out.close()
-
-    return reply
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("how", ["at once", "in the middle", "politely"])
-@pytest.mark.parametrize("streams", [True, False])
-def test_early_close(wire, client, mode, how, streams):
-    wire.answers(early(how))
-    error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
-    is_json = not (streams or "stream" in mode)
-    assert error.kind == ("malformed" if is_json and how == "politely" else "server")
-    is_begun = how != "at once" and (not is_json or how == "politely")
-    assert usage.tokens_estimated == is_begun
-
-
-def bad_json(streams):
-    async def reply(asked, out):
-        if not streams:
-            return await out.whole(b'{"id": "s3cret", "choices": [{"mess', content_type="application/json")
-        await out.chunked()
-        await out.event('{"id": "s3cret", "choices": [{"del')
-        return await out.finish()
-
-    return reply
-
-
-def other_shape(streams):
-    async def reply(asked, out):
-        body = {"answer": ["s3cret"], "choices": "s3cret", "usage": 7}
-        if not streams:
-            return await out.whole(body)
-        await out.chunked()
-        await out.event(body)
-        return await out.finish()
-
-    return reply
-
-
-def web_page(streams):
-    async def reply(asked, out):
-        await out.whole(b"<html>s3cret</html>", content_type="text/html")
-
-    return reply
-
-
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("reply", [bad_json, other_shape, web_page])
-def test_malformed_answers(wire, client, reply, streams, mode):
-    wire.answers(reply(streams))
-    error, usage = fails(client(settings={"stream": streams}), mode)
-    assert error.kind == "malformed"
-    assert usage.retries == len(wire.asked) - 1 <= 1
 
 
 def test_error_inside_a_stream(wire, client):
@@ -308,19 +177,6 @@ def test_nobody_listens(wire, client):
     made = Client("http://127.0.0.1:9/v1", settings=ONCE)
     error, usage = fails(made, "ainvoke")
     assert (error.kind, usage.cost_usd, usage.tokens_in) == ("server", 0.0, None)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.usefixtures("key")
-def test_keys_are_in_no_log(wire, client, caplog, mode):
-    caplog.set_level(logging.DEBUG)
-    wire.answers(failing(500, times=1, then=answering("four")))
-    made = client(api_key_env="MY_KEY")
-    chat = made.chat()
-    made.ask(mode, chat=chat)
-    assert wire.asked[-1].headers["authorization"].endswith(KEY)
-    shown = caplog.text + repr(chat) + str(chat) + repr(made.usages) + repr(made.backend) + repr(vars(made.backend))
-    assert KEY not in shown
 
 
 def test_missing_key(wire, client, monkeypatch):

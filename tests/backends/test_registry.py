@@ -111,7 +111,7 @@ def test_simulated_needs_to_know_the_right_answer():
 
 
 REMOTE = sorted(set(PROVIDERS) - {"recorded", "simulated"})
-OPTIONS = {"sglang": {"chat_template": "chatml"}}
+OPTIONS = {"sglang": {"chat_template": "chatml"}, "azure": {"api_version": "2025-01-01"}, "vertex": {"project": "p"}}
 
 
 @pytest.mark.parametrize("provider", REMOTE)

@@ -90,3 +90,36 @@ def refusing(code, status, *, times=10**6, then=None, message="s3cret words", **
         return await out.whole({"message": message}, status, x_amzn_ErrorType=code, **headers)
 
     return reply
+
+
+# -- the same words in every wire format, for faults that every provider is tried with
+
+
+HALF = b'{"output": {"message": "s3cret'
+ODD = {"output": {"s3cret": 1}}
+CODES = {401: "UnrecognizedClientException", 429: "ThrottlingException", 503: "ServiceUnavailableException"}
+
+
+def prompt_of(asked):
+    return asked.json["messages"][0]["content"][0]["text"]
+
+
+def refusal(status):
+    return {"message": "s3cret words"}, {"x_amzn_ErrorType": CODES.get(status, "InternalServerException")}
+
+
+async def begin(out):
+    await out.chunked(STREAM)
+
+
+async def say(out, piece):
+    await out.chunk(text(piece))
+
+
+async def say_half(out):
+    """A message whose checksum is wrong: the format's own truncation."""
+    await out.chunk(text("four")[:-3] + b"xyz")
+
+
+async def say_odd(out):
+    await out.chunk(event("messageStop", {"s3cret": 1}))

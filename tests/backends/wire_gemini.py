@@ -68,3 +68,35 @@ def spelled(value):
         words = {key: key.split("_") for key in value}
         return {words[key][0] + "".join(map(str.title, words[key][1:])): spelled(inner) for key, inner in value.items()}
     return [spelled(inner) for inner in value] if isinstance(value, list) else value
+
+
+# -- the same words in every wire format, for faults that every provider is tried with
+
+
+HALF = b'{"candidates": [{"s3cret'
+ODD = {"candidates": "s3cret"}
+NAMES = {401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
+
+
+def prompt_of(asked):
+    return asked.json["contents"][0]["parts"][0]["text"]
+
+
+def refusal(status):
+    return problem(status, NAMES.get(status, "INTERNAL")), {}
+
+
+async def begin(out):
+    await out.chunked()
+
+
+async def say(out, piece):
+    await out.event(content(piece, finish=None, usage=None))
+
+
+async def say_half(out):
+    await out.event('{"candidates": [{"s3cret')
+
+
+async def say_odd(out):
+    await out.event(ODD)

@@ -76,3 +76,38 @@ def failing(status, *, times, then, **headers):
 
 def problem(code, message="something with s3cret words"):
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+# -- the same words in every wire format, for faults that every provider is tried with
+
+
+HALF = b'{"id": "s3cret", "choices": [{"mess'
+ODD = {"answer": ["s3cret"], "choices": "s3cret", "usage": 7}
+
+
+def is_stream(asked):
+    return asked.json["stream"]
+
+
+def prompt_of(asked):
+    return asked.json["messages"][0]["content"]
+
+
+def refusal(status):
+    return problem("some_code"), {}
+
+
+async def begin(out):
+    await out.chunked(**HEADERS)
+
+
+async def say(out, piece):
+    await out.event(chunk({"content": piece}))
+
+
+async def say_half(out):
+    await out.event('{"id": "s3cret", "choices": [{"del')
+
+
+async def say_odd(out):
+    await out.event(ODD)

@@ -51,3 +51,39 @@ def refusing(status, *, times=10**6, then=None, message="something with s3cret w
         return await then(asked, out)
 
     return reply
+
+
+# -- the same words in every wire format, for faults that every provider is tried with
+
+
+HALF = b'{"text": "s3cret'
+ODD = {"text": 5, "meta_info": "s3cret"}
+
+
+def is_stream(asked):
+    return asked.json["stream"]
+
+
+def prompt_of(asked):
+    """What stands between the words of the template ``chatml``."""
+    return asked.json["text"].partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]
+
+
+def refusal(status):
+    return trouble(), {}
+
+
+async def begin(out):
+    await out.chunked()
+
+
+async def say(out, piece):
+    await out.event(generation(piece))
+
+
+async def say_half(out):
+    await out.event('{"text": "s3cret')
+
+
+async def say_odd(out):
+    await out.event({"text": ["s3cret"], "meta_info": {}})

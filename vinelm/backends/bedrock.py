@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -124,10 +125,11 @@ def region_of(model: Model) -> str:
 def _make_client(model: Model) -> Any:
     try:
         import boto3
+        import botocore.session
         from botocore.config import Config
     except ImportError as error:
         raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
-    for name in ("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks"):
+    for name in ("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers"):
         _keep_quiet(logging.getLogger(name))
     config = Config(
         connect_timeout=min(model.timeout_s, CONNECT_TIMEOUT_S),
@@ -135,11 +137,22 @@ def _make_client(model: Model) -> Any:
         retries={"total_max_attempts": 1},
         max_pool_connections=MAX_CONNECTIONS,
     )
-    return boto3.Session().client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _loader())
+    made = boto3.Session(botocore_session=session)
+    return made.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+
+
+@cache
+def _loader() -> Any:
+    """What reads boto3's descriptions of services: kept, because reading them is nine tenths of making a client."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def _keep_quiet(logger: logging.Logger) -> None:
-    """boto3's debug records quote the signed headers and the body: keys and prompts. They are dropped."""
+    """boto3's debug records quote the signed headers and the bodies: keys, prompts and answers. They are dropped."""
     if _is_loud not in logger.filters:
         logger.addFilter(_is_loud)
 

@@ -12,7 +12,7 @@ from vinelm.backends.answer import Delta
 from vinelm.backends.clients import ClientWire, LoopClients
 from vinelm.backends.gemini_clients import clients_of, kept_responses
 from vinelm.backends.gemini_reply import FINISH_FAILURES, Reader, failed
-from vinelm.backends.gemini_request import check_options, content_request, upper_bound_usd
+from vinelm.backends.gemini_request import check_options, config_options, content_request, upper_bound_usd
 from vinelm.backends.gemini_signatures import Signatures
 from vinelm.backends.openai_clients import named_key
 from vinelm.backends.openai_reply import begun
@@ -49,7 +49,7 @@ class GeminiWire(ClientWire["Client", "Client"]):
     def check(self, model: Model) -> None:
         """:class:`ConfigError` if its key, the SDK or an option is missing or unknown."""
         self.credentials(model)
-        if _config(model, model.options) is None:
+        if _config(model, config_options(model)) is None:
             raise ConfigError(f"model {model.name!r}: options are not of google-genai's GenerateContentConfig: see its names")
 
     def credentials(self, model: Model) -> dict[str, Any]:

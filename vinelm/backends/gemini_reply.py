@@ -110,7 +110,18 @@ def failed(error: Exception) -> AttemptFailed | None:
 
     if isinstance(error, errors.APIError):
         return _refused(error)
-    return openai_reply.failed(error)
+    return _unauthorized(error) or openai_reply.failed(error)
+
+
+def _unauthorized(error: Exception) -> AttemptFailed | None:
+    """Google's credentials, on Vertex: a token could not be had."""
+    from google.auth import exceptions
+
+    if isinstance(error, exceptions.TransportError) or getattr(error, "retryable", False) is True:
+        return AttemptFailed("server", "Google's token endpoint cannot be reached")
+    if isinstance(error, exceptions.GoogleAuthError):
+        return AttemptFailed("auth", "Google's credentials are refused: are they still good?")
+    return None
 
 
 def _refused(error: Any) -> AttemptFailed:
@@ -120,7 +131,7 @@ def _refused(error: Any) -> AttemptFailed:
         kind = "auth" if _KEY.search(said) else "context_length" if _TOO_LONG.search(said) else "malformed"
     kind = kind or "server"
     hint = {
-        "auth": ": is the key in api_key_env right?",
+        "auth": ": is the key (or the account) right, and may it use that model?",
         "malformed": ": does it have that model, and does it know the entry's options?",
     }.get(kind, "")
     shown = f" ({error.status})" if error.status in _SHOWN else ""

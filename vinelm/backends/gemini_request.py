@@ -25,6 +25,8 @@ OURS = (
     "automatic_function_calling", "tool_config",
 )  # fmt: skip
 """Parameters that the backend decides; as options they are refused. The answer's length is the entry's ``max_tokens``."""
+VERTEX_OPTIONS = ("project", "location")
+"""Options of a Vertex model that say where it is."""
 
 
 def content_request(
@@ -35,7 +37,7 @@ def content_request(
     :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
     no word for.
     """
-    given = {**model.options, **{key: value for key, value in options.items() if value is not None}}
+    given = {**config_options(model), **{key: value for key, value in options.items() if value is not None}}
     tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
     limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in model.options else None
     if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
@@ -61,6 +63,12 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["config"]["max_output_tokens"],
     )
+
+
+def config_options(model: Model) -> dict[str, Any]:
+    """The entry's options that are the SDK's ``GenerateContentConfig``'s."""
+    own = VERTEX_OPTIONS if model.provider == "vertex" else ()
+    return {key: value for key, value in model.options.items() if key not in own}
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:

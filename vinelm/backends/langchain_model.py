@@ -36,6 +36,7 @@ class LangChainWire:
 
     def __init__(self, live: Mapping[str, BaseChatModel]) -> None:
         self._chats = dict(live)
+        self._with_reasons: set[str] = set()
         self._lock = threading.Lock()
 
     def check(self, model: Model) -> None:
@@ -88,7 +89,7 @@ class LangChainWire:
         else:
             result = chat._generate(body["messages"], stop=body["stop"], **body["options"])
             yield reader.delta(result.generations[0].message)
-        yield reader.last()
+        yield self._last(model, reader)
 
     async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
@@ -102,7 +103,7 @@ class LangChainWire:
         else:
             result = await chat._agenerate(body["messages"], stop=body["stop"], **body["options"])
             yield reader.delta(result.generations[0].message)
-        yield reader.last()
+        yield self._last(model, reader)
 
     def failed(self, error: Exception) -> AttemptFailed | None:
         """What an exception of the chat model means."""
@@ -110,6 +111,13 @@ class LangChainWire:
 
     def close(self) -> None:
         """Nothing: connections are the chat models' own."""
+
+    def _last(self, model: Model, reader: Reader) -> Delta:
+        """The end of an answer. A chat model that has ever said how one ended is taken to do so always."""
+        last = reader.last(always_has_reason=model.name in self._with_reasons)
+        if reader.has_reason:
+            self._with_reasons.add(model.name)
+        return last
 
     def _chat(self, model: Model) -> BaseChatModel:
         with self._lock:

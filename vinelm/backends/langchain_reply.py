@@ -54,9 +54,14 @@ class Reader:
             pass  # their text may quote the answer
         raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
 
-    def last(self) -> Delta:
-        """What ends the attempt: a finish reason, where the model gave none."""
-        return Delta() if self._has_reason else Delta(finish_reason=NOT_REPORTED)
+    @property
+    def has_reason(self) -> bool:
+        """The model said how the answer ended."""
+        return self._has_reason
+
+    def last(self, *, always_has_reason: bool) -> Delta:
+        """What ends the attempt: a finish reason, where the model never gives one. One that else does has broken off."""
+        return Delta() if self._has_reason or always_has_reason else Delta(finish_reason=NOT_REPORTED)
 
     def _delta(self, message: Any) -> Delta:
         if message.usage_metadata:

@@ -19,6 +19,8 @@ from vinelm.errors import ConfigError, WorkflowError
 OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")
 """Parameters that the backend decides; as options they are refused. The completion's length is the entry's ``max_tokens``."""
 OWN_OPTIONS = ("max_tokens_parameter",)
+AZURE_OPTIONS = (*OWN_OPTIONS, "api_version")
+"""Options that are not sent: they say how to."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
@@ -34,8 +36,9 @@ def completion_request(
     given = {key: value for key, value in options.items() if value is not None}
     limit = _limit(model, given)
     check_options(model, given)
+    own = AZURE_OPTIONS if model.provider == "azure" else OWN_OPTIONS
     body: dict[str, Any] = {
-        **{key: value for key, value in model.options.items() if key not in OWN_OPTIONS},
+        **{key: value for key, value in model.options.items() if key not in own},
         **given,
         "messages": wire_messages(messages),
         limit_name(model): limit,
@@ -69,11 +72,12 @@ def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def limit_name(model: Model) -> str:
-    """The parameter that caps the completion: OpenAI's own models want the newer name, other servers know the older.
+    """The parameter that caps the completion: OpenAI's own models (Azure's, too) want the newer name, other servers know the
+    older.
 
     Where that guess is wrong, the entry's option ``max_tokens_parameter`` says.
     """
-    guess = "max_completion_tokens" if model.api_base is None else "max_tokens"
+    guess = "max_completion_tokens" if model.api_base is None or model.provider == "azure" else "max_tokens"
     return str(model.options.get("max_tokens_parameter", guess))
 
 

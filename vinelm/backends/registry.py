@@ -14,6 +14,7 @@ from vinelm.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
+        "azure": "vinelm.backends.azure",
         "bedrock": "vinelm.backends.bedrock",
         "gemini": "vinelm.backends.gemini",
         "langchain": "vinelm.backends.langchain_model",
@@ -21,6 +22,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "recorded": "vinelm.backends.recorded",
         "sglang": "vinelm.backends.sglang",
         "simulated": "vinelm.backends.simulated",
+        "vertex": "vinelm.backends.vertex",
     }
 )
 """Provider to the module that has its ``create(setup: Setup) -> Backend``. Imported on first use: SDKs load slowly."""

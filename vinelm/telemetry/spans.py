@@ -18,7 +18,12 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is always there in development
     raise ImportError("spans need the package opentelemetry-api: pip install 'vinelm[otel]'") from error
 
-PROVIDERS: Mapping[str, str] = {"bedrock": "aws.bedrock", "gemini": "gcp.gemini"}
+PROVIDERS: Mapping[str, str] = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+}
 """Providers that the conventions call otherwise than we do."""
 _EXPLAINED = (
     "accuracy",

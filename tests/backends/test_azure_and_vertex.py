@@ -1,0 +1,133 @@
+"""Where Azure's and Vertex's requests go and as whom, beyond what every provider is asked."""
+
+import pytest
+from backends.providers import AMBIENT, PROVIDERS, TOKEN, give_token, service_account
+from backends.remote_kit import KEY, MODES, ONCE, Client, add, fails
+from backends.wire_gemini import answering as gemini_answer
+from backends.wire_openai import answering, problem
+from backends.wire_server import WireServer
+
+from vinelm.backends.gemini_reply import failed
+from vinelm.errors import ConfigError
+
+pytest.importorskip("google.genai")
+VERTEX = {"project": "p-1", "location": "europe-west4"}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in (*AMBIENT, "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MY_KEY", KEY)
+
+
+@pytest.fixture
+def tokens(monkeypatch, tmp_path):
+    """Google's token endpoint, and a key file that names it."""
+    server = WireServer().answers(give_token)
+    (tmp_path / "key.json").write_text(service_account(f"{server.url}/token"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def azure(wire, kept):
+    return lambda **how: kept(PROVIDERS["azure"].client(wire, **how))
+
+
+@pytest.fixture
+def vertex(wire, kept):
+    return lambda **how: kept(PROVIDERS["vertex"].client(wire, **how))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_azure_s_address_header_and_body(wire, azure, monkeypatch, mode):
+    for name in ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_API_VERSION"):
+        monkeypatch.setenv(name, "ambient-secret")
+    wire.answers(answering("four"))
+    azure(options={"api_version": "2025-01-01", "temperature": 0.5}).ask(mode)
+    (asked,) = wire.asked
+    assert asked.path == "/openai/deployments/model-1/chat/completions?api-version=2025-01-01"
+    assert asked.headers["api-key"] == KEY
+    assert "authorization" not in asked.headers
+    assert not any("ambient-secret" in value for value in asked.headers.values())
+    assert (asked.json["max_completion_tokens"], asked.json["temperature"]) == (1024, 0.5)
+    assert not {"api_version", "max_tokens"} & set(asked.json)
+
+
+def test_azure_has_tools_and_its_own_refusals(wire, azure):
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+    wire.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    made = azure()
+    message = made.ask("invoke", chat=made.chat().bind_tools([add]))
+    assert message.tool_calls[0]["args"] == {"a": 1, "b": 2}
+
+    async def refuse(asked, out):
+        await out.whole(problem("content_filter"), 400)
+
+    wire.answers(refuse)
+    assert fails(azure(settings=ONCE), "ainvoke")[0].kind == "content_filter"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_vertex_s_address_and_token(wire, vertex, tokens, mode):
+    wire.answers(gemini_answer("four"))
+    made = vertex(options={**VERTEX, "temperature": 0.5})
+    assert [made.ask(mode).text for _ in range(2)] == ["four", "four"]
+    asked = wire.asked[0]
+    where = "/v1beta1/projects/p-1/locations/europe-west4/publishers/google/models/model-1:"
+    assert asked.path.startswith(where)
+    assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+    assert asked.json["generationConfig"]["temperature"] == 0.5
+    assert not set(VERTEX) & set(asked.json["generationConfig"])
+    assert len(tokens.asked) == 1  # kept for as long as it is good
+
+
+def test_vertex_in_express_mode_sends_the_key(wire, vertex):
+    wire.answers(gemini_answer("four"))
+    vertex(api_key_env="MY_KEY", options={}).ask("invoke")
+    assert wire.asked[0].headers["x-goog-api-key"] == KEY
+    assert "/publishers/google/models/model-1:" in wire.asked[0].path
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+def test_vertex_whose_account_is_refused(wire, vertex, tokens, mode):
+    async def refuse(asked, out):
+        await out.whole({"error": "invalid_grant", "error_description": "s3cret"}, 400)
+
+    tokens.answers(refuse)
+    wire.answers(gemini_answer("four"))
+    error, _ = fails(vertex(), mode)
+    assert str(error) == "m: auth: Google's credentials are refused: are they still good?"
+    assert not wire.asked
+
+
+def test_a_token_endpoint_that_is_down_is_no_refusal():
+    from google.auth.exceptions import RefreshError, TransportError
+
+    kinds = [failed(error).kind for error in (RefreshError("s3cret", retryable=True), TransportError("x"), RefreshError("x"))]
+    assert kinds == ["server", "server", "auth"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "fields", "message"),
+    [
+        ("azure", {"options": {}}, "model 'm': no API version: add options = { api_version"),
+        ("azure", {"api_base": None}, "model 'm': api_base is None: say where the resource is"),
+        ("azure", {"api_base": "x.azure.com"}, "model 'm': api_base is 'x.azure.com': say where the resource is"),
+        ("azure", {"api_key_env": None}, 'no api_key_env: name the variable of the key, such as "AZURE_API_KEY"'),
+        ("azure", {"api_key_env": "NOT_SET"}, "environment variable NOT_SET is not set"),
+        ("azure", {"options": {"api_version": "1", "n": 2}}, "option 'n' is set by VineLM: leave it out"),
+        ("vertex", {"options": {}}, "model 'm': no Google Cloud project: add options = { project"),
+        ("vertex", {"api_key_env": "MY_KEY"}, "knows its project: leave project and location out"),
+        ("vertex", {}, "model 'm': no Google credentials: set GOOGLE_APPLICATION_CREDENTIALS"),
+        ("vertex", {"options": {"project": "p", "temprature": 1}}, "no Google credentials"),
+    ],
+)
+def test_bad_settings(kept, monkeypatch, tmp_path, provider, fields, message):
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    url = fields.pop("api_base", "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=message):
+        kept(Client(url, **{"provider": provider, **PROVIDERS[provider].fields, **fields})).chat()
