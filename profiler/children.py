@@ -14,26 +14,23 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import IO, Any
 
-from vinelm import errors
-from vinelm.backends.limits import Gate
-from vinelm.errors import FailureKind, InputError, WorkflowError
+from vinelm.errors import FailureKind, WorkflowError
 from vinelm.observation import Observation
+from vinelm.profiler.child import Child, how_it_ended, last_lines
+from vinelm.profiler.gatekeeper import Gatekeeper
 from vinelm.profiler.source import Source
-from vinelm.profiler.wire import receive, row_of, send
+from vinelm.profiler.wire import receive, send
 from vinelm.profiler.work import Done, Job, Refused
+from vinelm.protocols import CallGate
 from vinelm.template import Template
 
-_ASSUMED_TOKENS = 2048  # of a unit, against a limit of tokens per minute, until its row says what it was
 _GRACE_S = 2.0
-_LINES, _CHARS = 3, 300
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,8 @@ class Bounds:
 class ChildWorker:
     """See :class:`vinelm.profiler.work.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
 
-    ``gates`` are the rate limits by model. A child knows of no other child's calls, so a unit waits here, as one request with
-    its tokens; further calls of the same unit are not held back.
+    ``gates`` are the rate limits by model. A child knows of no other child's calls, so each of its calls waits here
+    (:mod:`vinelm.profiler.gatekeeper`).
     """
 
     def __init__(
@@ -59,23 +56,25 @@ class ChildWorker:
         bounds: Bounds,
         fingerprint: Mapping[str, str],
         is_virtual_time: bool,
-        gates: Mapping[str, Gate] | None = None,
+        gates: Mapping[str, CallGate] | None = None,
     ) -> None:
         self._template = template
-        self._gates = gates or {}
+        self._limited = sorted(gates or {})
         self._bounds = bounds
         self._is_virtual_time = is_virtual_time
         self._lock = threading.Lock()
         self._numbers = count()
-        self._units: dict[int, _Unit] = {}
+        self._units: dict[int, Child] = {}
         self._is_closed = False
+        self._gatekeeper = Gatekeeper(gates or {}, self._waiting)
         self._control, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "vinelm.profiler.zygote", str(theirs.fileno())]
+            descriptors = [theirs.fileno(), self._gatekeeper.theirs.fileno()]
+            command = [sys.executable, "-m", "vinelm.profiler.zygote", *map(str, descriptors)]
             nothing = subprocess.DEVNULL
             one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
+                command, pass_fds=descriptors, stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
             )
         try:
             self._greet(source, fingerprint)
@@ -87,7 +86,8 @@ class ChildWorker:
 
     def _greet(self, source: Source, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
-        send(self._control, {"path": path, "function": source.function, "arguments": dict(source.arguments)})
+        hello = {"function": source.function, "arguments": dict(source.arguments), "limited": self._limited}
+        send(self._control, {"path": path, **hello})
         frame = receive(self._control)
         if frame is None:
             raise WorkflowError("the process that runs the units died while it loaded the workflow: try --isolation inline")
@@ -105,38 +105,27 @@ class ChildWorker:
 
     def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
         """See :class:`vinelm.profiler.work.Worker`."""
-        gate = self._gates.get(job.prefix[-1])
-        if gate is None:
-            return self._run(job, top_up)
-        with gate.admit(_ASSUMED_TOKENS, time.sleep) as ticket:
-            ended = self._run(job, top_up)
-            if isinstance(ended, Done) and ended.observation.tokens_in is not None:
-                ticket.settle(ended.observation.tokens_in + (ended.observation.tokens_out or 0))
-            return ended
-
-    def _run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
-        started = time.monotonic()
         with tempfile.TemporaryFile() as log:
             unit = self._start(log)
             try:
-                ended = unit.talk(job, top_up, started + self._bounds.timeout_s)
+                ended = unit.talk(job, top_up)
                 if ended is None:  # not a word: how did it end, and what did it say?
                     unit.has_exited.wait(_GRACE_S)
             except TimeoutError:
                 self._end(unit)
-                return self._dead(job, unit, "timeout", f"no end after {self._bounds.timeout_s:g} s: killed", started)
+                return self._dead(job, unit, "timeout", f"no end after {self._bounds.timeout_s:g} s: killed")
             finally:
                 unit.channel.close()
                 with self._lock:
                     self._units.pop(unit.number, None)
             if ended is not None:
                 return ended
-            said = _last_lines(log, job)
-            return self._dead(job, unit, "crash", f"{_how(unit.code)}{': ' if said else ''}{said}", started)
+            said = last_lines(log, job)
+            return self._dead(job, unit, "crash", f"{how_it_ended(unit.code)}{': ' if said else ''}{said}")
 
-    def _start(self, log: IO[bytes]) -> _Unit:
+    def _start(self, log: IO[bytes]) -> Child:
         mine, theirs = socket.socketpair()
-        unit = _Unit(next(self._numbers), mine)
+        unit = Child(next(self._numbers), mine, self._bounds.timeout_s)
         with theirs:
             order = {"unit": unit.number, "memory": self._bounds.memory_mb}
             with self._lock:
@@ -147,12 +136,20 @@ class ChildWorker:
                     raise WorkflowError("the process that runs the units died: run the same line again") from error
         return unit
 
+    @contextmanager
+    def _waiting(self, number: int) -> Iterator[None]:
+        """One of the unit's calls waits at a gate."""
+        with self._lock:
+            unit = self._units.get(number)
+        with unit.waiting() if unit is not None else nullcontext():
+            yield
+
     def _send(self, order: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(order).encode() + b"\n"
         sent = socket.send_fds(self._control, [data], descriptors)
         self._control.sendall(data[sent:])
 
-    def _end(self, unit: _Unit) -> None:
+    def _end(self, unit: Child) -> None:
         """Ask it to end, then make it."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self._lock, suppress(OSError):
@@ -160,9 +157,9 @@ class ChildWorker:
             if unit.has_exited.wait(_GRACE_S):
                 return
 
-    def _dead(self, job: Job, unit: _Unit, kind: FailureKind, detail: str, started: float) -> Done:
+    def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> Done:
         """The row of a unit that left none: what it cost until then, and on the ledger the call that it died in."""
-        latency_s = 0.0 if self._is_virtual_time else time.monotonic() - started
+        latency_s = 0.0 if self._is_virtual_time else unit.ran_s
         stage = self._template.invocations[len(job.prefix) - 1].name
         row = Observation(
             request_id=job.request.id, prefix=job.prefix, stage=stage, success=None, stopped=None, cost_usd=unit.cost_usd,
@@ -208,95 +205,7 @@ class ChildWorker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._gatekeeper.close()
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)
         self._control.close()
-
-
-class _Unit:
-    """The parent's side of one child."""
-
-    def __init__(self, number: int, channel: socket.socket) -> None:
-        self.number = number
-        self.channel = channel
-        self.has_exited = threading.Event()
-        self.code: int | None = None
-        self.cost_usd = 0.0
-        self.calls = 0
-        self.under_way_usd: float | None = None
-        self.upper_usd = 0.0
-
-    def exited(self, code: int) -> None:
-        """The child is gone: wake whoever reads from it, also if something that it started still holds the line."""
-        self.code = code
-        self.has_exited.set()
-        with suppress(OSError):
-            self.channel.shutdown(socket.SHUT_RD)
-
-    def talk(self, job: Job, top_up: Callable[[float], bool], deadline: float) -> Done | Refused | None:
-        """Hand the job over and listen; None if the child ended without a word. ``TimeoutError`` past the deadline."""
-        self.upper_usd = job.upper_usd
-        first = {
-            "request_id": job.request.id,
-            "prefix": job.prefix,
-            "upper_usd": job.upper_usd,
-            "has_parent": job.parent is not None,
-        }
-        with suppress(ConnectionError):
-            send(self.channel, first, job.parent or b"")
-        while True:
-            self.channel.settimeout(max(deadline - time.monotonic(), 0.001))
-            frame = receive(self.channel)
-            if frame is None:
-                return None
-            told, content = frame
-            if "ask" in told:
-                asked = time.monotonic()
-                is_granted = top_up(told["ask"])
-                deadline += time.monotonic() - asked
-                self.upper_usd = max(self.upper_usd, told["ask"]) if is_granted else self.upper_usd
-                with suppress(ConnectionError):
-                    send(self.channel, {"granted": is_granted})
-            elif "call" in told:
-                self.cost_usd += told["cost_usd"]
-                self.calls += told["call"]
-            elif "under_way_usd" in told:
-                self.under_way_usd = told["under_way_usd"]
-            elif "error" in told:
-                return self._failed(told)
-            else:
-                return Done(row_of(told["row"]), content if told["has_checkpoint"] else None)
-
-    def _failed(self, told: Mapping[str, Any]) -> Refused:
-        kind = getattr(errors, told["error"], None)
-        if kind is errors.BudgetExhausted:
-            return Refused(self.cost_usd, self.calls)
-        if isinstance(kind, type) and issubclass(kind, InputError):
-            raise kind(told["text"])
-        raise RuntimeError(f"a unit failed unexpectedly: {told['error']}: {told['text']}")
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "the process ended in an unknown way"
-    if code >= 0:
-        return f"exit code {code}"
-    with suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
-
-
-def _last_lines(log: IO[bytes], job: Job) -> str:
-    """The end of what the child wrote, in one line, without what may be secret or the request's own."""
-    size = log.seek(0, os.SEEK_END)
-    log.seek(max(size - 8192, 0))
-    lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    first = next((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines) - _LINES)
-    text = " | ".join(lines[max(first, 0) :][:_LINES])
-    for name, value in os.environ.items():
-        if len(value) >= 8 and name.upper().endswith(_SECRET_NAMES):
-            text = text.replace(value, f"${name}")
-    for key, value in job.request.data.items():
-        if isinstance(value, str) and len(value) >= 4:
-            text = text.replace(value, f"[{key}]")
-    return text[:_CHARS]

@@ -80,5 +80,8 @@ class Workplace:
 
 def _gate(backend: Backend, engine: str) -> Gate | None:
     """The backend's limits of that engine, if it has any."""
+    from vinelm.backends.limits import Limits
+
     found: Mapping[str, Gate] = getattr(backend, "gates", {})
-    return found.get(engine)
+    gate = found.get(engine)
+    return None if gate is None or gate.limits == Limits() else gate

@@ -1,7 +1,7 @@
 """The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
 
-Started by :mod:`vinelm.profiler.children` as ``python -m vinelm.profiler.zygote FD``. It runs no unit itself, has one thread,
-and ends with all its children when the run that started it is gone, however it went.
+Started by :mod:`vinelm.profiler.children` as ``python -m vinelm.profiler.zygote CONTROL GATES``, two sockets. It runs no unit
+itself, has one thread, and ends with all its children when the run that started it is gone, however it went.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import InputError
@@ -26,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, gates: int) -> None:
     """Load, say that it is ready, fork until the other side is gone."""
     _die_with_parent()
     control = socket.socket(fileno=descriptor)
@@ -36,7 +37,8 @@ def main(descriptor: int) -> None:
     hello, _ = frame
     sys.path[:] = hello["path"]
     try:
-        zygote = _Zygote(control, Source(function=hello["function"], arguments=hello["arguments"]))
+        source = Source(function=hello["function"], arguments=hello["arguments"])
+        zygote = _Zygote(control, source, socket.socket(fileno=gates), hello["limited"])
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
         with contextlib.suppress(OSError):  # whoever asked may be gone
@@ -48,7 +50,7 @@ def main(descriptor: int) -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, source: Source) -> None:
+    def __init__(self, control: socket.socket, source: Source, gates: socket.socket, limited: Sequence[str]) -> None:
         from vinelm.profiler.fingerprint import fingerprint
         from vinelm.profiler.unit import UnitWorker, warm_up
 
@@ -57,7 +59,7 @@ class _Zygote:
         self.worker = UnitWorker(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
         warm_up()
-        self.control = control
+        self.control, self.gates, self.limited = control, gates, limited
         self.children: dict[int, int] = {}  # pid to unit
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -142,12 +144,14 @@ class _Zygote:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
+        from vinelm.profiler.gatekeeper import RemoteGate
         from vinelm.profiler.purse import Purse
 
         frame = receive(channel)
         if frame is None:
             return
         job, parent = frame
+        self.worker.control.gates = {model: RemoteGate(self.gates, job["unit"], model) for model in self.limited}
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
@@ -196,4 +200,4 @@ def _die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))
