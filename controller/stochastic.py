@@ -3,8 +3,8 @@
 Every invocation takes a log-normal time with the trie's mean and variance. For each node and each amount of time left, the
 program finds whether to end or which model to run so that the expected loss is least, knowing that it may choose again:
 
-- target accuracy: a wrong answer loses 1, a late one 1 + ``LATE``;
-- target cost or latency: what is spent, in units of the dearest (or of the allowed) path, and ``LATE`` for a late answer.
+- target accuracy: P(right and in time) - ``LATE`` x P(late) is made greatest: a wrong answer loses 1, a late one 1 + ``LATE``.
+- target cost or latency: what is spent, as a share of the dearest path (or of the time left), and 1 for a late answer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from vinelm.controller.view import LATENCY_CAP, View
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
-LATE = 1.0
-"""What a late answer loses beyond a wrong one, in wrong answers."""
+LATE = 0.75
+"""Right answers in time that it takes to make up for one late answer. At 0 nothing holds back a request without a right answer:
+it tries on until it is late. At 1 it gives up tries that would have been right in time a little less often than late.
+"""
 BINS = 64
 """Steps into which the time left is cut."""
 MOST_NODES = 40_000
@@ -51,56 +53,80 @@ class DeadlineProgram:
         self.view = view
         self.ends = ends
         self.left_s = view.limit(LATENCY_CAP)
-        self._chosen: dict[int, npt.NDArray[np.intp]] = {}
 
     def target(self) -> int:
         """Where the program ends if every invocation takes its mean time: the plan to show. Its first step is the choice."""
-        self._solve()
         node, left, step_s = self.view.root, BINS, self.left_s / BINS
-        while True:
-            child = int(self._chosen[node][left]) if node in self._chosen else -1
-            if child < 0:
-                return node
+        for depth in range(len(self._levels)):
+            child = self.choice(depth, node, left)
+            if child is None:
+                break
             left = max(left - round(self._mean_s(np.array([child]))[0] / step_s), 0)
             node = child
+        return node
+
+    def choice(self, depth: int, node: int, left: int) -> int | None:
+        """The child to run at a node ``depth`` below the start with ``left`` bins of time left; None to end there."""
+        children = self._children(depth, node)
+        if children is None:
+            return None
+        running = self._running[depth + 1][children, left]
+        first = int(running.argmin())
+        stopping = self._stop_loss(np.array([node]))[0] if self.ends[node - self.view.root] else np.inf
+        return int(self._levels[depth + 1].nodes[children.start + first]) if running[first] < stopping else None
+
+    def _children(self, depth: int, node: int) -> slice | None:
+        """Where the children of a node are in the level below; None where it has none."""
+        if depth + 1 >= len(self._levels):
+            return None
+        level = self._levels[depth + 1]
+        at = int(np.searchsorted(self._levels[depth].nodes, node))
+        group = int(np.searchsorted(level.parents, at))
+        if group == len(level.parents) or level.parents[group] != at:
+            return None
+        return slice(int(level.starts[group]), int(np.append(level.starts, len(level.nodes))[group + 1]))
 
     # -- the recursion -----------------------------------------------------------------------------------------
 
-    def _solve(self) -> None:
-        """Best losses from the leaves up. Shapes: (nodes of a level, time left in bins)."""
-        levels = self._levels
-        below: FloatArray | None = None
-        for depth in range(len(levels) - 1, -1, -1):
-            nodes = levels[depth].nodes
-            best = np.where(self.ends[nodes - self.view.root, None], self._stop_loss(nodes)[:, None], np.inf)
-            best = np.repeat(best, BINS + 1, axis=1) if best.shape[1] == 1 else best
-            chosen = np.full(best.shape, -1, np.intp)
-            if depth + 1 < len(levels) and below is not None:
-                self._choose_below(levels[depth + 1], self._loss_of_running(levels[depth + 1].nodes, below), best, chosen)
-            for i, node in enumerate(nodes.tolist()):
-                self._chosen[node] = chosen[i]
-            below = np.where(np.isfinite(best), best, self._late_loss)
+    @cached_property
+    def _running(self) -> list[FloatArray]:
+        """Least expected loss of running each node of each level and going on best, by bins of time left when it starts.
 
-    def _choose_below(self, level: Level, loss: FloatArray, best: FloatArray, chosen: npt.NDArray[np.intp]) -> None:
-        least = np.minimum.reduceat(loss, level.starts, axis=0)
-        better = least < best[level.parents]
-        best[level.parents] = np.where(better, least, best[level.parents])
-        sizes = np.diff(np.append(level.starts, len(level.nodes)))
-        is_least = loss <= np.repeat(least, sizes, axis=0)
-        first = np.minimum.reduceat(np.where(is_least, level.nodes[:, None], np.iinfo(np.intp).max), level.starts, axis=0)
-        chosen[level.parents] = np.where(better, first, -1)
+        From the last level up. Shapes: (nodes of the level, BINS + 1); the start itself is not run.
+        """
+        running: list[FloatArray] = [np.empty((0, BINS + 1))] * len(self._levels)
+        for depth in range(len(self._levels) - 1, 0, -1):
+            nodes = self._levels[depth].nodes
+            stopping = np.where(self.ends[nodes - self.view.root], self._stop_loss(nodes), np.inf)
+            below = self._levels[depth + 1] if depth + 1 < len(self._levels) else None
+            if below is None:
+                running[depth] = self._loss_of_running(nodes, stopping[:, None])
+                continue
+            running[depth] = np.empty((len(nodes), BINS + 1))
+            going_on = np.minimum.reduceat(running[depth + 1], below.starts, axis=0)
+            inner = below.parents
+            running[depth][inner] = self._loss_of_running(nodes[inner], np.minimum(stopping[inner, None], going_on))
+            if len(inner) < len(nodes):  # of an irregular trie, or where nothing further down may be ended at
+                last = np.setdiff1d(np.arange(len(nodes)), inner)
+                running[depth][last] = self._loss_of_running(nodes[last], stopping[last, None])
+        return running
 
     def _loss_of_running(self, nodes: npt.NDArray[np.intp], after: FloatArray) -> FloatArray:
-        """E over the invocation's time: late, or ended by the stop rule, or going on with what is left."""
+        """E over the invocation's time: late, or ended by the stop rule, or going on with what is left.
+
+        ``after``, shape (nodes, BINS + 1), or (nodes, 1) where nothing follows: then only being in time matters.
+        """
         annotated = self.view.known.annotated
         stop = annotated.stop[nodes, None]
         wrong = (annotated.stop[nodes] - annotated.stop_success[nodes])[:, None] if self._counts_answers else 0.0
         arrived = wrong + (1.0 - stop) * after
-        chance = self._chances(nodes)
-        in_time = np.cumsum(chance, axis=1)
-        is_flat = bool((arrived[:, :1] == arrived).all())  # so at the last level, which holds most nodes
-        met = in_time * arrived[:, :1] if is_flat else _convolved(chance, arrived)
-        return np.asarray(self._stage_loss(nodes)[:, None] + met + (1.0 - in_time) * self._late_loss)
+        loss = self._in_time(nodes)
+        if arrived.shape[1] == 1:
+            loss *= arrived - self._late_loss
+        else:
+            loss = _convolved(np.diff(loss, axis=1, prepend=0.0), arrived - self._late_loss)
+        loss += self._stage_loss(nodes)[:, None] + self._late_loss
+        return loss
 
     # -- losses ------------------------------------------------------------------------------------------------
 
@@ -110,7 +136,7 @@ class DeadlineProgram:
 
     @property
     def _late_loss(self) -> float:
-        return LATE + 1.0 if self._counts_answers else LATE
+        return 1.0 + LATE if self._counts_answers else 1.0
 
     def _stop_loss(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """P(wrong), given that the request was not ended by its stop rule there."""
@@ -142,8 +168,8 @@ class DeadlineProgram:
             return mean
         return np.asarray(mean + self.view.query.load_s[known.annotated.engine[nodes]])
 
-    def _chances(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
-        """P(the invocation takes so many bins), log-normal; spread grows with the load as the mean does."""
+    def _in_time(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
+        """P(the invocation takes at most so many bins), log-normal; spread grows with the load as the mean does."""
         from scipy.special import ndtr
 
         zero_load = self.view.known.annotated.latency_s[nodes]
@@ -152,8 +178,8 @@ class DeadlineProgram:
         sigma = np.sqrt(np.log1p(np.maximum(relative, 0.0)))
         edges = np.log((np.arange(BINS + 1) + 0.5) * self.left_s / BINS)
         gap = edges - (np.log(mean) - sigma**2 / 2)[:, None]
-        below = np.where(sigma[:, None] > 1e-9, ndtr(gap / np.maximum(sigma, 1e-9)[:, None]), gap >= 0.0)
-        return np.diff(below, axis=1, prepend=0.0)
+        gap /= np.maximum(sigma, 1e-9)[:, None]
+        return np.asarray(ndtr(gap, out=gap))
 
     @cached_property
     def _levels(self) -> list[Level]:
@@ -178,9 +204,7 @@ class DeadlineProgram:
 
 
 def _convolved(chance: FloatArray, arrived: FloatArray) -> FloatArray:
-    """Row by row, sum over j of chance[j] x arrived[i - j]. Time runs over the first axis inside: whole rows at once."""
-    weight, value = np.ascontiguousarray(chance.T), np.ascontiguousarray(arrived.T)
-    total = np.zeros_like(value)
-    for spent in range(len(weight)):
-        total[spent:] += weight[spent] * value[: len(value) - spent]
-    return np.asarray(total.T)
+    """Row by row, sum over j of chance[j] x arrived[i - j]: every shift of a row is a window of it after zeros."""
+    padded = np.concatenate((np.zeros_like(arrived[:, 1:]), arrived), axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, arrived.shape[1], axis=1)
+    return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))

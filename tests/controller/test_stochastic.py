@@ -3,8 +3,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import random_table
+from conftest import make_catalog, make_template, random_table
 
+from vinelm.annotated import AnnotatedTrie
 from vinelm.controller import stochastic
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import Query
@@ -12,11 +13,17 @@ from vinelm.controller.stochastic import BINS, LATE, DeadlineProgram
 from vinelm.controller.view import View
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.trie import Trie
 
 
 def program_for(annotated, objective, node=0, load=None, elapsed_s=0.0):
     view = View(Planner(annotated).known, Query(objective, node, elapsed_s, 0.0, load, None, True))
     return DeadlineProgram(view, view.feasible(without=("max_latency_s",)))
+
+
+def chances(program, nodes):
+    """P(each node's invocation takes so many bins)."""
+    return np.diff(program._in_time(np.array(nodes)), axis=1, prepend=0.0)
 
 
 @pytest.mark.parametrize("stop", ["workflow", "oracle"])
@@ -27,18 +34,21 @@ def test_the_program_equals_its_recursion_written_plainly(stop, seed, left_s):
     annotated = random_table(seed, n_requests=40, n_models=3, depth=3, stop=stop).annotate()
     program = program_for(annotated, Objective(maximize="accuracy", max_latency_s=left_s, risk="dp"))
     trie = annotated.trie
-    chance = {node: program._chances(np.array([node]))[0] for node in range(1, len(trie))}
+    chance = {node: chances(program, [node])[0] for node in range(1, len(trie))}
 
     def ended_wrong(node):
         return annotated.stop[node] - annotated.stop_success[node]
+
+    def stop_loss(node):
+        on = 1 - annotated.stop[node]
+        right = (annotated.success[node] - annotated.stop_success[node]) / on if on > 1e-9 else 0.0
+        return 1 - min(max(right, 0.0), 1.0)
 
     @cache
     def best(node, left):
         options = []
         if trie.answerable[node]:
-            on = 1 - annotated.stop[node]
-            right = (annotated.success[node] - annotated.stop_success[node]) / on if on > 1e-9 else 0.0
-            options.append((1 - min(max(right, 0.0), 1.0), -1))
+            options.append((stop_loss(node), -1))
         options.extend((run(child, left), child) for child in trie.children(node))
         return min(options, key=lambda option: option[0])
 
@@ -49,22 +59,41 @@ def test_the_program_equals_its_recursion_written_plainly(stop, seed, left_s):
             loss += chance[node][spent] * (arrived - 1 - LATE)
         return loss
 
-    program._solve()
     for node in range(len(trie)):
         for left in (0, 1, BINS // 3, BINS):
             loss, child = best(node, left)
-            chosen = int(program._chosen[node][left])
-            if chosen == child:
-                continue
-            other = run(chosen, left) if chosen >= 0 else next(iter([best(node, left)[0]]))
-            assert other == pytest.approx(loss, abs=1e-9)
+            chosen = program.choice(int(trie.depth[node]), node, left)
+            if chosen is None:
+                assert child == -1 or stop_loss(node) == pytest.approx(loss, abs=1e-9)
+            elif chosen != child:
+                assert run(chosen, left) == pytest.approx(loss, abs=1e-9)
+
+
+@pytest.mark.parametrize("late", [0.0, 0.25, 0.75, 2.0])
+def test_a_try_is_made_exactly_where_it_gains_more_than_late_right_answers_for_each_late_one(late, monkeypatch):
+    """After a wrong answer under the oracle stop there is nothing to lose but the promise of time."""
+    monkeypatch.setattr(stochastic, "LATE", late)
+    template = make_template(1, 2, "oracle")
+    trie = Trie.from_template(template)
+    right, zeros = np.array([0.0, 0.6, 0.3]), np.zeros(3)
+    annotated = AnnotatedTrie(trie, template, make_catalog(1), right, right, right, zeros, zeros, right * 0 + 1.0, zeros + 0.25)
+    tried = []
+    for left_s in np.linspace(0.3, 3.0, 40):
+        program = program_for(annotated, Objective(maximize="accuracy", max_latency_s=float(left_s), risk="dp"), node=1)
+        in_time = float(program._in_time(np.array([2]))[0, -1])
+        gain = 0.3 * in_time - late * (1 - in_time)
+        tried.append(program.choice(0, 1, BINS) == 2)
+        if abs(gain) > 1e-9:
+            assert tried[-1] == (gain > 0)
+    assert tried[-1]
+    assert all(tried) == (late == 0.0)
 
 
 def test_chances_are_a_distribution_with_the_mean_of_the_trie():
     annotated = random_table(1, n_requests=60, n_models=2, depth=2).annotate()
     program = program_for(annotated, Objective(maximize="accuracy", max_latency_s=30.0, risk="dp"))
     nodes = np.arange(1, len(annotated.trie))
-    chance = program._chances(nodes)
+    chance = chances(program, nodes)
     assert (chance >= 0).all()
     np.testing.assert_allclose(chance.sum(axis=1), 1.0, atol=1e-3)
     np.testing.assert_allclose(chance @ np.arange(BINS + 1) * 30.0 / BINS, annotated.latency_s[nodes], rtol=0.03)
