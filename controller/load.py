@@ -6,8 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.errors import VineLMError
 from vinelm.protocols import Clock, EngineDelay, WallClock
 
 WINDOW_S = 30.0
@@ -75,7 +77,7 @@ class OwnLoad:
         with self._lock:
             own = self._own.setdefault(engine, _Own())
             own.in_flight = max(own.in_flight - 1, 0)
-            if excess_s is not None:
+            if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums for good
                 own.add(self._clock.now(), excess_s)
 
     def _extra_s(self, engine: str, own: _Own, now: float) -> float:
@@ -97,8 +99,9 @@ class ReportedLoad:
     """A :class:`~vinelm.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
 
     An old report misses what we have sent in the meantime; so the number of requests is the reported one, plus our dispatches
-    and minus our returns since. A report older than ``stale_after_s`` is marked stale, one older than ``gone_after_s`` dropped.
-    Reports come from :meth:`report`; an :class:`EnginePoller` calls it.
+    and minus our returns since. A report older than ``stale_after_s``, or from a time that has not come yet (the clock jumped
+    back), is marked stale, one older than ``gone_after_s`` dropped. Reports come from :meth:`report`; an :class:`EnginePoller`
+    calls it.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class ReportedLoad:
         self._lock = threading.Lock()
 
     def report(self, engine: str, requests: float) -> None:
-        """The engine holds so many requests now, waiting ones included."""
+        """The engine holds so many requests now, waiting ones included. :class:`VineLMError` for what is no such number."""
+        if not (requests >= 0 and isfinite(requests)):
+            raise VineLMError(f"engine {engine!r} cannot hold {requests} requests: report a finite number >= 0")
         with self._lock:
             self._reports[engine] = _Report(requests, self._clock.now())
 
@@ -127,7 +132,9 @@ class ReportedLoad:
         now = self._clock.now()
         with self._lock:
             return {
-                engine: EngineDelay(self._curves[engine].at(self._requests(known)), now - known.at_s > self._stale_after_s)
+                engine: EngineDelay(
+                    self._curves[engine].at(self._requests(known)), not 0.0 <= now - known.at_s <= self._stale_after_s
+                )
                 for engine, known in self._reports.items()
                 if engine in self._curves and now - known.at_s <= self._gone_after_s
             }
@@ -162,7 +169,7 @@ class EnginePoller:
         self._every_s = every_s
         self._stopped = threading.Event()
         self.failures: dict[str, str] = {}
-        """Engine to the kind of its last failure."""
+        """Engine to how its last question failed; an engine that answers is not in it."""
 
     def __enter__(self) -> EnginePoller:
         self.start()
@@ -185,6 +192,6 @@ class EnginePoller:
             try:
                 self._sink.report(engine, self._sources[engine]())
                 self.failures.pop(engine, None)
-            except Exception as error:
-                self.failures[engine] = type(error).__name__
+            except Exception as error:  # the text of foreign ones may hold an address with a key
+                self.failures[engine] = str(error) if isinstance(error, VineLMError) else type(error).__name__
             self._stopped.wait(self._every_s)

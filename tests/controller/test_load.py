@@ -1,15 +1,11 @@
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 from conftest import random_table
 
-from vinelm.controller.engines import requests_in_metrics, sglang_requests, vllm_requests
-from vinelm.controller.load import EnginePoller, OwnLoad, ReportedLoad
+from vinelm.controller.load import OwnLoad, ReportedLoad
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Session
 from vinelm.controller.slowdown import SlowdownCurve
-from vinelm.errors import ConfigError, VineLMError
+from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 from vinelm.protocols import Invocation, VirtualClock
@@ -99,83 +95,38 @@ def test_a_monitor_that_raises_costs_nothing():
     assert "no load known" in session.steps[0].note
 
 
-PAGES = {
-    "/v1/loads?include=core": '{"loads": [{"num_running_reqs": 3, "num_waiting_reqs": 2}, '
-    '{"num_running_reqs": 1, "num_waiting_reqs": 0}]}',
-    "/get_load": '[{"dp_rank": 0, "num_reqs": 7, "num_waiting_reqs": 2}]',
-    "/metrics": "# TYPE vllm:num_requests_running gauge\n"
-    'vllm:num_requests_running{model_name="a"} 4.0\nvllm:num_requests_waiting{model_name="a"} 1.0\n',
-}
+def test_a_clock_that_jumps_back_makes_a_report_stale_and_not_fresh_for_good():
+    clock = VirtualClock(1000.0)
+    monitor = ReportedLoad({"east": LINE}, clock=clock)
+    monitor.report("east", 4)
+    clock.seconds = 10.0
+    assert (monitor.delays()["east"].extra_s, monitor.delays()["east"].is_stale) == (2.0, True)
+    monitor.report("east", 2)
+    assert (monitor.delays()["east"].extra_s, monitor.delays()["east"].is_stale) == (1.0, False)
 
 
-@pytest.fixture
-def engine():
-    known = dict(PAGES)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            page = known.get(self.path)
-            self.send_response(404 if page is None else 200)
-            self.end_headers()
-            self.wfile.write((page or "").encode())
-
-        def log_message(self, *unused):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", known
-    server.shutdown()
-    server.server_close()
-    thread.join()
+@pytest.mark.parametrize("requests", [float("nan"), float("inf"), -1.0])
+def test_a_report_that_is_no_number_of_requests_is_refused_and_the_last_one_stays(requests):
+    monitor = ReportedLoad({"east": LINE}, clock=VirtualClock())
+    monitor.report("east", 4)
+    with pytest.raises(VineLMError, match="'east' cannot hold"):
+        monitor.report("east", requests)
+    assert monitor.delays()["east"].extra_s == 2.0
 
 
-def test_engines_tell_how_many_requests_they_hold(engine):
-    url, known = engine
-    assert sglang_requests(url + "/v1")() == 6
-    assert vllm_requests(url)() == 5
-    del known["/v1/loads?include=core"]
-    older = sglang_requests(url)
-    assert older() == 7
-    del known["/get_load"]
-    assert older() == 5
+def test_one_latency_that_is_no_number_does_not_blind_the_monitor():
+    monitor = OwnLoad(clock=VirtualClock())
+    for excess in (2.0, float("nan"), 2.0, float("inf"), 2.0, 2.0, 2.0):
+        monitor.dispatched("east")
+        monitor.finished("east", excess)
+    assert monitor.delays()["east"].extra_s == pytest.approx(2.0)
 
 
-def test_pages_that_tell_nothing_are_errors(engine):
-    url, known = engine
-    known["/metrics"] = "up 1\n"
-    with pytest.raises(VineLMError, match="metrics"):
-        vllm_requests(url)()
-    known["/v1/loads?include=core"] = "{}"
-    with pytest.raises(VineLMError, match="names no requests"):
-        sglang_requests(url)()
-    with pytest.raises(ConfigError, match="no URL"):
-        vllm_requests("localhost:8000")
-    sglang = 'sglang:num_running_reqs{model_name="m"} 2.0\nsglang:num_queue_reqs{model_name="m"} 3.0\n'
-    assert requests_in_metrics(sglang) == 5
-
-
-def test_a_poller_keeps_asking_and_a_failing_engine_delays_nobody(engine):
-    url, _ = engine
-    clock = VirtualClock()
-    sink = ReportedLoad({"good": LINE, "bad": LINE, "hung": LINE}, clock=clock)
-    asked = threading.Event()
-    hung = threading.Event()
-
-    def good():
-        try:
-            return vllm_requests(url)()
-        finally:
-            asked.set()
-
-    def bad():
-        raise OSError
-
-    with EnginePoller({"good": good, "bad": bad, "hung": hung.wait}, sink, every_s=0.01) as poller:
-        assert asked.wait(10)
-        while "good" not in sink.delays() or "bad" not in poller.failures:
-            threading.Event().wait(0.005)
-        assert set(sink.delays()) == {"good"}
-        hung.set()
-    assert poller.failures == {"bad": "OSError"}
+def test_calls_of_ours_that_are_lost_count_only_until_the_next_report():
+    monitor = ReportedLoad({"east": LINE}, clock=VirtualClock())
+    monitor.report("east", 0)
+    for _ in range(8):
+        monitor.dispatched("east")  # and none of them ever comes back
+    assert monitor.delays()["east"].extra_s == 4.0
+    monitor.report("east", 0)
+    assert monitor.delays()["east"].extra_s == 0.0
