@@ -11,8 +11,8 @@ from operator import le
 
 import numpy as np
 
-from vinelm.controller.known import Known
-from vinelm.controller.pareto import IntArray, Kind
+from vinelm.controller.kind import Kind
+from vinelm.controller.known import IntArray, Known
 from vinelm.controller.tiles import Tiles, within
 from vinelm.trie import FloatArray
 
@@ -32,19 +32,14 @@ class Frontier:
         self._models = [known.trie.models[int(known.trie.model[child])] for child in self._children]
         place = known.place(kind.target, kind.confidence)
         self._here = int(place[ends].searchsorted(place[node])) if known.endings[node] else -1
-        self._bounded: list[FloatArray] = []
-        self._own: list[float] = []
-        for quantity in kind.bounded:
-            values = kind.values(known, quantity, np.append(ends, node))
-            if quantity in "TK":  # counted from here on
-                values = values - values[-1]
-            self._bounded.append(values[:-1])
-            self._own.append(float(values[-1]))
+        with_own = [kind.ahead(known, bound, np.append(ends, node), node) for bound in kind.bounds]
+        self._bounded = [values[:-1] for values in with_own]
+        self._own = [float(values[-1]) for values in with_own]
         self._group = self._visits = self._rising = self._tiles = None
         if kind.has_load:
             vectors, self._group = np.unique(known.visit_group[ends], return_inverse=True)
             self._visits = known.visits[vectors] - known.visits[known.visit_group[node]]
-        elif len(self._bounded) == 1:
+        elif len(kind.bounds) == 1 and not kind.bounds[0].z:
             self._rising = (-self._bounded[0]).tolist()
         if len(ends) > SCAN and self._rising is None:
             self._tiles = Tiles(self._bounded, self._group, self._visits)

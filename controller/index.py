@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from vinelm.controller.frontier import Frontier
-from vinelm.controller.known import Known
-from vinelm.controller.pareto import IntArray, Kind, pareto
+from vinelm.controller.kind import Kind, kind_of
+from vinelm.controller.known import IntArray, Known
+from vinelm.controller.pareto import pareto
 from vinelm.objective import Objective
 
 LAZY = 50_000
@@ -38,13 +39,14 @@ class Shelf:
         return found
 
     def prepare(self, wider: Shelf | None) -> None:
-        """Build the frontiers of the root and of the larger subtrees, from the deepest up. ``wider`` is prepared and has kept
-        all that this one can keep.
+        """Build the frontiers of the root and of the larger subtrees, from the deepest up. ``wider`` is prepared, has
+        the same order, and has kept all that this one can keep.
         """
         size = self._known.trie.end - np.arange(len(self._known.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
             self._ahead.add(node)
-            self._build(node, self._below(node) if wider is None else wider.frontiers[node].ends)
+            if node not in self.frontiers:
+                self._build(node, self._below(node) if wider is None else wider.frontiers[node].ends)
 
     def _below(self, node: int) -> IntArray:
         """The ends below ``node`` in order, less what a child's frontier has dropped."""
@@ -66,21 +68,24 @@ class Shelf:
 
 
 class Lookup:
-    """An objective with the shelves that answer it; None where only measuring the whole subtree can."""
+    """An objective with the shelves that hold its plans; None where only measuring the whole subtree finds them. ``is_live``:
+    under load the best of a shelf is not the first that fits.
+    """
 
-    __slots__ = ("_floor", "_is_each", "_max_s", "_max_usd", "loaded", "objective", "plain")
+    __slots__ = ("_floor", "_is_each", "_max_s", "_max_usd", "is_live", "loaded", "objective", "plain")
 
     def __init__(self, objective: Objective, plain: Shelf | None, loaded: Shelf | None) -> None:
         self.objective = objective
         self.plain = plain
         self.loaded = loaded
+        self.is_live = objective.target == "latency"
         self._floor = objective.min_accuracy
         self._max_s = objective.max_latency_s
         self._max_usd = objective.max_cost_usd
         self._is_each = objective.cost_budget == "per_request"
 
     def limits(self, elapsed_s: float, spent_usd: float) -> list[float]:
-        """What is left of each bound, in the order of :attr:`Kind.bounded`."""
+        """What is left of each bound, in the order of :attr:`Kind.bounds`."""
         limits = []
         if self._max_s is not None:
             limits.append(self._max_s - elapsed_s)
@@ -115,7 +120,7 @@ class Index:
         if lookup.loaded is not None:
             lookup.loaded.prepare(None)
         if lookup.plain is not None and lookup.plain is not lookup.loaded:
-            lookup.plain.prepare(lookup.loaded)
+            lookup.plain.prepare(None if lookup.is_live else lookup.loaded)
 
     @property
     def nbytes(self) -> int:
@@ -133,15 +138,3 @@ class Index:
     def _shelf(self, objective: Objective, has_load: bool) -> Shelf | None:
         kind = kind_of(objective, has_load=has_load)
         return None if kind is None else self._shelves.setdefault(kind, Shelf(self._known, kind))
-
-
-def kind_of(objective: Objective, *, has_load: bool) -> Kind | None:
-    """What frontiers the objective can be looked up in; None where standard deviations or a loaded target forbid it."""
-    if objective.risk != "mean" or (objective.target == "latency" and has_load):
-        return None
-    is_each = objective.cost_budget == "per_request"
-    if is_each and objective.max_cost_usd is not None and objective.z:
-        return None
-    bounds = (("T", objective.max_latency_s), ("K" if is_each else "C", objective.max_cost_usd), ("A", objective.min_accuracy))
-    bounded = tuple(quantity for quantity, limit in bounds if limit is not None)
-    return Kind(objective.target, objective.confidence, bounded, has_load and "T" in bounded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from vinelm.annotated import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
+
+IntArray = npt.NDArray[np.integer[Any]]
 
 
 class Known:

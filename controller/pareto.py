@@ -7,47 +7,26 @@ node that is asked about: what a child has dropped its parent need not look at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.known import Known
+from vinelm.controller.kind import Kind
+from vinelm.controller.known import IntArray, Known
 from vinelm.trie import BoolArray, FloatArray
-
-IntArray = npt.NDArray[np.integer[Any]]
 
 LAGS = 32
 """An end is compared with so many before it at a time; what is left is compared again until little goes any more."""
 LITTLE = 0.1
 """As a share of what is left. A superfluous end that stays takes room; it never makes an answer wrong."""
-_ORDERED = {"accuracy": "A", "cost": "C", "latency": "T"}
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What two objectives must share to share frontiers. ``bounded``: the quantities with a bound, of "T", "C" or "K", and "A",
-    in that order (DESIGN §4 and §5); ``has_load`` keeps ends apart by the engines that they visit.
-    """
-
-    target: str
-    confidence: float | None
-    bounded: tuple[str, ...]
-    has_load: bool
-
-    def values(self, known: Known, quantity: str, ends: IntArray) -> FloatArray:
-        """That quantity of each path, the less the better."""
-        if quantity == "A":
-            return -known.accuracy(self.confidence)[ends]
-        return {"T": known.latency_s, "C": known.cost_usd, "K": known.full_cost_usd}[quantity][ends]
 
 
 def pareto(known: Known, kind: Kind, ends: IntArray) -> IntArray:
     """``ends``, in the objective's order, without superfluous ones: all of them where one quantity is bounded and no load
     counts, else nearly all.
     """
-    worse = [kind.values(known, quantity, ends) for quantity in kind.bounded if quantity != _ORDERED[kind.target]]
+    worse = kind.parts(known, ends)
     if kind.has_load:
         group = known.visit_group[ends]
         order = np.argsort(group, kind="stable")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
-from vinelm.controller.index import Index, kind_of
-from vinelm.controller.known import Known
-from vinelm.controller.pareto import IntArray, Kind
+from vinelm.controller.index import Index
+from vinelm.controller.kind import Kind, kind_of
+from vinelm.controller.known import IntArray, Known
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.stochastic import DeadlineProgram
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
@@ -72,8 +72,11 @@ class Planner:
         frontier = None if shelf is None or candidates is not None else shelf.get(node)
         if frontier is None:
             return self._measured(query, None)
-        found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
-        return self._measured(query, frontier.ends) if found is None else Decision(self.known, query, *found)
+        if load_s is None or not lookup.is_live:
+            found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
+            if found is not None:
+                return Decision(self.known, query, *found)
+        return self._measured(query, frontier.ends)
 
     def prepare(self, objective: Objective) -> None:
         """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not

@@ -132,8 +132,8 @@ def grid_annotated(rng: random.Random, n_models: int, depth: int, *, n_engines: 
         return values
 
     success, stop = grid(0.5 * level, 1), grid(np.full(len(trie), 0.4), 1)
-    zeros = np.zeros(len(trie))
-    arrays = (success, stop, np.minimum(success, stop), grid(0.6 * level, 4), zeros, grid(0.6 * level, 4), zeros)
+    cost, latency, cost_var, latency_var = (grid(0.6 * level, top) for top in (4, 4, 2, 2))
+    arrays = (success, stop, np.minimum(success, stop), cost, cost_var, latency, latency_var)
     return AnnotatedTrie(trie, template, catalog, *arrays)
 
 

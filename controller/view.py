@@ -10,8 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from vinelm.controller.known import Known
-from vinelm.controller.pareto import IntArray
+from vinelm.controller.known import IntArray, Known
 from vinelm.controller.query import Query
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray

@@ -42,17 +42,30 @@ def test_a_frontier_finds_what_measuring_every_end_finds(n_models, depth, n_engi
                 assert planner.plan(objective, **asked).target == expected, (objective, asked)
 
 
-def test_frontiers_built_ahead_are_those_built_on_the_way(monkeypatch):
+def test_frontiers_built_ahead_find_what_those_built_on_the_way_find(monkeypatch):
     monkeypatch.setattr(index_module, "AHEAD", 20)
-    annotated = grid_annotated(random.Random(5), 4, 4)
-    objective = Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)
-    ahead, on_the_way = Planner(annotated), Planner(annotated)
-    ahead.prepare(objective)
-    shelves = [planner._index.lookup(objective).loaded for planner in (ahead, on_the_way)]
-    assert len(shelves[0].frontiers) > 20
-    for key, built in shelves[0].frontiers.items():
-        np.testing.assert_array_equal(built.ends, shelves[1].get(key).ends)
+    rng = random.Random(5)
+    annotated = grid_annotated(rng, 4, 4)
+    ahead = Planner(annotated)
+    for _ in range(400):
+        objective, asked = random_question(rng, annotated, has_errors=False)
+        ahead.prepare(objective)
+        expected = measured(ahead, objective, asked)
+        if expected is not None:
+            assert ahead.plan(objective, **asked).target == expected, (objective, asked)
+    kept = ahead._index.lookup(Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)).loaded.frontiers
+    assert len(kept) > 20
     assert ahead.index_bytes > 0
+
+
+def test_preparing_again_builds_nothing_anew():
+    annotated = grid_annotated(random.Random(9), 3, 4)
+    planner = Planner(annotated)
+    loose, tight = (Objective(maximize="accuracy", max_latency_s=bound) for bound in (9.0, 1.0))
+    planner.prepare(loose)
+    built = planner._index.lookup(loose).loaded.frontiers[0]
+    planner.prepare(tight)
+    assert planner._index.lookup(tight).loaded.frontiers[0] is built
 
 
 def test_a_large_trie_is_answered_without_frontiers_too(monkeypatch):
