@@ -170,9 +170,10 @@ class _Design:
             trie=trie, template=template, catalog=catalog, success=rates.success, stop=rates.stop,
             stop_success=rates.stop_success, cost_usd=cost, cost_var=zero, latency_s=zero, latency_var=zero,
         )  # fmt: skip
-        chances = (rates.stop, rates.right_if_stop, rates.right_if_on)
-        asked = (np.ones(len(trie)), rates.stop, 1.0 - rates.stop)
-        weights = [odds * chance * (1.0 - chance) for odds, chance in zip(asked, chances, strict=True)]
+        right, wrong = rates.success, 1.0 - rates.success
+        accepted = rates.stop_success / np.maximum(right, 1e-12)
+        given_up = np.clip((rates.stop - rates.stop_success) / np.maximum(wrong, 1e-12), 0.0, 1.0)
+        weights = [right * wrong, right * accepted * (1.0 - accepted), wrong * given_up * (1.0 - given_up)]
         heads = cls._heads(mixture, completed, annotated, weights, goal)
         price = np.maximum(cost, 1e-12) if cost.any() else np.ones(len(trie))  # everything is free: count cells
         return cls(heads, price)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.heads import Rates
-from vinelm.estimator.mixture import Mixture
+from vinelm.estimator.mixture import Chances, Mixture
 from vinelm.trie import FloatArray
 
 TINY = 1e-9
@@ -17,17 +17,27 @@ TINY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """How much one logit more of a question moves a node's rates s, b and a (DESIGN §4); shape (n + 1,) each.
+
+    Means of p (1 - p) over grid points, smaller than that of the mean p, and over unseen requests only.
+    """
+
+    stop: FloatArray
+    stop_success: FloatArray
+    success: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Completed:
     """Shape (n + 1,) each: ``rates`` of every node; ``reaching``, the expected requests that reach it, of which ``cells.count``
-    were seen there; ``mean_difficulty``, the mean grid value of those; ``sensitivity`` of each head's rate to its logit.
-
-    A sensitivity is the mean of p (1 - p) over grid points, smaller than that of the mean p, and counts unseen requests only.
+    were seen there; ``mean_difficulty``, the mean grid value of those; ``sensitivity`` to each question of the mixture.
     """
 
     rates: Rates
     reaching: FloatArray
     mean_difficulty: FloatArray
-    sensitivity: tuple[FloatArray, FloatArray, FloatArray]
+    sensitivity: tuple[Sensitivity, Sensitivity, Sensitivity]
 
 
 def complete(cells: Cells, mixture: Mixture) -> Completed:
@@ -37,9 +47,9 @@ def complete(cells: Cells, mixture: Mixture) -> Completed:
     enter whole. The others arrive as one mass per grid point, thinned by the model's stop rate at every step, so that the
     work is nodes x points whatever the number of requests.
     """
-    trie = cells.trie
-    stop, right_if_stop, right_if_on = mixture.chances
-    seen = _by_node(cells, mixture.posterior, np.ones(len(cells), np.bool_))
+    trie, chances = cells.trie, mixture.chances
+    stop, right = chances.stop, chances.right
+    seen = _by_node(cells, mixture.posterior)
     seen_stop = _by_node(cells, mixture.posterior, cells.stop)
     arriving, leaving = np.zeros_like(seen), np.zeros_like(seen)
     arriving[0] = leaving[0] = mixture.posterior.sum(axis=0)
@@ -51,33 +61,37 @@ def complete(cells: Cells, mixture: Mixture) -> Completed:
     stopping = (unseen * stop + seen_stop).sum(axis=1)
     going_on = (unseen * (1.0 - stop) + seen - seen_stop).sum(axis=1)
     reaching = stopping + going_on
-    right_stop = _right(cells, mixture.posterior, unseen * stop, right_if_stop, cells.stop)
-    right_on = _right(cells, mixture.posterior, unseen * (1.0 - stop), right_if_on, ~cells.stop)
+    seen_right = mixture.posterior[cells.request] * mixture.belief
+    right_stop = (unseen * right * chances.stop_if_right).sum(axis=1) + _sums(cells, seen_right, cells.stop)
+    right_on = (unseen * right * (1.0 - chances.stop_if_right)).sum(axis=1) + _sums(cells, seen_right, ~cells.stop)
     rates = Rates.of(
         trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
-    sensitivity = (
-        _mean_slope(unseen, stop, reaching),
-        _mean_slope(unseen * stop, right_if_stop, stopping),
-        _mean_slope(unseen * (1.0 - stop), right_if_on, going_on),
-    )
+    sensitivity = _sensitivity(chances, unseen / np.maximum(reaching, 1e-300)[:, None])
     return Completed(rates, reaching, (unseen + seen) @ mixture.grid / reaching, sensitivity)
 
 
-def _mean_slope(unseen: FloatArray, chance: FloatArray, everyone: FloatArray) -> FloatArray:
-    return np.asarray((unseen * chance * (1.0 - chance)).sum(axis=1) / np.maximum(everyone, 1e-300))
+def _sensitivity(chances: Chances, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
+    """``unseen``: share of the requests that reach each node, were not seen there, and sit at each point."""
+    right, if_right, if_wrong = chances.right, chances.stop_if_right, chances.stop_if_wrong
+    moved = unseen * right * (1.0 - right)
+    accepted = (unseen * right * if_right * (1.0 - if_right)).sum(axis=1)
+    given_up = (unseen * (1.0 - right) * if_wrong * (1.0 - if_wrong)).sum(axis=1)
+    nothing = np.zeros(len(right))
+    return (
+        Sensitivity((moved * (if_right - if_wrong)).sum(axis=1), (moved * if_right).sum(axis=1), moved.sum(axis=1)),
+        Sensitivity(accepted, accepted, nothing),
+        Sensitivity(given_up, nothing, nothing),
+    )
 
 
-def _right(
-    cells: Cells, posterior: FloatArray, unseen: FloatArray, chance: FloatArray, which: npt.NDArray[np.bool_]
-) -> FloatArray:
-    """Expected right answers per node among the ``unseen`` mass and the seen cells ``which``, unlabelled ones predicted."""
-    unlabelled = _by_node(cells, posterior, which & ~cells.labelled)
-    seen = _by_node(cells, posterior, which & cells.labelled & cells.right)
-    return np.asarray(((unseen + unlabelled) * chance + seen).sum(axis=1))
+def _sums(cells: Cells, values: FloatArray, which: npt.NDArray[np.bool_]) -> FloatArray:
+    """Per node, the sum of ``values`` (cells, points) over the chosen cells and all points."""
+    total = np.bincount(cells.node[which], values[which].sum(axis=1), len(cells.trie))
+    return np.asarray(total, dtype=np.float64)
 
 
-def _by_node(cells: Cells, posterior: FloatArray, which: npt.NDArray[np.bool_]) -> FloatArray:
+def _by_node(cells: Cells, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
     """Sum of the requests' weights over the chosen cells of each node, shape (n + 1, points)."""
     total = np.zeros((len(cells.trie), posterior.shape[1]))
     nodes = cells.node[which]

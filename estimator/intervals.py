@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.annotated import AnnotatedTrie
 from vinelm.estimator.amounts import Amount
 from vinelm.estimator.cells import Cells
-from vinelm.estimator.completion import Completed
+from vinelm.estimator.completion import Completed, Sensitivity
 from vinelm.estimator.logistic import Regression
 from vinelm.estimator.mixture import Mixture
 from vinelm.trie import FloatArray, Trie
@@ -38,10 +38,9 @@ def standard_errors(
     """Uncertainty about *further requests of the same kind*: of the model's effects where outcomes were not seen, and of having
     drawn these requests and no others.
 
-    With reach_j = prod (1 - s_i), B_j = sum of reach_i b_i up to j, and d the sensitivity of a rate to its logit, the
-    derivatives of A(u) along effects x_j are d_j / (1 - s_j) (reach_j (1 - s_j) q1_j + B_j - A(u)) for the stop rates of
-    proper ancestors j (under the oracle stop: d_j / (1 - s_j) (1 - A(u))), reach_j s_j d_j for P(right | stop), and those of
-    a_u itself for u: every one a running sum from the root.
+    With reach_j = prod (1 - s_i), B_j = sum of reach_i b_i up to j, and ds, db, da what one logit more of a question does to a
+    node's rates, the derivatives of A(u) along effects x_j are reach_j db_j + (B_j - A(u)) ds_j / (1 - s_j) for proper
+    ancestors j, and reach_u da_u for u itself: every one a running sum from the root.
     """
     accuracy = annotated.accuracy
     weights = path_weights(completed, annotated)
@@ -52,10 +51,11 @@ def standard_errors(
             accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
     spent = annotated.path_cost_usd
     cost_var = _down(cells.trie, annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
-    if mixture.regressions[0] is not None:
-        thins = weights[0].discount
-        weight = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
-        cost_var = cost_var + _variance(cells.trie, mixture.regressions[0], completed, weight, spent)
+    for regression, weight in zip(mixture.regressions, weights, strict=True):
+        if regression is not None:
+            thins = weight.discount
+            fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
+            cost_var = cost_var + _variance(cells.trie, regression, completed, fewer, spent)
     latency_var = _down(cells.trie, latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
     return StandardErrors(
         ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), LATENCY_SCALE * np.sqrt(latency_var)
@@ -63,19 +63,16 @@ def standard_errors(
 
 
 def path_weights(completed: Completed, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
-    """How much one logit more of each head at each node moves the accuracy of the paths through it (see above)."""
-    rates, reach = completed.rates, annotated.reach
-    stop, q1, q0 = rates.stop, rates.right_if_stop, rates.right_if_on
-    of_stop, of_q1, of_q0 = completed.sensitivity
-    thins = of_stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): what one logit more takes from everything below
-    ended = _down(annotated.trie, reach * rates.stop_success)
-    nothing = np.zeros(len(annotated.trie))
-    stopped = reach * stop * of_q1
-    return (
-        PathWeights(through=thins * (reach * (1 - stop) * q1 + ended), discount=thins, own=of_stop * reach * (q1 - q0)),
-        PathWeights(through=stopped, discount=nothing, own=stopped),
-        PathWeights(through=nothing, discount=nothing, own=reach * (1 - stop) * of_q0),
-    )
+    """How much one logit more of each question at each node moves the accuracy of the paths through it (see above)."""
+    reach, stop = annotated.reach, completed.rates.stop
+    ended = _down(annotated.trie, reach * completed.rates.stop_success)
+    first, second, third = (_path_weights(moves, reach, stop, ended) for moves in completed.sensitivity)
+    return first, second, third
+
+
+def _path_weights(moves: Sensitivity, reach: FloatArray, stop: FloatArray, ended: FloatArray) -> PathWeights:
+    thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): what one logit more takes from everything below
+    return PathWeights(through=reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success)
 
 
 def _unknown(cells: Cells) -> FloatArray:
@@ -108,7 +105,7 @@ def _variance(trie: Trie, regression: Regression, completed: Completed, weights:
 def gradients(
     trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """(nodes, derivatives of their path metric along the head's coefficients), one subtree of the root at a time to bound
+    """(nodes, derivatives of their path metric along the question's coefficients), one subtree of the root at a time to bound
     memory; shape (nodes, coefficients).
     """
     for child in trie.children(0):

@@ -1,4 +1,4 @@
-"""One head of the latent model: a ridge logistic regression whose rows are (node, grid point) counts."""
+"""One question of the latent model: a ridge logistic regression whose rows are (node, grid point) counts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,25 @@ Ints = npt.NDArray[np.int64]
 VARIANCE_RANGE = (1e-4, 9.0)
 PRIOR_EFFECTS = 1.0
 """Effects that the starting variance of a group is worth when its variance is estimated."""
-SLOPE_CENTRE = 1.5
-"""Prior mean of the overall slope: logits per standard deviation of difficulty. Real tables lie between 1 and 3."""
-SLOPE_VARIANCE = {"all": 0.25, "stage": 0.1, "model": 0.1}
 LONGEST_STEP = 3.0
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is thought of a question before any row. ``slope``: mean of its overall slope, logits per standard deviation of
+    difficulty; ``slope_variance``: of its overall, per-stage and per-model parts. ``spread`` multiplies the starting variance
+    of every group of effects but the level.
+    """
+
+    slope: float
+    slope_variance: tuple[float, float, float]
+    spread: float
+
+
+ANSWER = Prior(slope=1.5, slope_variance=(0.25, 0.1, 0.1), spread=1.0)
+"""Is the answer right: real tables have slopes between 1 and 3."""
+VERDICT = Prior(slope=0.0, slope_variance=(0.25, 0.02, 0.02), spread=0.1)
+"""Does the request stop, given whether it is right: a check is much alike at every node, and for hard and easy requests."""
 
 
 @dataclass(eq=False)
@@ -42,12 +57,13 @@ class Regression:
     _factor: Any = None
 
     @classmethod
-    def start(cls, effects: Effects, grid: FloatArray) -> Self:
+    def start(cls, effects: Effects, grid: FloatArray, prior: Prior = ANSWER) -> Self:
         """Before any row was seen. ``grid`` holds the points of the latent difficulty (one point: no latent)."""
-        variance = np.array([START_VARIANCE[name] for name in effects.groups] + list(SLOPE_VARIANCE.values()))
+        of_groups = [START_VARIANCE[name] * (1.0 if name == "level" else prior.spread) for name in effects.groups]
+        variance = np.array([*of_groups, *prior.slope_variance])
         group = np.concatenate([effects.group, effects.slope_group + len(effects.groups)])
         centre = np.zeros(len(group))
-        centre[len(effects.group)] = SLOPE_CENTRE
+        centre[len(effects.group)] = prior.slope
         used = np.concatenate([np.asarray(part.sum(axis=0)).ravel() > 0 for part in (effects.design, effects.slope)])
         return cls(effects, grid, centre.copy(), centre, group, variance, np.diag(variance[group]), variance.copy(), used)
 
