@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+_LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
+"""What is never broken in a table: a line of a figure, a word of a text (with the blanks around it, as rich cuts)."""
 
 
 class Advance(Protocol):
@@ -26,20 +30,49 @@ def stdout() -> Console:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None) -> None:
-    """Print a table; the first column is text, the others are figures. A column whose name starts with ``<`` is text, too."""
+    """Print a table; the first column is text, the others are figures. A column whose name starts with ``<`` is text, too.
+
+    Where it does not fit, headings and text wrap at spaces. Words and figures stay whole: below that it is wider than the
+    terminal.
+    """
     from rich import box
     from rich.table import Table
 
+    console = stdout()
+    heads = [name.removeprefix("<") for name in columns]
+    is_text = [index == 0 or name.startswith("<") for index, name in enumerate(columns)]
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    if _total(_widest(heads, cells, _LINE)) > console.width:
+        heads = [name.strip().replace(" ", "\n") for name in heads]
+    widths, words = _widest(heads, cells, _LINE), _widest(heads, cells, _WORD)
+    while _total(widths) > console.width:
+        able = [index for index, width in enumerate(widths) if is_text[index] and width > words[index]]
+        if not able:
+            break
+        widths[max(able, key=widths.__getitem__)] -= 1
+    console.width = max(console.width, _total(widths)) + 2  # rich counts an edge that it does not draw
     table: Table = Table(
         title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False
     )
     table.title_style, table.caption_style = "bold", "dim"
-    for index, name in enumerate(columns):
-        is_text = index == 0 or name.startswith("<")
-        table.add_column(name.removeprefix("<"), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+    for head, justify, width in zip(heads, is_text, widths, strict=True):
+        table.add_column(head, justify="left" if justify else "right", overflow="fold", width=width)
     for row in rows:
         table.add_row(*row)
-    stdout().print(table)
+    console.print(table)
+
+
+def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
+    """Per column, the terminal's columns that the widest piece of its heading and cells takes."""
+    from rich.cells import cell_len
+
+    columns = ((head, *column) for head, column in zip(heads, cells, strict=True))
+    return [max((cell_len(p.rstrip()) for text in texts for p in piece.findall(text)), default=1) for texts in columns]
+
+
+def _total(widths: Sequence[int]) -> int:
+    """The terminal's columns that a table takes whose own columns are so wide."""
+    return sum(widths) + 3 * len(widths) - 1
 
 
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
