@@ -1,6 +1,5 @@
 import random
 
-import numpy as np
 import pytest
 
 from vinelm.controller import frontier as frontier_module
