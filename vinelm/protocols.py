@@ -15,7 +15,7 @@ from vinelm.observation import Observation, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessage, BaseMessage
 
     from vinelm.catalog import Model
     from vinelm.template import Template
@@ -93,6 +93,9 @@ class CallContext:
     ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
     (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
     A remote backend asks ``guard`` before each call, and each attempt waits at ``gate``: None for the backend's own.
+
+    ``on_exchange`` is None unless somebody asked to see what is said: then each call hands it the messages that were sent, and
+    the answer as far as there is one.
     """
 
     stage: str
@@ -102,6 +105,7 @@ class CallContext:
     request: Request | None = None
     guard: CallGuard | None = None
     gate: CallGate | None = None
+    on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
 
 
 @runtime_checkable

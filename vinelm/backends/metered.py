@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from langchain_core.messages import BaseMessage
 
 from vinelm.backends.answer import Answer, Counts, Delta
 from vinelm.backends.offline import estimate_tokens
@@ -42,6 +44,7 @@ class MeteredCall:
     context: CallContext
     policy: RetryPolicy
     finish_failures: Mapping[str, FailureKind]
+    messages: Sequence[BaseMessage]
     prompt_chars: int
     is_streamed: bool
     attempts: int = 0

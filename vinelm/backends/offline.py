@@ -99,9 +99,10 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
         self.binding.call.clock.sleep(usage.latency_s)
-        self._report(usage)
-        return _result(*_said(text, messages, kwargs), usage)
+        self._report(usage, messages, said)
+        return _result(*said, usage)
 
     async def _agenerate(
         self,
@@ -111,9 +112,10 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
         await self._pass_time(usage.latency_s)
-        self._report(usage)
-        return _result(*_said(text, messages, kwargs), usage)
+        self._report(usage, messages, said)
+        return _result(*said, usage)
 
     def _stream(
         self,
@@ -123,17 +125,18 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
         is_complete = False
         try:
             if usage.failure is not None:
                 self.binding.call.clock.sleep(usage.latency_s)
                 return
-            for delay_s, chunk in _chunks(*_said(text, messages, kwargs), usage):
+            for delay_s, chunk in _chunks(*said, usage):
                 self.binding.call.clock.sleep(delay_s)
                 yield chunk
             is_complete = True
         finally:
-            self._report(usage, is_complete=is_complete)
+            self._report(usage, messages, said, is_complete=is_complete)
 
     async def _astream(
         self,
@@ -143,17 +146,18 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
         is_complete = False
         try:
             if usage.failure is not None:
                 await self._pass_time(usage.latency_s)
                 return
-            for delay_s, chunk in _chunks(*_said(text, messages, kwargs), usage):
+            for delay_s, chunk in _chunks(*said, usage):
                 await self._pass_time(delay_s)
                 yield chunk
             is_complete = True
         finally:
-            self._report(usage, is_complete=is_complete)
+            self._report(usage, messages, said, is_complete=is_complete)
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
         bound: _Binding = self.binding
@@ -166,8 +170,15 @@ class OfflineChatModel(BaseChatModel):
         else:
             clock.sleep(seconds)
 
-    def _report(self, usage: Usage, *, is_complete: bool = True) -> None:
-        self.binding.call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
+    def _report(
+        self, usage: Usage, messages: Sequence[BaseMessage], said: tuple[str, list[ToolCall]], *, is_complete: bool = True
+    ) -> None:
+        call: CallContext = self.binding.call
+        call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
+        if call.on_exchange is not None:
+            metadata = {"finish_reason": usage.finish_reason if is_complete else None}
+            answer = AIMessage(said[0], tool_calls=said[1], response_metadata=metadata)
+            call.on_exchange(messages, None if usage.failure else answer)
         if usage.failure is not None:
             raise CallError(f"{usage.model}: call failed: {usage.failure}", kind=usage.failure, cost_usd=usage.cost_usd)
 

@@ -166,6 +166,7 @@ class RemoteChatModel(BaseChatModel):
             context=bound.call,
             policy=bound.policy,
             finish_failures=bound.wire.finish_failures,
+            messages=messages,
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
         )
@@ -226,6 +227,9 @@ class _Account:
             failure = "unknown"
         usage, call = self._metered.usage(failure), self._bound.call
         call.on_usage(usage)
+        if call.on_exchange is not None:
+            answer = self._metered.answer
+            call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
         if call.guard is not None:
             call.guard.paid(usage)
         return is_ours

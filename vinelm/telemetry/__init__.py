@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinelm.telemetry.watch import Decided, Observer, Watch
+from vinelm.telemetry.watch import Decided, Listener, Observer, Watch
 
-__all__ = ["Decided", "Observer", "OpenTelemetry", "Prometheus", "Watch"]
+__all__ = ["Decided", "Listener", "Observer", "OpenTelemetry", "Prometheus", "Watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,11 +5,14 @@ https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
 
 from vinelm.catalog import Model
 from vinelm.protocols import Invocation
+from vinelm.telemetry.content import attributes, is_asked_for
 from vinelm.telemetry.watch import Decided
 
 try:
@@ -40,13 +43,18 @@ _EXPLAINED = (
 class OpenTelemetry:
     """An observer that makes one span per decision and one per invocation, children of the span that is current then.
 
-    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Neither ever
-    holds a prompt, an answer, or a key. Uses the API only: without an SDK it costs next to nothing.
+    A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Uses the API
+    only: without an SDK it costs next to nothing.
+
+    Neither holds a prompt or an answer unless ``capture_content`` is true (None: what
+    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says now). Then an invocation's span has those of its last call.
+    A key is on none.
     """
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None, *, capture_content: bool | None = None) -> None:
         from vinelm import __version__
 
+        self.captures_content = is_asked_for() if capture_content is None else capture_content
         self._tracer = trace.get_tracer("vinelm", __version__, provider)
 
     def decided(self, decided: Decided) -> None:
@@ -79,6 +87,11 @@ class OpenTelemetry:
                 }
             ),
         )
+
+    def exchanged(self, token: Span, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+        """Put what was said onto the invocation's span; called only if it was asked for."""
+        if token.is_recording():
+            token.set_attributes(attributes(messages, answer))
 
     def ended(self, token: Span, invocation: Invocation | None) -> None:
         """Close it, with what was used."""

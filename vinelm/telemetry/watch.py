@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from vinelm.catalog import Model
 from vinelm.protocols import Invocation
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, BaseMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,15 @@ class Observer(Protocol):
         """It ended, well or badly; None where it was interrupted, to be run again."""
 
 
+class Listener(Observer, Protocol):
+    """An observer that also hears what is said, for as long as ``captures_content`` is true. Others never do."""
+
+    captures_content: bool
+
+    def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+        """A model was called inside the invocation of ``token``; ``answer`` is what came of it, None where nothing did."""
+
+
 class Watch:
     """Hands on to several observers. False where there are none, so that nobody pays for what nobody sees.
 
@@ -67,10 +79,25 @@ class Watch:
         """Tell all of a beginning."""
         return [(one, _safely(one.began, stage, prefix, model)) for one in self._observers]
 
+    @property
+    def hears(self) -> bool:
+        """Somebody has asked for what is said."""
+        return any(_listens(observer) for observer in self._observers)
+
+    def exchanged(self, tokens: list[tuple[Observer, Any]], messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+        """Tell those that asked."""
+        for observer, token in tokens:
+            if _listens(observer):
+                _safely(cast("Listener", observer).exchanged, token, messages, answer)
+
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Tell those that were told of the beginning."""
         for observer, token in tokens:
             _safely(observer.ended, token, invocation)
+
+
+def _listens(observer: Observer) -> bool:
+    return getattr(observer, "captures_content", False) is True
 
 
 def explanation_of(policy: Any) -> Mapping[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
@@ -58,6 +59,7 @@ class Invoking:
             on_usage=self._usages.append,
             request=policy.request,
             guard=getattr(policy, "guard", None),
+            on_exchange=self._exchanged if host.watch.hears else None,
         )
         name = prefix[-1]
         try:
@@ -67,6 +69,9 @@ class Invoking:
             self.failed(error)
             raise
         self._tokens = host.watch.began(stage, prefix, host.catalog[name]) if host.watch else []
+
+    def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
+        self._host.watch.exchanged(self._tokens, messages, answer)
 
     def done(self) -> None:
         """It succeeded."""

@@ -1,0 +1,68 @@
+"""What models are told and answer, in the words of the conventions for generative AI. Only for those who ask for it.
+
+https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-input-messages.json and
+``gen-ai-output-messages.json``
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The conventions' own switch, which other instrumentations read, too."""
+ON = frozenset({"true", "1", "span_only", "span_and_event"})
+OFF = frozenset({"", "false", "0", "no_content", "event_only"})
+"""``event_only`` is off: nothing here makes events."""
+ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
+
+
+def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
+    """The environment says so. A value that nobody knows is a warning, and no."""
+    said = environment.get(VARIABLE, "").strip().lower()
+    if said not in ON | OFF:
+        known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"
+        logging.getLogger(__name__).warning("%s is none of %s: no content is captured", VARIABLE, known)
+    return said in ON
+
+
+def attributes(messages: Sequence[BaseMessage], answer: AIMessage | None) -> dict[str, str]:
+    """``gen_ai.input.messages`` and, if there is an answer, ``gen_ai.output.messages``, each as a JSON text."""
+    found = {"gen_ai.input.messages": _json([_message(message) for message in messages])}
+    if answer is not None:
+        reason = answer.response_metadata.get("finish_reason") or "error"
+        found["gen_ai.output.messages"] = _json([{**_message(answer), "finish_reason": str(reason)}])
+    return found
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False, default=str)
+
+
+def _message(message: BaseMessage) -> dict[str, Any]:
+    return {"role": ROLES.get(message.type, message.type), "parts": list(_parts(message))}
+
+
+def _parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    if isinstance(message, ToolMessage):
+        yield {"type": "tool_call_response", "id": message.tool_call_id, "response": str(message.text)}
+        return
+    if thought := message.additional_kwargs.get("reasoning_content"):
+        yield {"type": "reasoning", "content": str(thought)}
+    content: list[Any] = [message.content] if isinstance(message.content, str) else message.content
+    for part in content:
+        if isinstance(part, str):
+            if part:
+                yield {"type": "text", "content": part}
+        elif part.get("type") == "text":
+            yield {"type": "text", "content": part.get("text", "")}
+        elif part.get("type") not in ("tool_use", "tool_call"):
+            yield {"type": str(part.get("type"))}  # that there was an image, not the image
+    if isinstance(message, AIMessage):
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            yield {"type": "tool_call", "id": call["id"], "name": call["name"], "arguments": call["args"]}
