@@ -119,3 +119,15 @@ def test_a_reader_that_leaves_early_is_no_error():
         ["sh", "-c", f'"{sys.executable}" -c "$0" | true', code], capture_output=True, text=True, check=False, timeout=60
     )
     assert "Traceback" not in shell.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "2"}, None)],
+)
+def test_numeric_libraries_run_on_one_thread_unless_told_otherwise(given, expected):
+    """Set before numpy is imported, or it has no effect."""
+    code = "import os, sys, vinelm.cli.main; print('numpy' in sys.modules, os.environ.get('OPENBLAS_NUM_THREADS'))"
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", code], env=clean | given, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", str(expected)]

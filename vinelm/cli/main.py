@@ -19,6 +19,11 @@ COMMANDS = ("demo", "doctor", "check", "profile", "store", "estimate", "trie", "
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
 
+if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
+    # Read when numpy is first imported. Our matrices are small: threads that wait for one another cost more than they do,
+    # on busy machines tenfold; and processes of a profile would each start as many as there are cores.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 
 class LazyGroup(click.Group):
     """A group that imports a subcommand's module when the subcommand is needed."""
