@@ -90,6 +90,7 @@ class Session(Following):
         self._chosen: dict[tuple[str, ...], str] = {}
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._seen: set[tuple[str, ...]] = set()
+        self._whole: set[tuple[str, ...]] = {()}  # prefixes all of whose invocations were seen
         self._elapsed_s = self._spent_now_usd = 0.0
         self._at: tuple[str, ...] = ()
         self._least_call_usd = least_call_usd
@@ -123,6 +124,8 @@ class Session(Following):
         super().record(invocation)
         prefix = invocation.prefix
         self._seen.add(prefix)
+        if prefix[:-1] in self._whole:
+            self._whole.add(prefix)
         if self._sight is not None:
             self._sight.finished(prefix[-1], self._excess_s(invocation))
         if self.guard is not None:
@@ -280,9 +283,9 @@ class Session(Following):
 
     def _spent(self, prefix: tuple[str, ...]) -> float:
         """Dollars recorded, and the expected ones of invocations that another process ran."""
-        unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in self._seen]
-        if not unseen:
+        if prefix in self._whole:
             return self.spent_usd
+        unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in self._seen]
         try:
             cost_usd = self.planner.annotated.cost_usd
             return self.spent_usd + float(sum(cost_usd[self._node(path)] for path in unseen))

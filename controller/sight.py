@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import load_array
@@ -50,19 +49,24 @@ class LoadSight:
 
     def dispatched(self, model: str) -> None:
         """An invocation on that model begins."""
-        engine = self._engine_of.get(model)
-        if self._monitor is not None and engine is not None:
-            self._under_way.append(engine)
-            with suppress(Exception):
-                self._monitor.dispatched(engine)
+        engine, monitor = self._engine_of.get(model), self._monitor
+        if monitor is None or engine is None:
+            return
+        self._under_way.append(engine)
+        try:
+            monitor.dispatched(engine)
+        except Exception:
+            return
 
     def finished(self, model: str, excess_s: float | None) -> None:
         """It is over, after ``excess_s`` more than at zero load (None: failed, or not known). What did not begin here is not
         told: the branches of a fan-out are one invocation, and other requests' calls are not ours to take back.
         """
-        engine = self._engine_of.get(model)
-        if self._monitor is None or engine not in self._under_way:
+        engine, monitor = self._engine_of.get(model), self._monitor
+        if monitor is None or engine not in self._under_way:
             return
-        with suppress(Exception):
+        try:
             self._under_way.remove(engine)
-            self._monitor.finished(engine, excess_s)
+            monitor.finished(engine, excess_s)
+        except Exception:
+            return

@@ -27,18 +27,6 @@ class Opening:
     owned: dict[Any, Any] = field(default_factory=dict)
 
 
-def opening_of(config: RunnableConfig) -> Opening | None:
-    """The opening of the run that a node's or an edge's config belongs to; None where there is no path channel, or where this
-    LangGraph hides it: its reader's arguments are internal.
-    """
-    for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
-        if type(given) is dict:
-            channel = given.get(PATH_KEY)
-            if isinstance(channel, PathChannel):
-                return channel.opening
-    return None
-
-
 class Entry(TypedDict):
     """One invocation: its place in the path from 0, its stage, its model, and the request's id where the caller gave one."""
 
@@ -162,3 +150,22 @@ def starts_anew(
 def models_of(value: PathValue | None) -> tuple[str, ...]:
     """The models of the stored path, in order."""
     return () if value is None else tuple(entry["model"] for entry in value["path"])
+
+
+def channel_of(config: RunnableConfig) -> PathChannel | None:
+    """The path channel of the run that a node's or an edge's config belongs to, as the last superstep left it.
+
+    None where there is none, or where this LangGraph hides it: its reader's arguments are internal.
+    """
+    for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
+        if type(given) is dict:
+            channel = given.get(PATH_KEY)
+            if isinstance(channel, PathChannel):
+                return channel
+    return None
+
+
+def opening_of(config: RunnableConfig) -> Opening | None:
+    """The opening of that run."""
+    channel = channel_of(config)
+    return None if channel is None else channel.opening

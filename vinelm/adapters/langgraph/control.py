@@ -6,10 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, overload
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
@@ -17,6 +15,7 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph.channel import opening_of
 from vinelm.adapters.langgraph.context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.models import CatalogModels
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.runs import Run, Runs
 from vinelm.adapters.langgraph.signature import INJECTED, asked_by
@@ -24,7 +23,7 @@ from vinelm.adapters.langgraph.stage import make_stage
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
-from vinelm.protocols import Backend, CallContext, Clock, Policy, VirtualClock, WallClock
+from vinelm.protocols import Backend, Policy
 from vinelm.telemetry.watch import Observer, Watch
 from vinelm.template import Template
 from vinelm.workflow import Request
@@ -32,7 +31,7 @@ from vinelm.workflow import Request
 Node = Callable[..., Any]
 
 
-class GraphControl:
+class GraphControl(CatalogModels):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models (DESIGN §7).
 
     ``backends`` maps a provider to its backend; by default those of the catalog's providers are made on first use. With a
@@ -43,9 +42,8 @@ class GraphControl:
     def __init__(
         self, models: Catalog, backends: Mapping[str, Backend] | None = None, *, template: Template | None = None
     ) -> None:
-        self.catalog = models
+        super().__init__(models, backends)
         self.template = None if template is None else template.bind(tuple(models))
-        self._given_backends = backends
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
         self._routes = 0
@@ -177,49 +175,7 @@ class GraphControl:
             return self.template.stage(stage).default_model
         return next(iter(self.catalog))
 
-    def new_clock(self) -> Clock:
-        """The clock of a new run: virtual if the models' latencies are, else real."""
-        return VirtualClock() if self.is_virtual_time else WallClock()
-
-    @cached_property
-    def backends(self) -> Mapping[str, Backend]:
-        """Backends by provider."""
-        if self._given_backends is not None:
-            return self._given_backends
-        from vinelm.backends import create_backends
-
-        return create_backends(self.catalog)
-
-    @cached_property
-    def is_virtual_time(self) -> bool:
-        """The latencies of the catalog's models pass on the request's clock. :class:`ConfigError` if only some do."""
-        kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
-        if len(kinds) > 1:
-            raise ConfigError(
-                "the catalog mixes models of virtual and of real time: run simulated models with real_time, or apart"
-            )
-        return kinds.pop()
-
-    def backend_of(self, model: str) -> Backend:
-        """The backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
-        if model not in self.catalog:
-            raise ConfigError(f"unknown model {model!r}: the catalog has {', '.join(self.catalog)}")
-        provider = self.catalog[model].provider
-        try:
-            return self.backends[provider]
-        except KeyError:
-            known = ", ".join(self.backends) or "none"
-            raise ConfigError(f"model {model!r}: no backend for the provider {provider!r}: known are {known}") from None
-
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
-
-    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """A chat model of the catalog for one invocation."""
-        return self.backend_of(name).chat_model(self.catalog[name], call)
-
-    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
-        """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
-        return self.backend_of(name).chat_model(self.catalog[name].model_copy(update=limits), call)
 
     def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
         """The run that a node or an edge belongs to, made on first sight."""

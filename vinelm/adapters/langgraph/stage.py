@@ -8,8 +8,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph.channel import PATH_KEY, PathValue
-from vinelm.adapters.langgraph.invocation import Host, invoking_in_graph
+from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathValue, channel_of
+from vinelm.adapters.langgraph.invocation import Host, Invoking, invoking_in_graph
 from vinelm.adapters.langgraph.signature import Asked
 from vinelm.adapters.langgraph.state_types import announced, own_state
 from vinelm.adapters.langgraph.updates import with_entry
@@ -23,22 +23,26 @@ def make_stage(host: Host, name: str, fn: Callable[..., Any], asked: Asked, stat
     """A LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
 
     def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
-        running = _Running(host, name, asked, (state, config, runtime))
+        own, carried = own_state(state)
+        entry, invoking = _invoking(host, name, carried, config, runtime)
         try:
-            out = fn(running.state, **running.arguments)
+            out = fn(own, **_arguments(asked, invoking.model, config, runtime))
         except BaseException as error:
-            running.invoking.failed(error)
+            invoking.failed(error)
             raise
-        return running.done(out)
+        invoking.done()
+        return with_entry(out, entry, name)
 
     async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
-        running = _Running(host, name, asked, (state, config, runtime))
+        own, carried = own_state(state)
+        entry, invoking = _invoking(host, name, carried, config, runtime)
         try:
-            out = await fn(running.state, **running.arguments)
+            out = await fn(own, **_arguments(asked, invoking.model, config, runtime))
         except BaseException as error:
-            running.invoking.failed(error)
+            invoking.failed(error)
             raise
-        return running.done(out)
+        invoking.done()
+        return with_entry(out, entry, name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", name)
@@ -50,30 +54,23 @@ def make_stage(host: Host, name: str, fn: Callable[..., Any], asked: Asked, stat
     return wrapped
 
 
-class _Running:
-    """One call of the node: the state as the user's code knows it, and the invocation."""
-
-    __slots__ = ("arguments", "entry", "invoking", "stage", "state")
-
-    def __init__(self, host: Host, stage: str, asked: Asked, given: tuple[Any, RunnableConfig, Runtime[Any]]) -> None:
-        state, config, runtime = given
-        self.stage = stage
-        self.state, carried = own_state(state)
-        value = carried if carried is not None else read_path(config, fresh=False)
-        self.entry, self.invoking = invoking_in_graph(host, stage, value, config, runtime)
-        self.arguments = _arguments(asked, self.invoking.model, config, runtime)
-
-    def done(self, out: Any) -> Any:
-        """Record the invocation; the function's update with the path entry."""
-        self.invoking.done()
-        return with_entry(out, self.entry, self.stage)
+def _invoking(
+    host: Host, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
+) -> tuple[Entry, Invoking]:
+    value = carried if carried is not None else read_path(config, fresh=False)
+    return invoking_in_graph(host, stage, value, config, runtime)
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """The path by LangGraph's own reader, for a state that does not carry it: a Send's argument, an edge's input.
+    """The path for a state that does not carry it: a thread's first, a Send's argument, an edge's input.
 
-    ``fresh`` includes what the current node has just written. The reader is internal to LangGraph: without it, one line.
+    ``fresh`` includes what the current node has just written: only LangGraph's own reader knows that. It is internal: without
+    it, one line.
     """
+    if not fresh:
+        channel = channel_of(config)
+        if channel is not None:
+            return channel.get() if channel.path else None
     read = config.get("configurable", {}).get("__pregel_read")
     if read is None:
         raise WorkflowError("this LangGraph gives no reader for a stage behind a Send: use one that VineLM was tested with")

@@ -1,0 +1,75 @@
+"""A catalog's models, ready to be called: their backends, their chat models, the time that passes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.catalog import Catalog, Model
+from vinelm.errors import ConfigError
+from vinelm.protocols import Backend, CallContext, Clock, VirtualClock, WallClock
+
+
+class CatalogModels:
+    """``backends`` maps a provider to its backend; None makes those of the catalog's providers on first use."""
+
+    def __init__(self, models: Catalog, backends: Mapping[str, Backend] | None = None) -> None:
+        self.catalog = models
+        self._given_backends = backends
+        self._found: dict[str, tuple[Backend, Model]] = {}
+
+    @cached_property
+    def backends(self) -> Mapping[str, Backend]:
+        """Backends by provider."""
+        if self._given_backends is not None:
+            return self._given_backends
+        from vinelm.backends import create_backends
+
+        return create_backends(self.catalog)
+
+    @cached_property
+    def is_virtual_time(self) -> bool:
+        """The latencies of the catalog's models pass on the request's clock. :class:`ConfigError` if only some do."""
+        kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
+        if len(kinds) > 1:
+            raise ConfigError(
+                "the catalog mixes models of virtual and of real time: run simulated models with real_time, or apart"
+            )
+        return kinds.pop()
+
+    def new_clock(self) -> Clock:
+        """The clock of a new run: virtual if the models' latencies are, else real."""
+        return VirtualClock() if self.is_virtual_time else WallClock()
+
+    def backend_of(self, model: str) -> Backend:
+        """The backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
+        return self._backend_and_entry(model)[0]
+
+    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
+        """A chat model of the catalog for one invocation."""
+        backend, entry = self._backend_and_entry(name)
+        return backend.chat_model(entry, call)
+
+    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
+        """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
+        backend, entry = self._backend_and_entry(name)
+        return backend.chat_model(entry.model_copy(update=limits), call)
+
+    def _backend_and_entry(self, model: str) -> tuple[Backend, Model]:
+        found = self._found.get(model)
+        if found is None:
+            found = self._found[model] = self._looked_up(model)
+        return found
+
+    def _looked_up(self, model: str) -> tuple[Backend, Model]:
+        if model not in self.catalog:
+            raise ConfigError(f"unknown model {model!r}: the catalog has {', '.join(self.catalog)}")
+        entry = self.catalog[model]
+        try:
+            return self.backends[entry.provider], entry
+        except KeyError:
+            known = ", ".join(self.backends) or "none"
+            raise ConfigError(f"model {model!r}: no backend for the provider {entry.provider!r}: known are {known}") from None
