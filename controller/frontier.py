@@ -13,17 +13,23 @@ import numpy as np
 
 from vinelm.controller.kind import Kind
 from vinelm.controller.known import IntArray, Known
+from vinelm.controller.query import Query
 from vinelm.controller.tiles import Tiles, within
+from vinelm.controller.view import View
 from vinelm.trie import FloatArray
 
 SCAN = 12_000
 """Up to so many ends are compared at once; longer lists are cut into tiles."""
+_COLUMN = {"T": "live_s", "C": "cost_usd", "K": "bounded_usd", "A": "accuracy"}
 
 
 class Frontier:
     """The kept ends strictly below one node, in the objective's order, and how ending at the node itself compares."""
 
-    __slots__ = ("_bounded", "_children", "_group", "_here", "_models", "_node", "_own", "_rising", "_tiles", "_visits", "ends")
+    __slots__ = (
+        "_bounded", "_bounds", "_children", "_group", "_here", "_models",
+        "_node", "_own", "_rising", "_tiles", "_visits", "ends",
+    )  # fmt: skip
 
     def __init__(self, known: Known, kind: Kind, node: int, ends: IntArray) -> None:
         self.ends = ends.astype(np.int32)
@@ -32,6 +38,7 @@ class Frontier:
         self._models = [known.trie.models[int(known.trie.model[child])] for child in self._children]
         place = known.place(kind.target, kind.confidence)
         self._here = int(place[ends].searchsorted(place[node])) if known.endings[node] else -1
+        self._bounds = kind.bounds
         with_own = [kind.ahead(known, bound, np.append(ends, node), node) for bound in kind.bounds]
         self._bounded = [values[:-1] for values in with_own]
         self._own = [float(values[-1]) for values in with_own]
@@ -43,8 +50,6 @@ class Frontier:
             self._rising = (-self._bounded[0]).tolist()
         if len(ends) > SCAN and self._rising is None:
             self._tiles = Tiles(self._bounded, self._group, self._visits)
-        if self._tiles or self._rising is not None:
-            self._bounded, self._group, self._visits = [], None, None
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +70,20 @@ class Frontier:
         end = int(self.ends[at])
         return end, self._models[bisect_right(self._children, end) - 1]
 
+    def view(self, known: Known, query: Query) -> View:
+        """The node itself and the kept ends as the objective sees them, with the columns that are already here."""
+        columns = {}
+        for (quantity, z), own, values in zip(self._bounds, self._own, self._bounded, strict=True):
+            if z:  # the view adds standard deviations last, and rounds otherwise
+                continue
+            delay_s = self._delay_s(query.load_s) if quantity == "T" else None
+            column = np.concatenate(([own], values if delay_s is None else values + delay_s))
+            columns[_COLUMN[quantity]] = -column if quantity == "A" else column
+        return View(known, query, self.ends, columns)
+
+    def _delay_s(self, load_s: FloatArray | None) -> FloatArray | None:
+        return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
+
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
         """Position of the best of the kept ends that is within the limits, -1 for none."""
         if not len(self.ends):
@@ -76,7 +95,6 @@ class Frontier:
             return self._tiles.first(limits, load_s)
         if not limits:
             return 0
-        delay_s = None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
-        fits = within(self._bounded, limits, delay_s)
+        fits = within(self._bounded, limits, self._delay_s(load_s))
         at = int(fits.argmax())
         return at if fits[at] else -1

@@ -9,7 +9,7 @@ from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
 from vinelm.controller.index import Index
 from vinelm.controller.kind import Kind, kind_of
-from vinelm.controller.known import IntArray, Known
+from vinelm.controller.known import Known
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.stochastic import DeadlineProgram
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
@@ -71,12 +71,12 @@ class Planner:
         shelf = lookup.plain if load_s is None else lookup.loaded
         frontier = None if shelf is None or candidates is not None else shelf.get(node)
         if frontier is None:
-            return self._measured(query, None)
+            return self._measured(query, View(self.known, query))
         if load_s is None or not lookup.is_live:
             found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
             if found is not None:
                 return Decision(self.known, query, *found)
-        return self._measured(query, frontier.ends)
+        return self._measured(query, frontier.view(self.known, query))
 
     def prepare(self, objective: Objective) -> None:
         """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
@@ -112,11 +112,10 @@ class Planner:
         """Ends kept in what has been built for looking plans up."""
         return self._index.n_ends
 
-    def _measured(self, query: Query, ends: IntArray | None) -> Decision:
-        """The plan from measuring all of ``ends``, or of the subtree: any question, also where bounds have to give way."""
+    def _measured(self, query: Query, view: View) -> Decision:
+        """The plan from measuring every end of the view: any question, also where bounds have to give way."""
         if query.candidates is not None and query.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
-        view = View(self.known, query, ends)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,18 +34,19 @@ class Choice:
 
 class View:
     """Arrays over the subtree of ``query.node``, or over the node and some ``ends`` below it, which are then in the objective's
-    order; item 0 is the node itself (DESIGN §5). Computed when asked for.
+    order; item 0 is the node itself (DESIGN §5). Computed when asked for, but for the ``columns`` that are given by name.
     """
 
-    def __init__(self, known: Known, query: Query, ends: IntArray | None = None) -> None:
+    def __init__(
+        self, known: Known, query: Query, ends: IntArray | None = None, columns: Mapping[str, FloatArray] | None = None
+    ) -> None:
         self.known = known
         self.query = query
         self.objective: Objective = query.objective
         self.root = query.node
         self.span = known.trie.subtree(query.node)
-        self._nodes = (
-            self.span if ends is None else np.concatenate(([query.node], ends))
-        )  # as int64: gathers are thrice as quick
+        self._nodes = self.span if ends is None else np.concatenate(([query.node], ends))
+        self.__dict__.update(columns or {})
 
     # -- quantities --------------------------------------------------------------------------------------------
 
