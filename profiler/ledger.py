@@ -13,7 +13,8 @@ from vinelm.observation import Observation
 from vinelm.traces.run_records import RunRecords
 from vinelm.traces.store import ObservationStore
 
-_FIRST_PROMPT_TOKENS = 2048
+FIRST_PROMPT_TOKENS = 2048
+"""Of a prompt before any was seen."""
 _PROMPT_MARGIN = 1.5
 
 
@@ -55,7 +56,7 @@ class PriceBound:
         """Dollars that one invocation of ``stage`` on ``model``, tools included, is expected not to exceed."""
         entry = self._catalog[model]
         longest = self._prompt.get(stage)
-        prompt = _FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
+        prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
         one = entry.price.cost_usd(prompt, entry.max_tokens)
         calls_usd = max(one * self.calls(stage), self._dearest_usd.get(model, 0.0))
         return calls_usd + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN

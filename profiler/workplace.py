@@ -11,9 +11,7 @@ from vinelm.profiler.source import Source
 from vinelm.profiler.work import Isolation, LocalWorker, Worker
 
 if TYPE_CHECKING:
-    from vinelm.backends.limits import Gate
     from vinelm.profiler.unit import UnitWorker
-    from vinelm.protocols import Backend
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -64,6 +62,7 @@ class Workplace:
         if self.isolation != "process":
             return LocalWorker(units)
         from vinelm.profiler.children import Bounds, ChildWorker
+        from vinelm.profiler.pace import gates_of
 
         assert self.source is not None
         bounds = Bounds(
@@ -71,17 +70,7 @@ class Workplace:
             DEFAULT_MEMORY_MB if self.memory_mb is None else self.memory_mb,
         )
         control = units.control
-        gates = {name: _gate(control.backend_of(name), control.catalog[name].engine) for name in control.catalog}
         return ChildWorker(
             self.source, units.template, bounds=bounds, fingerprint=fingerprint, is_virtual_time=control.is_virtual_time,
-            gates={name: gate for name, gate in gates.items() if gate is not None},
+            gates=gates_of(control.catalog, control.backends),
         )  # fmt: skip
-
-
-def _gate(backend: Backend, engine: str) -> Gate | None:
-    """The backend's limits of that engine, if it has any."""
-    from vinelm.backends.limits import Limits
-
-    found: Mapping[str, Gate] = getattr(backend, "gates", {})
-    gate = found.get(engine)
-    return None if gate is None or gate.limits == Limits() else gate

@@ -56,6 +56,27 @@ def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
     assert "goal everything instead of cap:0.01" in said[3][0]
 
 
+def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_goal(shop, capsys):
+    dry = ["--dry-run", "--coverage", "0.6", "--store", "s.db"]
+    adaptive = profiled(capsys, "s.db", "--sampler", "neyman", "--goal", "frontier", *dry)
+    uniform = profiled(capsys, "s.db", *dry)
+    assert adaptive["rounds"] > 1
+    assert (uniform["rounds"], uniform["held_back_by"]) == (1, "1 worker")
+    assert adaptive["stopped_by"] == "coverage"
+    assert adaptive["coverage"]["middle"] >= 0.6
+    assert not (shop / "s.db").exists()
+    assert main([*(arg for arg in PROFILE if arg != "--json"), "--sampler", "neyman", *dry]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"An adaptive sampler: its {adaptive['rounds']} rounds were proposed once" in out
+    assert "held back by 1 worker" in out
+
+
+def test_a_dry_run_without_checkpoints_prices_every_path(shop, capsys):
+    shared = profiled(capsys, "s.db", "--dry-run", "--sampler", "exhaustive", "--coverage", "1")
+    naive = profiled(capsys, "s.db", "--dry-run", "--sampler", "exhaustive", "--no-checkpoints")
+    assert naive["cost_usd"]["middle"] > 1.3 * shared["cost_usd"]["middle"]
+
+
 @pytest.mark.parametrize(
     "args",
     [

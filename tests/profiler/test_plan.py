@@ -5,16 +5,15 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable
 
 from vinelm.profiler.plan import Wish, plan_profile
 from vinelm.profiler.runner import profile
-from vinelm.profiler.sampling import make_sampler
+from vinelm.profiler.sampling import Walk, make_sampler
 
 
 def planned(workflow, wish, rows=(), sampler="cascade", committed_usd=0.0):
     catalog = catalog_for(workflow)
     template = workflow.template.bind(tuple(catalog))
     ids = [request.id for request in workflow.requests]
-    return plan_profile(
-        template, catalog, ids, make_sampler(sampler, template, ids, 0), wish, rows=rows, committed_usd=committed_usd
-    )
+    sampler = make_sampler(sampler, template, ids, 0) if isinstance(sampler, str) else sampler
+    return plan_profile(template, catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd)
 
 
 def test_with_a_pilot_the_interval_holds_what_comes(tmp_path):
@@ -69,3 +68,81 @@ def test_a_huge_run_is_extrapolated():
     assert plan.is_extrapolated
     least, most = 2_000 * 4, 2_000 * (4 + 16 + 64)
     assert least / 2 < plan.cells.low <= plan.cells.high < 2 * most
+
+
+class InRounds:
+    """Doubles its rounds, and sends a request on only where it was seen to go on: no plan can know that beforehand."""
+
+    def __init__(self, workflow):
+        self.workflow, self.asked = workflow, []
+
+    def walks(self, round_, seen):
+        self.asked.append((round_, len(seen)))
+        models, requests = self.workflow.template.models, self.workflow.requests
+        if round_ == 0:
+            return [Walk(requests[0].id, (models[0],))]
+        known = {(row.request_id, row.prefix): row for row in seen}
+        fresh = [Walk(request.id, (model,)) for request in requests for model in models if (request.id, (model,)) not in known]
+        deeper = [
+            Walk(request_id, (*prefix, model))
+            for (request_id, prefix), row in known.items()
+            if not row.stopped and len(prefix) < self.workflow.template.depth
+            for model in models
+            if (request_id, (*prefix, model)) not in known
+        ]
+        return (deeper + fresh)[: 2**round_]
+
+
+def test_an_adaptive_sampler_is_priced_over_all_its_rounds(tmp_path):
+    """Each is proposed once, however many plays there are; with a pilot the interval holds what its real run costs."""
+    workflow = toy(n_requests=20, n_models=3)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": {"test": ToyBackend()}, "store": store}
+        pilot = profile(**run, coverage=0.1)
+        sampler = InRounds(workflow)
+        plan = planned(workflow, Wish(coverage=0.6), store.observations(), sampler)
+        before = len(store)
+        result = profile(**run, sampler=InRounds(workflow), coverage=0.6)
+    assert [round_ for round_, _ in sampler.asked] == list(range(len(sampler.asked)))  # each once
+    assert plan.rounds >= 5
+    assert plan.stopped_by == "coverage"
+    assert plan.cells.low <= result.executed <= plan.cells.high
+    assert plan.cost_usd.low <= result.spent_usd - pilot.spent_usd <= plan.cost_usd.high
+    assert result.executed > 2**4 > before / 4
+
+
+def test_a_sampler_of_one_round_says_so():
+    assert planned(toy(n_requests=5), Wish(), sampler="exhaustive").rounds == 1
+
+
+@pytest.mark.parametrize("stop", ["workflow", "oracle"])
+def test_without_checkpoints_every_path_is_priced(tmp_path, stop):
+    workflow = toy(n_requests=12, stop=stop)
+    template = workflow.template
+    naive = sum(
+        cost_of(*cell) * len(template.models) ** (template.depth - len(cell[1])) for cell in reachable(workflow)
+    )  # what a run of every leaf path pays
+    wish = Wish(checkpoints=False)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": {"test": ToyBackend()}, "store": store}
+        shared = planned(workflow, Wish(), sampler="exhaustive")
+        assert planned(workflow, wish, sampler="exhaustive").cost_usd.middle > 1.5 * shared.cost_usd.middle
+        profile(**run, sampler="exhaustive", checkpoints=False, budget_usd=naive / 3)
+        rows, committed = store.observations(), store.committed_usd()
+        plan = planned(workflow, wish, rows, "exhaustive", committed)
+        assert plan.cost_usd.low <= naive - committed <= plan.cost_usd.high
+        capped = planned(workflow, Wish(checkpoints=False, budget_usd=committed + 0.001), rows, "exhaustive", committed)
+        assert capped.stopped_by == "budget"
+        assert capped.cost_usd == pytest.approx((0.001,) * 3)
+        result = profile(**run, sampler="exhaustive", checkpoints=False)
+        assert result.committed_usd == pytest.approx(naive, rel=0.05)  # the walk that was cut short is made again
+    done = planned(workflow, wish, rows, "exhaustive", naive * 2)
+    assert (done.cost_usd.high, done.total_calls) == (0.0, 0.0)
+
+
+def test_a_long_run_without_checkpoints_is_extrapolated_to_the_same_price():
+    workflow = toy(n_requests=1_200, n_models=4)
+    plan = planned(workflow, Wish(checkpoints=False), sampler="exhaustive")
+    assert plan.is_extrapolated
+    least, most = 1_200 * 64, 1_200 * 64 * 3  # calls: every leaf path, ended early or not at all
+    assert least / 2 < plan.total_calls < 2 * most

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler.progress import ProfileResult
     from vinelm.profiler.workplace import Workplace
+    from vinelm.protocols import Sampler
     from vinelm.traces.store import ObservationStore
 
 DEFAULT_COVERAGE = 0.02
@@ -80,7 +81,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if inputs.note and not quiet:
         click.echo(inputs.note, err=True)
     if settings["dry_run"]:
-        print_plan(_planned(path, inputs, settings, place), inputs, as_json=as_json)
+        print_plan(_planned(path, inputs, settings, place, sampler), inputs, as_json=as_json)
         return None
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
@@ -166,7 +167,8 @@ def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> Observa
         raise StoreError(text) from error
 
 
-def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workplace) -> Any:
+def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workplace, sampler: str | Sampler) -> Any:
+    from vinelm.profiler.pace import rates_of
     from vinelm.profiler.plan import Wish, plan_profile
     from vinelm.profiler.sampling import make_sampler
     from vinelm.traces.store import ObservationStore
@@ -178,9 +180,10 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
             rows, committed_usd = opened.observations(), opened.committed_usd()
     ids = [request.id for request in inputs.workflow.requests]
     caps = {name: settings[name] for name in CAPS}
-    name = "cascade" if settings["sampler"] == "neyman" else settings["sampler"]  # it buys for as much, only other cells
-    sampler = make_sampler(name, inputs.workflow.template, ids, settings["seed"])
-    wish = Wish(workers=place.workers, **caps)
+    if isinstance(sampler, str):
+        sampler = make_sampler(sampler, inputs.workflow.template, ids, settings["seed"])
+    rates = rates_of(inputs.catalog, inputs.backends)
+    wish = Wish(workers=place.workers, rates=rates, checkpoints=not settings["no_checkpoints"], **caps)
     return plan_profile(
         inputs.workflow.template, inputs.catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd,
         seed=settings["seed"],

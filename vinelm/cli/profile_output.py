@@ -117,6 +117,9 @@ def print_plan(plan: Plan, inputs: Inputs, *, as_json: bool) -> None:
             "No rows yet: from price limits alone, hence wide. A pilot of a few dollars narrows it: run with a small "
             "--budget-usd, then price again."
         )
+    say(f"Hours are the least that workers and the engines' limits allow; held back by {plan.held_back_by}.")
+    if plan.rounds > 1:
+        say(f"An adaptive sampler: its {plan.rounds} rounds were proposed once, on made-up outcomes, and priced many times.")
     if plan.is_extrapolated:
         say("The run is long: played through in part and extrapolated.")
     say(f"It would end by {plan.stopped_by}. Nothing was called and nothing was written.")

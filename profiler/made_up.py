@@ -1,0 +1,98 @@
+"""One guess at what the models do, for a plan: drawn from a store's rows, or from the catalog's limits where it has none."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vinelm.catalog import Catalog
+from vinelm.observation import Observation
+from vinelm.profiler.ledger import FIRST_PROMPT_TOKENS, PriceBound
+from vinelm.profiler.work import Cell
+from vinelm.template import Template
+
+_PRIOR = 4.0
+_LOWEST_SHARE = 0.02  # without a pilot: a call costs between this share of its bound and all of it
+_TOKENS_PER_S = (20.0, 200.0)  # without a pilot: how fast a model may write
+
+
+class Unit(NamedTuple):
+    """One made-up unit. ``requests`` are its calls with repeated attempts, ``tokens`` both ways."""
+
+    cost_usd: float
+    calls: int
+    requests: int
+    tokens: float
+    call_s: float
+    tool_s: float
+    goes_on: bool
+
+
+class World:
+    """Chance to go on, dollars, calls, tokens and seconds per (depth, model). Requests of the rows are drawn whole, with
+    replacement, because the cells of a hard one go on together.
+    """
+
+    def __init__(self, template: Template, catalog: Catalog, rows: Sequence[Observation], rng: random.Random) -> None:
+        self.template = template
+        self._rng = rng
+        by_request: dict[str, list[Observation]] = {}
+        for row in rows:
+            by_request.setdefault(row.request_id, []).append(row)
+        requests = list(by_request)
+        self._seen: dict[tuple[int, str], list[Observation]] = {}
+        self._of_model: dict[str, list[Observation]] = {}
+        for request_id in rng.choices(requests, k=len(requests)) if requests else ():
+            for row in by_request[request_id]:
+                self._seen.setdefault((row.depth, row.model), []).append(row)
+                self._of_model.setdefault(row.model, []).append(row)
+        drawn = [row for found in self._of_model.values() for row in found]
+        self._overall = self._went_on(drawn, rng.random(), 2.0)
+        self._bound = PriceBound(catalog)
+        self._max_tokens = {name: catalog[name].max_tokens for name in template.models}
+        self._guess_usd = {name: math.exp(rng.uniform(math.log(_LOWEST_SHARE), 0.0)) for name in template.models}
+        self._guess_pace = {name: rng.uniform(*_TOKENS_PER_S) for name in template.models}
+        self._rates: dict[tuple[int, str], float] = {}
+
+    def unit(self, cell: Cell) -> Unit:
+        """What comes of it."""
+        depth, model = len(cell[1]), cell[1][-1]
+        rate = self._rates.get((depth, model))
+        found = self._seen.get((depth, model), [])
+        if rate is None:
+            rate = self._rates[depth, model] = self._went_on(found, self._overall, _PRIOR)
+        goes_on = self._rng.random() < rate
+        like = found or self._of_model.get(model)
+        if like:
+            return unit_of(like[int(self._rng.random() * len(like))], goes_on=goes_on)
+        share = self._guess_usd[model]
+        tokens_out = share * self._max_tokens[model]
+        cost = self._bound.usd(self.template.invocations[depth - 1].name, model) * share
+        return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, tokens_out / self._guess_pace[model], 0.0, goes_on)
+
+    def row(self, cell: Cell, unit: Unit) -> Observation:
+        """The observation that a sampler would be shown of it."""
+        request_id, prefix = cell
+        return Observation(
+            request_id=request_id,
+            prefix=prefix,
+            stage=self.template.invocations[len(prefix) - 1].name,
+            success=not unit.goes_on,
+            stopped=not unit.goes_on,
+            cost_usd=unit.cost_usd,
+            latency_s=unit.call_s,
+            calls=unit.calls,
+        )
+
+    def _went_on(self, rows: Sequence[Observation], prior: float, weight: float) -> float:
+        went = sum(not row.ended(self.template.stop) for row in rows)
+        return (went + weight * prior) / (len(rows) + weight)
+
+
+def unit_of(row: Observation, *, goes_on: bool) -> Unit:
+    """A real one, as if it were made up."""
+    tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
+    cost = row.cost_usd + row.tool_cost_usd
+    return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, goes_on)

@@ -1,0 +1,90 @@
+"""How long a run takes at least: by its workers, and by what each engine allows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from vinelm.backends.limits import WINDOW_S, Gate, Limits
+from vinelm.catalog import Catalog
+from vinelm.protocols import Backend
+
+
+def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, Gate]:
+    """By model, the limits that its backend holds its calls to; models without any are left out. Models on one engine share
+    one.
+    """
+    found: dict[str, Gate] = {}
+    for model in catalog.models:
+        gates: Mapping[str, Gate] = getattr(backends.get(model.provider), "gates", {})
+        gate = gates.get(model.engine)
+        if gate is not None and gate.limits != Limits():
+            found[model.name] = gate
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRate:
+    """What an engine allows, and the models that it serves."""
+
+    engine: str
+    limits: Limits
+    models: frozenset[str]
+
+
+def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineRate, ...]:
+    """One for each engine that has limits."""
+    gates = gates_of(catalog, backends)
+    shared: dict[int, list[str]] = {}
+    for name, gate in gates.items():
+        shared.setdefault(id(gate), []).append(name)
+    return tuple(EngineRate(catalog[names[0]].engine, gates[names[0]].limits, frozenset(names)) for names in shared.values())
+
+
+@dataclass
+class Load:
+    """What a run asks of workers and engines: seconds of all units, and by model the requests (repeated attempts included),
+    tokens and seconds of its calls.
+    """
+
+    seconds: float = 0.0
+    requests: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    busy_s: dict[str, float] = field(default_factory=dict)
+
+    def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
+        """One more unit, or a share of one."""
+        self.seconds += call_s + tool_s
+        self.requests[model] += requests  # type: ignore[assignment]
+        self.tokens[model] += tokens  # type: ignore[assignment]
+        self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
+
+    def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
+        """Seconds that ``scale`` times as much takes at least, and what holds it back.
+
+        The longest of: all units over the workers; for each engine its calls over its concurrency, and the windows of a minute
+        that its requests and tokens fill before the last one starts.
+        """
+        bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
+        for rate in rates:
+            limits, models = rate.limits, rate.models
+            busy_s = scale * sum(self.busy_s.get(name, 0.0) for name in models)
+            requests = scale * sum(self.requests[name] for name in models)
+            tokens = scale * sum(self.tokens[name] for name in models)
+            if limits.concurrency is not None:
+                bounds.append((busy_s / limits.concurrency, f"{rate.engine}: {limits.concurrency:,} calls at a time"))
+            mean_s = busy_s / requests if requests else 0.0  # of the last one
+            if limits.requests_per_min is not None:
+                full = _full_windows(requests, limits.requests_per_min)
+                bounds.append((WINDOW_S * full + mean_s, f"{rate.engine}: {limits.requests_per_min:,} requests per minute"))
+            if limits.tokens_per_min is not None:
+                full = _full_windows(tokens, limits.tokens_per_min)
+                bounds.append((WINDOW_S * full + mean_s, f"{rate.engine}: {limits.tokens_per_min:,} tokens per minute"))
+        return max(bounds, key=lambda bound: bound[0])
+
+
+def _full_windows(wanted: float, allowed: int) -> int:
+    """Windows that are full before the last one."""
+    return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)
