@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +16,22 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class CatalogFile:
-    """The entries of a file that can be read, one error for each that cannot, and the settings by provider."""
+    """The entries of a file that can be read, one error for each that cannot, the settings by provider, and notes on what of
+    the file has no effect.
+    """
 
     path: str
     models: tuple[Model, ...]
     errors: tuple[ConfigError, ...]
     backends: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
 
     def catalog(self) -> Catalog:
-        """The whole file as a catalog. Raises its first error."""
+        """The whole file as a catalog. Raises its first error; logs its notes as warnings."""
         for error in self.errors:
             raise error
+        for note in self.notes:
+            logging.getLogger(__name__).warning("%s", note)
         return Catalog(self.models, self.backends)
 
 
@@ -34,8 +40,8 @@ def read_catalog_file(path: str | Path) -> CatalogFile:
     if Path(path).suffix.lower() in YAML_SUFFIXES:
         from vinelm.litellm_catalog import read_model_list
 
-        items, backends = read_model_list(path)
-        return CatalogFile(str(path), *_sorted_out(items), backends)
+        read = read_model_list(path)
+        return CatalogFile(str(path), *_sorted_out(read.makers), read.backends, read.notes)
     items, backends = tables_of(toml_tables(path), str(path))
     makers = (lambda item=item: entry(item, str(path)) for item in items)
     return CatalogFile(str(path), *_sorted_out(makers), backends)

@@ -12,7 +12,7 @@ from vinelm.backends.limits import Limits
 from vinelm.backends.retry import RETRIES, SETTINGS
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import FailureKind
-from vinelm.litellm_catalog import LIMITS, PRICES, ROUTES
+from vinelm.litellm_routes import LIMITS, NOT_TAKEN, PRICES, ROUTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -43,6 +43,7 @@ def test_every_key_setting_and_failure_is_named():
 def test_what_litellm_has_is_named():
     prefixes = [name for name in ROUTES if name != "bedrock_converse"]
     missing = [name for name in prefixes if f"{name}/" not in PAGE] + [n for n in (*LIMITS, *PRICES) if f"`{n}`" not in PAGE]
+    missing += [name for name in NOT_TAKEN if f"`{name}`" not in PAGE]
     assert missing == []
 
 

@@ -40,10 +40,10 @@ def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
     if as_json:
         from vinelm.cli.console import print_json
 
-        plain = {"catalog": str(catalog), "is_called": yes, "is_ok": is_ok, "problems": faults}
+        plain = {"catalog": str(catalog), "is_called": yes, "is_ok": is_ok, "problems": faults, "notes": list(read.notes)}
         print_json({**plain, "spent_usd": _spent(found), "models": [_plain(one) for one in found]})
     else:
-        _show(found, faults, is_called=yes)
+        _show(found, faults, read.notes, is_called=yes)
     return 0 if is_ok else 1
 
 
@@ -70,7 +70,7 @@ def _plain(one: Checkup) -> dict[str, Any]:
     }
 
 
-def _show(found: list[Checkup], faults: list[str], *, is_called: bool) -> None:
+def _show(found: list[Checkup], faults: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
     from vinelm.cli.console import say, show_table
     from vinelm.report.words import usd
 
@@ -87,6 +87,8 @@ def _show(found: list[Checkup], faults: list[str], *, is_called: bool) -> None:
             say(f"mend  {one.model.name}: {problem}", hanging=6)
         for note in one.notes:
             say(f"note  {one.model.name}: {note}", hanging=6)
+    for note in notes:
+        say(f"note  {note}", hanging=6)
     if is_called:
         click.echo(f"Spent {usd(_spent(found))}.")
     elif any(one.upper_bound_usd is not None for one in found):
