@@ -20,6 +20,7 @@ from vinelm.errors import VineLMError
 from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
+Serve = Callable[["Served"], int]
 SIMULATED = ("sim-gemma-27b", "sim-gpt-oss-120b", "sim-sonnet")
 """The models of an offline run: one cheap, one in between, one dear."""
 
@@ -37,17 +38,42 @@ class Defaults:
     max_cost_usd: float = 0.002
 
 
-def run(workflow: Workflow, spec: str, show: Show, argv: list[str] | None = None, *, defaults: Defaults | None = None) -> int:
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a service needs: the routed app, its objective unless a request brings one, and where to listen."""
+
+    workflow: Workflow
+    vine: VineLM
+    app: Any
+    objective: Objective
+    is_simulated: bool
+    port: int
+
+
+def run(
+    workflow: Workflow,
+    spec: str,
+    show: Show,
+    argv: list[str] | None = None,
+    *,
+    defaults: Defaults | None = None,
+    serve: Serve | None = None,
+) -> int:
     """The example as a command. Exit codes as everywhere: 0 done, 1 failed, 2 bad input.
 
     Without ``--models`` everything is simulated: no key, no network, no money. ``spec`` names the workflow to
-    ``vinelm profile``.
+    ``vinelm profile``. With ``serve`` there is an option ``--port``: it is called in place of serving the dataset's requests.
     """
     defaults = defaults or Defaults()
-    options = _parser(workflow, defaults).parse_args(argv)
+    parser = _parser(workflow, defaults)
+    if serve is not None:
+        parser.add_argument("--port", type=int, help="answer over HTTP on this port of 127.0.0.1 (0: a free one)")
+    options = parser.parse_args(argv)
     try:
-        vine = _vine(workflow, spec, options, defaults)
+        vine, is_simulated = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
+        if serve is not None and options.port is not None:
+            return serve(Served(workflow, vine, app, _objective(options), is_simulated, options.port))
         for request in workflow.requests[: options.limit]:
             print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
     except VineLMError as error:
@@ -56,6 +82,9 @@ def run(workflow: Workflow, spec: str, show: Show, argv: list[str] | None = None
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(error.cmd[2:5])} failed with exit code {error.returncode}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -71,7 +100,8 @@ def _parser(workflow: Workflow, defaults: Defaults) -> argparse.ArgumentParser:
     return parser
 
 
-def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: Defaults) -> VineLM:
+def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: Defaults) -> tuple[VineLM, bool]:
+    """With the trie that was named or learned; and whether its models are simulated."""
     catalog = Catalog.from_file(options.models) if options.models else simulated_catalog().subset(SIMULATED)
     backends = create_backends(catalog, workflow=workflow, seed=options.seed)
     vine = VineLM(catalog, backends, template=workflow.template)
@@ -85,7 +115,11 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: 
         print(f"no --trie: every stage runs its default model. Learn with: vinelm profile {spec} --models {options.models}")
     if is_free:
         print("Simulated models: nothing here was measured on a real one.")
-    return vine
+    return vine, is_free
+
+
+def _objective(options: argparse.Namespace) -> Objective:
+    return Objective(maximize="accuracy", max_cost_usd=options.max_cost_usd, max_latency_s=options.max_latency_s)
 
 
 def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Defaults) -> Path:
@@ -117,7 +151,7 @@ def _served(
     workflow: Workflow, vine: VineLM, app: Any, request: Request, options: argparse.Namespace
 ) -> tuple[Mapping[str, Any], Any]:
     """The final state of one request, and the policy that planned it (None where there is nothing to plan with)."""
-    objective = Objective(maximize="accuracy", max_cost_usd=options.max_cost_usd, max_latency_s=options.max_latency_s)
+    objective = _objective(options)
     session = None if vine.planner is None else vine.session(objective, request=request)
     state = app.invoke(workflow.graph_input(request), context=vine.context(objective, policy=session, request=request))
     return state, session

@@ -1,4 +1,4 @@
-"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``."""
+"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``, with ``--port`` over HTTP."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Workflow
-from vinelm.workflows.examples.command import run
+from vinelm.workflows.examples.command import Served, run
 from vinelm.workflows.examples.sql_graph import graph_over
+from vinelm.workflows.examples.sql_http import Service, serve
 from vinelm.workflows.nl2sql import prompts
 from vinelm.workflows.nl2sql.workflow import Scorer, bundled
 from vinelm.workflows.nl2sql.writer import SqlWriter
@@ -35,5 +36,11 @@ def answer(state: Mapping[str, Any]) -> str:
     return f"{' '.join(state['sql'].split())} -> {state['row_count']} rows ({state['status']})"
 
 
+def listen(served: Served) -> int:
+    """Answer over HTTP until told to stop."""
+    service = Service(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
+    return serve(service, served.port)
+
+
 if __name__ == "__main__":
-    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql_service:workflow", answer))
+    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql_service:workflow", answer, serve=listen))

@@ -1,0 +1,144 @@
+"""The text-to-SQL service over HTTP: ``POST /ask`` with a question, a database, and what this one request wants."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from vinelm import Objective, VineLM
+from vinelm.errors import ConfigError, InputError, VineLMError
+from vinelm.workflow import Request, Workflow
+
+Answer = dict[str, Any]
+MAX_BODY_BYTES = 64 * 1024
+SLOW_CLIENT_S = 30.0
+
+
+class Service:
+    """Answers questions. Safe to share between threads. ``default`` is the objective of requests that bring none.
+
+    Simulated models answer from a request's row, so that they know the dataset's own questions only.
+    """
+
+    def __init__(self, workflow: Workflow, vine: VineLM, app: Any, default: Objective, *, is_simulated: bool) -> None:
+        self._workflow, self._vine, self._app, self._default = workflow, vine, app, default
+        self._known = {(row.data["question"], row.data["db_id"]): row for row in workflow.requests} if is_simulated else None
+        self._databases = sorted({str(row.data["db_id"]) for row in workflow.requests})
+        self._numbers = itertools.count(1)
+
+    def ask(self, body: bytes) -> Answer:
+        """The statement, what came of it, and what it took. :class:`InputError`, one line, for a body that cannot be used."""
+        asked = _object(body)
+        request, objective = self._request(asked), self._objective(asked.get("objective"))
+        session = None if self._vine.planner is None else self._vine.session(objective, request=request)
+        context = self._vine.context(objective, policy=session, request=request)
+        state: Mapping[str, Any] = self._app.invoke(self._workflow.graph_input(request), context=context)
+        answer = {"sql": state["sql"], "status": state["status"], "rows": state["row_count"]}
+        if session is None:
+            return answer
+        models = max((done.prefix for done in session.invocations), key=len, default=())
+        spent_s = session.clock.now() - session.started_at
+        return {**answer, "models": list(models), "cost_usd": session.spent_usd, "latency_s": round(spent_s, 3)}
+
+    def _request(self, asked: Mapping[str, Any]) -> Request:
+        question, database = (asked.get(name) for name in ("question", "db_id"))
+        if not isinstance(question, str) or not question.strip():
+            raise ConfigError("question: give it as a text")
+        if database not in self._databases:
+            raise ConfigError(f"db_id: give one of {', '.join(self._databases)}")
+        if self._known is None:
+            return Request(f"ask-{next(self._numbers)}", {"question": question, "db_id": database})
+        if (question, database) not in self._known:
+            raise ConfigError("question: simulated models know the dataset's own only: start with --models for others")
+        return self._known[question, database]
+
+    def _objective(self, plain: Any) -> Objective:
+        if plain is None:
+            return self._default
+        if not isinstance(plain, dict):
+            raise ConfigError('objective: give an object such as {"maximize": "accuracy", "max_latency_s": 5}')
+        try:
+            return Objective.from_dict(plain)
+        except TypeError:
+            raise ConfigError("objective: bounds are numbers") from None
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ConfigError("the body is no JSON") from None
+    if not isinstance(asked, dict):
+        raise ConfigError("the body is no JSON object")
+    for key in asked:
+        if key not in ("question", "db_id", "objective"):
+            raise ConfigError(f"unknown key {key!r}: use question, db_id and objective")
+    return asked
+
+
+def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
+    """A server on this machine's own address that is not running yet; port 0 takes a free one. ``ConfigError`` if taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = SLOW_CLIENT_S
+
+        def do_POST(self) -> None:
+            if self.path != "/ask":
+                return self._say(404, {"error": "there is only POST /ask"})
+            length = self.headers.get("Content-Length", "")
+            if not length.isdecimal():
+                return self._say(411, {"error": "a Content-Length is needed"})
+            if int(length) > MAX_BODY_BYTES:
+                return self._say(413, {"error": f"the body is longer than {MAX_BODY_BYTES} bytes"})
+            self._say(*_outcome(ask, self.rfile.read(int(length))))
+
+        def do_GET(self) -> None:
+            self._say(405 if self.path == "/ask" else 404, {"error": "there is only POST /ask"})
+
+        def _say(self, status: int, answer: Answer) -> None:
+            text = json.dumps(answer).encode() + b"\n"
+            self.send_response(status)
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(text)))):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing: questions are nobody else's business."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = False  # requests under way are answered before the server closes
+
+    try:
+        return Server(("127.0.0.1", port), Handler)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--port {port}: cannot listen there: {error}") from error
+
+
+def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:
+    try:
+        return 200, ask(body)
+    except InputError as error:
+        return 400, {"error": str(error)}
+    except VineLMError as error:
+        return 502, {"error": f"no model answered: {error}"}
+    except Exception as error:
+        print(f"error: unexpected {type(error).__name__}", file=sys.stderr)
+        return 500, {"error": "internal error"}
+
+
+def serve(service: Service, port: int) -> int:
+    """Answer until SIGINT or SIGTERM, then finish what is under way; exit code 0. Call it in the main thread."""
+    with server_of(service.ask, port) as server:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())
+        print(f"Listening: POST http://127.0.0.1:{server.server_port}/ask (Ctrl-C ends)", flush=True)
+        server.serve_forever(poll_interval=0.1)
+    print("Stopped.")
+    return 0
