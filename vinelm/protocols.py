@@ -60,7 +60,7 @@ class VirtualClock:
 
 
 class CallGuard(Protocol):
-    """Stands before every call of a remote model. Both methods may be called from several threads."""
+    """Stands before every call of a model. Both methods may be called from several threads."""
 
     def before(self, upper_bound_usd: float) -> None:
         """A call that cannot cost more is about to be made. :class:`~vinelm.errors.CallRefused` if it must not be."""
@@ -92,7 +92,8 @@ class CallContext:
 
     ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
     (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
-    A remote backend asks ``guard`` before each call, and each attempt waits at ``gate``: None for the backend's own.
+    A backend asks ``guard`` before each call and tells it after; a remote one waits at ``gate`` for each attempt: None for the
+    backend's own.
 
     ``on_exchange`` is None unless somebody asked to see what is said: then each call hands it the messages that were sent, and
     the answer as far as there is one.

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypedDict
 
@@ -11,9 +12,13 @@ import numpy as np
 import pytest
 from conftest import random_table
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
 from vinelm.annotated import AnnotatedTrie
+from vinelm.backends.recorded import RecordedBackend
+from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.text_writer import TextWriter
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
@@ -21,15 +26,19 @@ from vinelm.controller.session import Session
 from vinelm.errors import CallError, CallRefused
 from vinelm.objective import Objective
 from vinelm.observation import Usage
-from vinelm.protocols import Invocation, VirtualClock
+from vinelm.protocols import CallContext, Invocation, VirtualClock
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.workflow import Request
 
 COMPLETION = {
     "id": "c", "object": "chat.completion", "created": 1, "model": "m",
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "42"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 500, "completion_tokens": 5, "total_tokens": 505},
 }  # fmt: skip
+
+
+PRICE = Price(input=1.0, output=1.0, source="a test", as_of=datetime.date(2026, 1, 1))
 
 
 def usage(cost_usd):
@@ -129,6 +138,90 @@ def test_without_a_cap_of_its_own_a_request_has_no_guard(planner):
     assert session_of(planner, mode="off").guard is None
 
 
+# -- through a graph, on simulated and recorded models ---------------------------------------------------------------
+
+
+class Priced(SimulatedBackend):
+    """Simulated models whose calls cost what ``prices`` says."""
+
+    def __init__(self, catalog, prices):
+        super().__init__(TextWriter("answer"), catalog=catalog)
+        self.prices = prices
+
+    def answer(self, model, call, prompt_chars):
+        text, said = super().answer(model, call, prompt_chars)
+        return text, replace(said, cost_usd=self.prices[model.name])
+
+
+def three_simulated():
+    everything = simulated_catalog()
+    return everything.subset(tuple(everything)[:3])
+
+
+REQUESTS = [Request(f"q{i}", {"question": "?", "answer": "42"}) for i in range(20)]
+WAYS = ("invoke", "ainvoke", "stream", "astream")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_simulated_call_is_refused_by_its_very_price_whatever_the_way_to_call(way):
+    catalog = three_simulated()
+    backend, name = Priced(catalog, dict.fromkeys(catalog, 0.4)), next(iter(catalog))
+    guard, usages = SpendGuard(1.0, lambda: 0.0), []
+    call = CallContext(
+        stage="s", prefix=(name,), clock=VirtualClock(), on_usage=usages.append, request=REQUESTS[0], guard=guard
+    )
+    model = backend.chat_model(catalog[name], call)
+
+    async def streamed():
+        return [piece async for piece in model.astream("?")]
+
+    ways = {
+        "invoke": lambda: model.invoke("?"),
+        "ainvoke": lambda: asyncio.run(model.ainvoke("?")),
+        "stream": lambda: list(model.stream("?")),
+        "astream": lambda: asyncio.run(streamed()),
+    }
+    ways[way]()
+    ways[way]()
+    with pytest.raises(CallRefused, match=r"up to \$0\.400000, and \$0\.200000 is left of the request's \$1"):
+        ways[way]()
+    assert [one.cost_usd for one in usages] == [0.4, 0.4]
+
+
+def test_a_recorded_call_is_guarded_too(tmp_path):
+    table = tmp_path / "answers.csv"
+    table.write_text("question_id,model,prediction,usd\nq0,a,42,0.6\n", encoding="utf-8")
+    backend = RecordedBackend(table, cost_column="usd")
+    entry = Model(name="a", provider="recorded", model_id="a", engine="e", price=PRICE)
+    guard, request = SpendGuard(1.0, lambda: 0.0), Request("q0", {})
+    call = CallContext(
+        stage="s", prefix=("a",), clock=VirtualClock(), on_usage=lambda usage: None, request=request, guard=guard
+    )
+    model = backend.chat_model(entry, call)
+    assert model.invoke("?").text == "42"
+    with pytest.raises(CallRefused):
+        model.invoke("?")
+
+
+def test_no_simulated_request_exceeds_its_cap_and_a_retry_takes_what_fits():
+    """Planned at a hundredth of a cent; the dear models turn out to cost more than the cap."""
+    catalog = three_simulated()
+    cheap, *dear = catalog
+    backend = Priced(catalog, {**dict.fromkeys(dear, 0.02), cheap: 0.002})
+    vine = VineLM(catalog, {"simulated": backend}, trie=trie_of(catalog))
+    objective = Objective(maximize="accuracy", max_cost_usd=0.005, cost_budget="per_request")
+    retry = RetryPolicy(max_attempts=3, initial_interval=0.001, jitter=False, retry_on=CallRefused)
+    app = app_of(vine, retry)
+    for request in REQUESTS:
+        session = vine.session(objective, request=request)
+        app.invoke({"question": "?"}, context=vine.context(objective, policy=session, request=request))
+        assert session.spent_usd == pytest.approx(0.004)
+        assert [one.prefix[-1] for one in session.invocations if one.failure is None] == [cheap, cheap]
+        refused = [step.model for step in session.steps if step.kind == "refused"]
+        assert set(refused) == set(dear)
+        assert {one.failure for one in session.invocations} == {None, "budget"}
+
+
 # -- through a graph, on a server -----------------------------------------------------------------------------------
 
 
@@ -191,10 +284,10 @@ def solve(state: State, model):
     return {"answer": model.invoke(state["question"]).text}
 
 
-def app_of(vine):
+def app_of(vine, retry=None):
     graph = StateGraph(State)
-    graph.add_node("solve", vine.stage("solve", solve))
-    graph.add_node("fix", vine.stage("fix", solve))
+    graph.add_node("solve", vine.stage("solve", solve), retry_policy=retry)
+    graph.add_node("fix", vine.stage("fix", solve), retry_policy=retry)
     graph.add_edge(START, "solve")
     graph.add_conditional_edges("solve", vine.route(lambda state: False, again="fix", end=END))
     graph.add_edge("fix", END)

@@ -160,8 +160,12 @@ class OfflineChatModel(BaseChatModel):
             self._report(usage, messages, said, is_complete=is_complete)
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
+        """What the call will come to, known before it is made: so a guard is asked with its very price."""
         bound: _Binding = self.binding
-        return bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
+        text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
+        if bound.call.guard is not None:
+            bound.call.guard.before(usage.cost_usd)
+        return text, usage
 
     async def _pass_time(self, seconds: float) -> None:
         clock = self.binding.call.clock
@@ -175,6 +179,8 @@ class OfflineChatModel(BaseChatModel):
     ) -> None:
         call: CallContext = self.binding.call
         call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
+        if call.guard is not None:
+            call.guard.paid(usage)
         if call.on_exchange is not None:
             metadata = {"finish_reason": usage.finish_reason if is_complete else None}
             answer = AIMessage(said[0], tool_calls=said[1], response_metadata=metadata)

@@ -59,7 +59,7 @@ class Invoking:
             on_usage=self._usages.append,
             request=policy.request,
             guard=getattr(policy, "guard", None),
-            on_exchange=self._exchanged if host.watch.hears else None,
+            on_exchange=self._exchanged if host.watch and host.watch.hears else None,
         )
         name = prefix[-1]
         try:
