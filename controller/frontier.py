@@ -63,7 +63,7 @@ class Frontier:
         there is no such end.
         """
         at = self._first(limits, load_s)
-        if may_stop and self._here >= 0 and not 0 <= at < self._here and all(map(le, self._own, limits)):
+        if self._here >= 0 and may_stop and not 0 <= at < self._here and all(map(le, self._own, limits)):
             return self._node, None
         if at < 0:
             return None

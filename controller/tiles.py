@@ -12,7 +12,7 @@ from vinelm.trie import BoolArray, FloatArray
 
 FEW, MANY = 4, 8
 """Ends of a tile: few where few ends share their engine visits."""
-FIRST = 2048
+FIRST = 1024
 """So many tiles are asked first; then four times as many, and so on."""
 AT_ONCE = 64
 """So many tiles that may hold a fitting end are looked into first; the others only if they may hold an earlier one."""
@@ -82,6 +82,6 @@ class Tiles:
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
     """Where each quantity is within its limit, the first (time) with its delay."""
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
-    for values, limit in zip(bounded[1:], limits[1:], strict=True):
-        fits &= values <= limit
+    for i in range(1, len(limits)):
+        fits &= bounded[i] <= limits[i]
     return fits
