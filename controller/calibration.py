@@ -43,15 +43,17 @@ class Experiment:
     delay_s: float = 2.0
 
     def __post_init__(self) -> None:
-        if 0 not in self.levels or min(self.levels) < 0 or self.repeats < 1:
-            raise ConfigError("calibration needs the level 0 (an idle engine) among its levels, and at least one repeat")
+        if 0 not in self.levels or min(self.levels) < 0 or max(self.levels) == 0 or self.repeats < 1:
+            raise ConfigError(
+                "calibration needs level 0 (an idle engine) and a higher one among its levels, and at least one repeat"
+            )
         if not 0.0 <= self.delay_s < float("inf"):
             raise ConfigError(f"delay_s is {self.delay_s}: it must be a finite number >= 0")
 
     @property
     def calls(self) -> int:
-        """How many calls it makes, all told."""
-        return self.repeats * sum(1 + others for others in set(self.levels))
+        """How many calls it makes, all told: the first one is not measured."""
+        return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 
 def calibrate_endpoint(
@@ -59,11 +61,13 @@ def calibrate_endpoint(
 ) -> Calibration:
     """Run the experiment, one run after the other, and fit a monotone curve. Makes :attr:`Experiment.calls` calls.
 
-    ``on_run`` is told the runs that are done, and of how many. A run in which the measured call fails is left out; where the
-    very first one does, nothing more is sent. An interrupt ends the experiment, and what was measured is kept.
-    :class:`~vinelm.errors.EvidenceError` where no call to the idle engine succeeded, :class:`~vinelm.errors.InputError` for a
-    call that cannot even be made.
+    A first call is not measured: it opens the connection, and many an engine compiles on it; where it fails, nothing more is
+    sent. ``on_run`` is told the runs that are done, and of how many. A run in which the measured call fails is left out. An
+    interrupt ends the experiment; what was measured is kept if it makes a curve.
+    :class:`~vinelm.errors.EvidenceError` where no call to the idle engine succeeded, or none to a busy one,
+    :class:`~vinelm.errors.InputError` for a call that cannot even be made.
     """
+    clock = clock or WallClock()
     levels = sorted(set(experiment.levels))
     runs = [level for _ in range(experiment.repeats) for level in levels]  # by turns: a drift must not look like load
     requests: list[int] = []
@@ -71,21 +75,22 @@ def calibrate_endpoint(
     failures: list[str] = []
     is_complete = True
     try:
-        for done, level in enumerate(runs, 1):
-            took = _run(experiment, level, clock or WallClock(), failures)
+        is_there = _run(experiment, 0, clock, failures) is not None
+        for done, level in enumerate(runs if is_there else [], 1):
+            took = _run(experiment, level, clock, failures)
             if took is not None:
                 requests.append(level)
                 latency.append(took)
-            elif done == 1:
-                break
             if on_run is not None:
                 on_run(done, len(runs))
     except KeyboardInterrupt:
-        if 0 not in requests:
+        if 0 not in requests or not any(requests):
             raise
         is_complete = False
     if 0 not in requests:
         raise EvidenceError(f"no call to the idle endpoint succeeded ({failures[-1]}): check its address, model and key")
+    if not any(requests):
+        raise EvidenceError(f"no measured call to the busy endpoint succeeded ({failures[-1]}): measure lower levels")
     return Calibration(tuple(requests), tuple(latency), fit_slowdown(requests, latency), len(failures), is_complete)
 
 

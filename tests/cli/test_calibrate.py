@@ -1,6 +1,10 @@
 """`vinelm calibrate` against a real server on loopback: what it says it will send is what it sends."""
 
+import itertools
 import json
+import signal
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -8,7 +12,8 @@ import pytest
 
 from vinelm.cli.main import main
 from vinelm.controller.curves import load_curves
-from vinelm.controller.load import OwnLoad
+from vinelm.controller.engines import vllm_requests
+from vinelm.controller.load import EnginePoller, OwnLoad, ReportedLoad
 from vinelm.controller.vinelm import VineLM
 from vinelm.errors import ConfigError
 
@@ -34,6 +39,12 @@ price = {{ input = 1.0, output = 2.0, source = "a test", as_of = 2026-01-01 }}
 stream = false
 limits = {{ gpu-1 = {{ concurrency = 1 }} }}
 """
+INTERRUPTIBLE = """
+import signal, sys
+from vinelm.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+sys.exit(main())
+"""
 ANSWER = {
     "id": "c", "object": "chat.completion", "created": 1, "model": "tiny",
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "SELECT 1"}, "finish_reason": "stop"}],
@@ -49,10 +60,36 @@ class Engine(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked, self.flushes, self.status, self.finish_reason = [], 0, 200, "stop"
         self.lock = threading.Lock()
+        self.service_s, self.held, self.is_awaited = 0.0, 0, False
+        self.turn = threading.Condition()
+        self.others = iter(())
+        self.stuck_at, self.is_stuck = None, threading.Event()
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def serve(self, has_priority):
+        """One at a time, those with a priority first; the others' work begins when the measured request is there, too."""
+        with self.turn:
+            if has_priority:
+                self.held += 1
+                self.turn.notify_all()
+                assert self.turn.wait_for(lambda: self.is_awaited, 30)
+                threading.Event().wait(self.service_s)
+                self.held -= 1
+                self.turn.notify_all()
+                return
+            others = next(self.others)
+            assert self.turn.wait_for(lambda: self.held == others, 30)
+            self.is_awaited = True
+            self.turn.notify_all()
+            assert self.turn.wait_for(lambda: self.held == 0, 30)
+            self.is_awaited = False
+            if others == self.stuck_at:
+                self.is_stuck.set()
+                self.turn.wait(30)
+            threading.Event().wait(self.service_s)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -66,11 +103,16 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.flushes += 1
                 return self.say(200, {})
             self.server.asked.append(json.loads(body))
+        if self.server.service_s:
+            self.server.serve("priority" in json.loads(body))
         ANSWER["choices"][0]["finish_reason"] = self.server.finish_reason
         self.say(self.server.status, ANSWER if self.server.status == 200 else {"error": {"message": CANARY}})
 
+    def do_GET(self):
+        self.say(200, f"vllm:num_requests_running 1.0\nvllm:num_requests_waiting {self.server.held}.0\n")
+
     def say(self, status, plain):
-        data = json.dumps(plain).encode()
+        data = (plain if isinstance(plain, str) else json.dumps(plain)).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(data)))
         self.send_header("content-type", "application/json")
@@ -101,11 +143,11 @@ SMALL = ["--models", "models.toml", "--levels", "0,1,3", "--repeats", "2", "--de
 def test_without_yes_nothing_is_sent_and_the_bill_is_stated(engine, capsys, tmp_path):
     assert main(["calibrate", "gpu-1", "--models", "models.toml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Would send 3,500 calls to small on gpu-1" in said
+    assert "Would send 3,501 calls to small on gpu-1" in said
     assert "Nothing was sent" in said
     assert main(["calibrate", engine.url + "/", *SMALL, "--json"]) == 0
     stated = json.loads(capsys.readouterr().out)
-    assert (stated["calls"], stated["is_sent"]) == (2 * (1 + 2 + 4), False)
+    assert (stated["calls"], stated["is_sent"]) == (1 + 2 * (1 + 2 + 4), False)
     assert 0 < stated["upper_bound_usd"] < 0.1
     assert engine.asked == []
     assert [path.name for path in tmp_path.iterdir()] == ["models.toml"]
@@ -116,22 +158,81 @@ def test_the_calls_are_those_stated_and_the_curve_is_what_vinelm_reads(engine, c
     args = [*SMALL, "--prompts", "prompts.txt", "--others-priority", "9", "--flush-url", engine.url[:-2] + "flush_cache"]
     assert main(["calibrate", "gpu-1", *args, "--yes", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["calls"], len(engine.asked), engine.flushes) == (14, 14, 6)
+    assert (said["calls"], len(engine.asked), engine.flushes) == (15, 15, 7)
     assert (said["is_sent"], said["is_complete"], said["failed"]) == (True, True, 0)
-    assert said["spent_usd"] == pytest.approx(14 * (30 * 1.0 + 5 * 2.0) / 1e6)
+    assert said["spent_usd"] == pytest.approx(15 * (30 * 1.0 + 5 * 2.0) / 1e6)
     assert said["spent_usd"] <= said["upper_bound_usd"]
     assert [row["runs"] for row in said["levels"]] == [2, 2, 2]
 
     texts = [body["messages"][0]["content"] for body in engine.asked]
-    assert len(set(texts)) == 14  # no prompt cache can answer
+    assert len(set(texts)) == 15  # no prompt cache can answer
     targets = [text for text, body in zip(texts, engine.asked, strict=True) if "priority" not in body]
-    assert len(targets) == 6
+    assert len(targets) == 7
     assert all(text.endswith("How many items?") for text in targets)
     assert {body["priority"] for body in engine.asked if "priority" in body} == {9}
 
     curve = load_curves("slowdown.json")["gpu-1"]
     assert curve.to_dict() == said["curve"]
     assert CANARY not in (tmp_path / "slowdown.json").read_text()
+
+
+def test_an_engine_that_really_queues_is_measured_polled_and_planned_around(engine, capsys, tmp_path):
+    """Its queue shows in the latencies, the curve, and, by the engine's own report, in what the controller expects of it."""
+    engine.service_s, engine.others = 0.02, iter([0, 0, 2, 6, 0, 2, 6])  # a first call that is not measured
+    args = ["--models", "models.toml", "--levels", "0,2,6", "--repeats", "2", "--delay-s", "0", "--others-priority", "9"]
+    assert main(["calibrate", "gpu-1", *args, "--yes"]) == 0
+    capsys.readouterr()
+    measured = json.loads((tmp_path / "slowdown.json").read_text())["curves"]["gpu-1"]["measured"]
+    assert measured["requests"] == [0, 2, 6, 0, 2, 6]
+    for others, took in zip(measured["requests"], measured["latency_s"], strict=True):
+        assert took >= (1 + others) * engine.service_s
+    curve = load_curves("slowdown.json")["gpu-1"]
+    assert curve.at(6) > 0
+
+    engine.held = 5  # and one runs
+    load = ReportedLoad({"gpu-1": curve})
+    with EnginePoller({"gpu-1": vllm_requests(engine.url)}, load, every_s=0.01):
+        while "gpu-1" not in load.delays():
+            threading.Event().wait(0.005)
+    assert load.delays()["gpu-1"].extra_s == curve.at(6)
+    assert VineLM("models.toml", load=load)._load_seen() is load
+
+
+@pytest.mark.parametrize("page", ["<html>welcome</html>", "{}"])
+def test_a_server_that_is_no_engine_is_one_line(engine, capsys, tmp_path, page, monkeypatch):
+    monkeypatch.setattr(Handler, "do_POST", lambda handler: handler.say(200, page))
+    assert main(["calibrate", "gpu-1", *SMALL, "--yes"]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("error: no call to the idle endpoint succeeded (small: malformed:")
+    assert (said.err.count("\n"), said.out) == (1, "")
+    assert not (tmp_path / "slowdown.json").exists()
+
+
+def test_a_wrong_address_is_one_line(engine, capsys, tmp_path):
+    (tmp_path / "models.toml").write_text(MODELS.format(url="http://127.0.0.1:9/v1"))
+    assert main(["calibrate", "gpu-1", *SMALL, "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert "the connection failed or broke off): check its address, model and key" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_ctrl_c_is_one_word_and_keeps_a_curve_if_there_is_one(engine, tmp_path, others):
+    """In a process of its own, as from a terminal, while a measured call is under way: with one other, nothing is known yet."""
+    engine.service_s, engine.others, engine.stuck_at = 0.001, itertools.cycle([0, 0, 1, 3]), others
+    line = [sys.executable, "-c", INTERRUPTIBLE, "calibrate", "gpu-1", "--models", "models.toml", "--levels", "0,1,3"]
+    settings = ["--repeats", "1", "--delay-s", "0", "--others-priority", "9", "--yes", "--quiet"]
+    with subprocess.Popen([*line, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert engine.is_stuck.wait(60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (tmp_path / "slowdown.json").exists() == (others == 3)
+    if others == 3:
+        assert "Interrupted: the curve is that of the runs done so far." in " ".join(out.split())
+        assert err == ""
+    else:
+        assert (out, err.strip()) == ("", "interrupted")
 
 
 def test_vinelm_reads_the_file(engine, capsys, tmp_path):

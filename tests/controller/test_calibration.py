@@ -52,7 +52,7 @@ class Engine:
 def run(levels, repeats, failing=()):
     clock = TickingClock()
     engine = Engine(clock, failing)
-    upcoming = iter(list(levels) * repeats)
+    upcoming = iter([0, *list(levels) * repeats])  # a first idle call is not measured
 
     def flush():
         engine.flush()
@@ -66,7 +66,7 @@ def test_the_curve_is_the_engines():
     found, engine = run((0, 1, 2, 4, 8), 3)
     assert found.requests == (0, 1, 2, 4, 8) * 3
     assert [found.curve.at(n) for n in (0, 1, 3, 8)] == pytest.approx([0, 0.25, 0.75, 2.0])
-    assert (engine.flushes, found.failed) == (15, 0)
+    assert (engine.flushes, found.failed) == (16, 0)
 
 
 def test_runs_that_fail_are_left_out():
@@ -75,26 +75,48 @@ def test_runs_that_fail_are_left_out():
     assert found.failed == 2
     with pytest.raises(EvidenceError, match="idle endpoint"):
         run((0, 1), 1, failing=(0,))
+    with pytest.raises(EvidenceError, match=r"busy endpoint succeeded \(OSError\): measure lower levels"):
+        run((0, 3), 2, failing=(3,))
+
+
+def test_the_first_call_which_connects_and_compiles_is_not_measured():
+    clock = TickingClock()
+    took = iter([30.0, 1.0, 1.5, 1.0, 1.5])
+
+    def call(is_target):
+        if is_target:
+            clock.seconds += next(took)
+
+    clock.all_in = threading.Event()
+    clock.all_in.set()
+    found = calibrate_endpoint(Experiment(call=call, levels=(0, 1), repeats=2), clock=clock)
+    assert (found.requests, found.latency_s) == ((0, 1, 0, 1), (1.0, 1.5, 1.0, 1.5))
+    assert found.curve.at(1) == 0.5
 
 
 def test_an_experiment_that_measures_nothing_is_refused():
-    for settings in ({"levels": (1, 2)}, {"levels": ()}, {"repeats": 0}):
+    for settings in ({"levels": (1, 2)}, {"levels": (0,)}, {"levels": ()}, {"repeats": 0}):
         with pytest.raises(ConfigError, match="level 0"):
             Experiment(call=print, **settings)
 
 
-def test_an_interrupt_keeps_what_was_measured():
+@pytest.mark.parametrize(("calls", "measured"), [(0, None), (2, None), (3, 2), (5, 4)])
+def test_an_interrupt_keeps_what_was_measured_if_it_makes_a_curve(calls, measured):
+    """After the first call the runs are of 0, 1, 0, 1, ... others."""
     done = []
 
     def call(is_target):
-        if len(done) == 2:
+        if is_target and len(done) == calls:
             raise KeyboardInterrupt
-        done.append(is_target)
+        done.extend([1] if is_target else [])
 
-    found = calibrate_endpoint(Experiment(call=call, levels=(0,), repeats=5))
-    assert (len(found.requests), found.is_complete) == (2, False)
-    with pytest.raises(KeyboardInterrupt):
-        calibrate_endpoint(Experiment(call=call, levels=(0,), repeats=5))
+    experiment = Experiment(call=call, levels=(0, 1), repeats=5, delay_s=0.0)
+    if measured is None:
+        with pytest.raises(KeyboardInterrupt):
+            calibrate_endpoint(experiment)
+        return
+    found = calibrate_endpoint(experiment)
+    assert (len(found.requests), found.is_complete) == (measured, False)
 
 
 def test_the_first_idle_call_that_fails_is_the_last():
@@ -110,5 +132,5 @@ def test_the_first_idle_call_that_fails_is_the_last():
 
 
 def test_the_number_of_calls_is_known_before():
-    assert Experiment(call=print).calls == 3500
-    assert Experiment(call=print, levels=(0, 2, 2), repeats=3).calls == 12
+    assert Experiment(call=print).calls == 3501
+    assert Experiment(call=print, levels=(0, 2, 2), repeats=3).calls == 13

@@ -158,7 +158,7 @@ def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output:
         print_json({**facts, **more, "curve": found.curve.to_dict(), "levels": rows, "output": str(output)})
         return
     table = [
-        (str(row["requests"]), str(row["runs"]), *(f"{row[name]:.3f} s" for name in ("mean_s", "sd_s", "extra_s")))
+        (str(row["requests"]), str(row["runs"]), *(_seconds(row[name]) for name in ("mean_s", "sd_s", "extra_s")))
         for row in rows
     ]
     show_table(f"{target.model.name} on {target.model.engine}", ("others", "runs", "mean", "sd", "curve: extra"), table)
@@ -168,14 +168,18 @@ def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output:
     click.echo(f'Wrote {output}: read it with VineLM(..., load="{output}")')
 
 
-def _rows(found: Calibration) -> list[dict[str, float]]:
-    """One row a level: runs, mean and standard deviation of the latency, and what the curve says."""
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} s"
+
+
+def _rows(found: Calibration) -> list[dict[str, float | None]]:
+    """One row a level: runs, mean and standard deviation (None for one run) of the latency, and what the curve says."""
     from statistics import fmean, stdev
 
-    rows = []
+    rows: list[dict[str, float | None]] = []
     for level in sorted(set(found.requests)):
         took = [seconds for at, seconds in zip(found.requests, found.latency_s, strict=True) if at == level]
-        spread = stdev(took) if len(took) > 1 else float("nan")
+        spread = stdev(took) if len(took) > 1 else None
         rows.append(
             {
                 "requests": level,
