@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri, stdtrit
 
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.pooling import pooled_mean, shrunk_mean
@@ -24,25 +24,19 @@ TINY = 1e-300
 @dataclass(frozen=True, eq=False)
 class Amount:
     """Mean and variance of one invocation per node, shape (n + 1,), 0 at the root; and how well that mean is known.
+    ``size_var`` is the part of ``var`` that is the request's size, and so the same request's everywhere.
 
-    ``mean_var`` is the squared standard error that is a node's own; ``shared`` the squared *relative* error that all nodes have
-    in common, for having seen these requests and no others.
+    Its error has three parts. ``mean_var``: the squared standard error that is a node's own. ``along``: the standard error that
+    the nodes of a path have in common, since the few requests seen far down are those that were seen above, and their sizes are
+    known in part only. ``shared``: the squared *relative* error of all nodes, for having seen these requests and no others.
     """
 
     mean: FloatArray
     var: FloatArray
+    size_var: FloatArray
     mean_var: FloatArray
+    along: FloatArray
     shared: float = 0.0
-
-
-def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
-    """The quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0.
-
-    Also a fair reading of a path's sum (matched moments): ``lognormal_quantile(path_latency_s, path_latency_var, 0.9)``.
-    """
-    log_var = np.log1p((np.sqrt(var) / np.maximum(mean, TINY)) ** 2)
-    z = NormalDist().inv_cdf(level)
-    return np.asarray(np.where(mean > 0, mean * np.exp(z * np.sqrt(log_var) - 0.5 * log_var), 0.0))
 
 
 def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
@@ -90,56 +84,71 @@ def estimate_amount(
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
-        nothing = np.zeros(size)
-        return Amount(nothing, nothing.copy(), nothing.copy())
+        return Amount(*np.zeros((5, size)))
     count = cells.count.astype(np.float64)
     edges = np.zeros(size, np.int64) if edges is None else edges
     edge_factor = np.ones(3)
-    expected, edge_factor = _typical(cells, values, edges, edge_factor)
+    expected, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, edge_factor)
     for _ in range(TURNS):
         sizes = _Sizes.of(cells, values / np.maximum(expected[cells.node], TINY))
-        expected, edge_factor = _typical(cells, values / sizes.factor[cells.request], edges, edge_factor)
+        expected, edge_factor = _typical(cells, values, sizes.factor[cells.request], edges, edge_factor)
     off = values / np.maximum(expected[cells.node], TINY) - 1.0
     spread = pooled_mean(trie, np.bincount(cells.node, off**2, size), count, prior=float((off**2).mean()))
+    pair = _pair(trie)
+    free = max(len(cells) - len(np.unique(pair[cells.node])), 1)  # rows that no mean was fitted to
+    spread *= len(cells) / free
     mean = expected.copy()
     if reaching is not None:
         total = np.bincount(cells.node, values, size)
         predicted = np.maximum(reaching - count, 0.0) * expected
         mean = np.where(count > 0, (total + predicted) / np.maximum(reaching, TINY), expected)
-    unexplained = spread * sizes.unexplained
-    mean_var = mean**2 * unexplained * (1.0 / np.maximum(_pair_count(cells, count) - 1.0, 0.5) + 0.25 / (count + NODE_WEIGHT))
+    error = mean**2 * spread * _few(free)
+    rows = 1.0 / np.maximum(np.bincount(pair, count)[pair] - 1.0, 0.5) + 0.25 / (count + NODE_WEIGHT)
+    requests = np.unique(pair[cells.node] * cells.n_requests + cells.request) // max(cells.n_requests, 1)
+    distinct = np.maximum(np.bincount(requests, minlength=int(pair.max()) + 1)[pair] - 1.0, 0.5)
+    mean_var, along = error * sizes.noise * rows, np.sqrt(error * sizes.unknown / distinct)
     var = mean**2 * spread
-    for array in (mean, var, mean_var):
+    size_var = var * (1.0 - sizes.noise)
+    for array in (mean, var, size_var, mean_var, along):
         array[0] = 0.0
-    return Amount(mean, var, mean_var, sizes.spread / cells.n_requests)
+    return Amount(mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _few(cells.n_requests - 1))
 
 
-def _typical(cells: Cells, values: FloatArray, edges: Ints, edge_factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _few(free: int) -> float:
+    """Squared ratio of Student's 90 % interval to the normal one: what a variance estimated from few rows costs."""
+    return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
+
+
+def _typical(
+    cells: Cells, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Mean of each node for a request of size 1 (its depth x model's, times the edge's and the node's own shrunken factors),
-    and the edges' factors anew.
+    and the edges' factors anew. ``sizes`` is the size of each cell's request.
+
+    Sums are divided by sums: a size learned from a value follows its noise, so that the mean of their ratios would be too low.
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node
-    count = cells.count.astype(np.float64)
-    pair = pooled_mean(
-        trie, np.bincount(node, values / edge_factor[edges[node]], size), count, prior=float(values.mean()), weight=0.1
-    )
-    ratio = values / np.maximum(pair[node], TINY)
     kind = edges[node]
-    edge_factor = shrunk_mean(np.bincount(kind, ratio, 3), np.bincount(kind, minlength=3), np.ones(3), EDGE_WEIGHT)
+    total, weight = np.bincount(node, values, size), np.bincount(node, sizes * edge_factor[kind], size)
+    pair = pooled_mean(trie, total, weight, prior=float(values.mean()), weight=0.1)
+    ratio = values / np.maximum(pair[node], TINY)
+    edge_factor = shrunk_mean(np.bincount(kind, ratio, 3), np.bincount(kind, sizes, 3), np.ones(3), EDGE_WEIGHT)
     edge_factor[0] = 1.0  # a first invocation has no engine before it
-    of_node = np.bincount(node, ratio / edge_factor[kind], size)
-    return pair * edge_factor[edges] * shrunk_mean(of_node, count, np.ones(size), NODE_WEIGHT), edge_factor
+    of_node, seen = np.bincount(node, ratio / edge_factor[kind], size), np.bincount(node, sizes, size)
+    return pair * edge_factor[edges] * shrunk_mean(of_node, seen, np.ones(size), NODE_WEIGHT), edge_factor
 
 
 @dataclass(frozen=True, eq=False)
 class _Sizes:
     """``factor``: size of each request relative to the mean one, leaning on 1 by the ratio of the noise to the ``spread``
-    (variance) of sizes. ``unexplained``: share of a cell's variance that is left when its request's size is taken as known so.
+    (variance) of sizes. Shares of a cell's variance: ``noise`` is no matter of size, ``unknown`` that of a size that ``factor``
+    misses.
     """
 
     factor: FloatArray
     spread: float
-    unexplained: float
+    noise: float
+    unknown: float
 
     @classmethod
     def of(cls, cells: Cells, ratio: FloatArray) -> _Sizes:
@@ -150,17 +159,12 @@ class _Sizes:
         noise = within / max(float((n_rows - 1.0).sum()), 1.0)
         spread = max(float(((mean - 1.0) ** 2).mean() - noise * float((1.0 / n_rows).mean())), 0.0)
         if spread <= 1e-9 or not (n_rows > 1).any():
-            return cls(np.ones(cells.n_requests), 0.0, 1.0)
+            return cls(np.ones(cells.n_requests), 0.0, 1.0, 0.0)
         weight = noise / spread
         factor = (total + weight) / (n_rows + weight)
-        left = noise + spread * float((weight / (n_rows + weight))[cells.request].mean())
-        return cls(factor / factor.mean(), spread, min(left / (noise + spread), 1.0))
+        missed = spread * float((weight / (n_rows + weight))[cells.request].mean())
+        return cls(factor / factor.mean(), spread, noise / (noise + spread), missed / (noise + spread))
 
 
 def _pair(trie: Trie) -> Ints:
     return np.asarray(trie.depth.astype(np.int64) * len(trie.models) + np.maximum(trie.model, 0))
-
-
-def _pair_count(cells: Cells, count: FloatArray) -> FloatArray:
-    pair = _pair(cells.trie)
-    return np.asarray(np.bincount(pair, count)[pair], dtype=np.float64)

@@ -83,6 +83,8 @@ class RateEstimator(ABC):
             cost_var=cost.var,
             latency_s=latency.mean,
             latency_var=latency.var,
+            cost_size_var=cost.size_var,
+            latency_size_var=latency.size_var,
             count=cells.count,
             meta=self._meta(cells),
         )

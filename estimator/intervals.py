@@ -16,7 +16,7 @@ from vinelm.estimator.mixture import Mixture
 from vinelm.trie import FloatArray, Trie
 
 ACCURACY_SCALE = 0.92
-COST_SCALE = 1.2
+COST_SCALE = 1.25
 LATENCY_SCALE = 1.2
 """What brought 90 % intervals to about 90 % at 2 % on simulated truths of other seeds than those reported. Below 1 for accuracy
 because a table's own mean is less uncertain than that of further requests; above 1 for what the amounts' model leaves out.
@@ -51,12 +51,14 @@ def standard_errors(
             accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
     spent = annotated.path_cost_usd
     cost_var = _down(cells.trie, annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
+    cost_var += _down(cells.trie, annotated.reach * cost_usd.along) ** 2
     for regression, weight in zip(mixture.regressions, weights, strict=True):
         if regression is not None:
             thins = weight.discount
             fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
             cost_var = cost_var + _variance(cells.trie, regression, completed, fewer, spent)
     latency_var = _down(cells.trie, latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
+    latency_var += _down(cells.trie, latency_s.along) ** 2
     return StandardErrors(
         ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), LATENCY_SCALE * np.sqrt(latency_var)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,8 +20,10 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it."""
-OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count")
-"""What an estimator may add: standard errors of the path metrics, and the number of observations of each node."""
+OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var")
+"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, and how much of a
+variance is the request's size.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,8 @@ class AnnotatedTrie:
     cost_se: FloatArray | None = None
     latency_se: FloatArray | None = None
     count: npt.NDArray[np.int64] | None = None
+    cost_size_var: FloatArray | None = None
+    latency_size_var: FloatArray | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,6 +110,28 @@ class AnnotatedTrie:
         """Variance of K(u), invocations taken as independent given the path."""
         return _read_only(self._down(self.cost_var))
 
+    def latency_quantile(self, level: float) -> FloatArray:
+        """The ``level`` quantile (0 to 1) of the seconds of one invocation, at zero load; shape (n + 1,)."""
+        return lognormal_quantile(self.latency_s, self.latency_var, level)
+
+    def cost_quantile(self, level: float) -> FloatArray:
+        """The ``level`` quantile (0 to 1) of the dollars of one invocation; shape (n + 1,)."""
+        return lognormal_quantile(self.cost_usd, self.cost_var, level)
+
+    def path_latency_quantile(self, level: float) -> FloatArray:
+        """The ``level`` quantile of the seconds of a request that goes all the way to u, at zero load; shape (n + 1,)."""
+        return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
+
+    def full_cost_quantile(self, level: float) -> FloatArray:
+        """The ``level`` quantile of the dollars of a request that goes all the way to u; shape (n + 1,)."""
+        return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
+
+    def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
+        """Log-normal with the moments of the sum: parts of a request's own size add up as deviations, the rest as variances."""
+        common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
+        total = self._down(var - common) + self._down(np.sqrt(common)) ** 2
+        return lognormal_quantile(self._down(mean), total, level)
+
     @cached_property
     def engine(self) -> npt.NDArray[np.int16]:
         """Index into :attr:`engines` of the engine that serves each node's invocation; -1 at the root."""
@@ -123,6 +150,13 @@ class AnnotatedTrie:
         for level in self.trie.levels[1:]:
             total[level] += total[self.trie.parent[level]]
         return total
+
+
+def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
+    """The ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
+    relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
+    log_var = np.log1p(relative**2)
+    return np.asarray(mean * np.exp(NormalDist().inv_cdf(level) * np.sqrt(log_var) - 0.5 * log_var))
 
 
 def _read_only(values: Array) -> Array:

@@ -144,6 +144,9 @@ def _members(data: Any) -> dict[str, memoryview]:
             if entry.compress_type != zipfile.ZIP_STORED:
                 raise zipfile.BadZipFile(f"{entry.filename} is compressed")
             name_length, extra_length = struct.unpack_from("<HH", view, entry.header_offset + 26)
+            name = view[entry.header_offset + _LOCAL_HEADER :][:name_length]
+            if name != entry.orig_filename.encode():  # an optional array under another name would be missing without a word
+                raise zipfile.BadZipFile(f"{entry.filename} has two names")
             start = entry.header_offset + _LOCAL_HEADER + name_length + extra_length
             content = view[start : start + entry.file_size]
             if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:

@@ -34,6 +34,31 @@ def test_latency_is_not_discounted_and_full_cost_neither():
         assert annotated.path_latency_var[node] == pytest.approx(annotated.latency_var[path].sum())
 
 
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_quantiles_of_a_path_know_that_a_long_request_is_long_everywhere(level):
+    """Against the quantiles of log-normal invocations whose size is the request's, 20,000 requests."""
+    rng = np.random.default_rng(0)
+    annotated = random_table(3, n_requests=5, n_models=2, depth=4).annotate()
+    size = rng.lognormal(-0.125, 0.5, (20_000, 1))
+    seconds = size * rng.lognormal(-0.045, 0.3, (20_000, 4))
+    own, common = np.exp(0.25 + 0.09) - 1.0, np.exp(0.25) - 1.0
+    ones, zero = np.ones(len(annotated.trie)), np.zeros(len(annotated.trie))
+    ones[0] = 0.0
+    known = dataclasses.replace(
+        annotated, latency_s=ones, latency_var=own * ones, latency_size_var=common * ones, cost_usd=ones, cost_var=own * ones
+    )
+    true = np.quantile(seconds.cumsum(axis=1), level, axis=0)
+    for depth, expected in enumerate(true, start=1):
+        end = int(annotated.trie.levels[depth][0])
+        assert known.path_latency_quantile(level)[end] == pytest.approx(expected, rel=0.03)
+    deepest = int(annotated.trie.levels[4][0])
+    unaware = known.full_cost_quantile(level)[deepest]
+    assert abs(unaware / true[-1] - 1.0) > 0.06
+    assert known.latency_quantile(level)[1] == pytest.approx(np.quantile(seconds[:, 0], level), rel=0.03)
+    assert known.path_latency_quantile(level)[0] == 0.0
+    assert dataclasses.replace(known, cost_usd=zero).cost_quantile(level)[1] == 0.0
+
+
 def test_oracle_stop_is_the_papers_recursion_and_monotone():
     annotated = random_table(2, n_requests=50, n_models=3, depth=3, stop="oracle").annotate()
     trie = annotated.trie

@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.estimator.amounts import edges_of, estimate_amount, lognormal_quantile, zero_load_s
+from vinelm.annotated import lognormal_quantile
+from vinelm.estimator.amounts import edges_of, estimate_amount, zero_load_s
 from vinelm.estimator.cells import Cells
 
 
@@ -111,3 +112,33 @@ def test_standard_errors_shrink_with_the_rows(made: Any) -> None:
         amount = estimate_amount(cells, cells.latency_s)
         widths.append(float((amount.mean_var[1:] / amount.mean[1:] ** 2).mean()))
     assert widths == sorted(widths, reverse=True)
+
+
+def test_the_size_of_a_request_is_told_from_the_noise(made: Any) -> None:
+    """Sizes have the variance exp(0.16) - 1, noise on top exp(0.09) - 1."""
+    _, cells, _ = bought(made, 6, share=0.3, requests=400)
+    amount = estimate_amount(cells, cells.latency_s)
+    relative = amount.size_var[1:] / amount.mean[1:] ** 2
+    assert abs(relative.mean() / np.expm1(0.16) - 1.0) < 0.25
+    assert np.all(amount.size_var <= amount.var)
+
+
+def test_sizes_learned_from_few_rows_do_not_make_the_mean_too_low(made: Any) -> None:
+    off = []
+    for seed in range(6):
+        table, cells, _ = bought(made, seed, share=0.04, requests=300)
+        exact = table.annotate().latency_s
+        off.append(float((estimate_amount(cells, cells.latency_s).mean[1:] / exact[1:] - 1.0).mean()))
+    assert abs(np.mean(off)) < 0.03
+
+
+def test_few_rows_are_believed_less_than_their_scatter_says(made: Any) -> None:
+    """The error that is reported for a dozen rows, on average over seeds, is no smaller than the one that is made."""
+    made_, reported = [], []
+    for seed in range(12):
+        table, cells, _ = bought(made, seed, share=0.02, models=2, requests=60)
+        exact, amount = table.annotate().latency_s, estimate_amount(cells, cells.latency_s)
+        error = np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared)
+        made_.append(float(np.mean((amount.mean[1:3] / exact[1:3] - 1.0) ** 2)))
+        reported.append(float(np.mean((error[1:3] / amount.mean[1:3]) ** 2)))
+    assert np.mean(reported) > np.mean(made_)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,12 @@ from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
 from vinelm.estimator.cells import Cells
+from vinelm.estimator.completion import complete
 from vinelm.estimator.effects import Effects
+from vinelm.estimator.intervals import gradients, path_weights
 from vinelm.estimator.latent import LatentEstimator
 from vinelm.estimator.logistic import Regression
-from vinelm.estimator.mixture import fit_mixture
+from vinelm.estimator.mixture import Mixture, fit_mixture
 from vinelm.template import StopRule
 
 
@@ -131,6 +134,72 @@ def test_design_rows_say_what_was_asked_before(made: Any) -> None:
         ["level", "depth", "model", "role", "turn", "previous", "earlier", "earlier", "legacy", "legacy", "self", "again"]
     )
     assert effects.design[[0]].nnz == 0
+
+
+def judged(made: Any, seed: int, *, accepts_right: float, accepts_wrong: float, requests: int = 400) -> Any:
+    """A table whose workflow stops as a check says that sees only whether the answer is right."""
+    table = made.table(seed, models=3, requests=requests, stop="workflow")
+    rng = np.random.default_rng(seed)
+    stopped = np.where(table.success, accepts_right, accepts_wrong) > rng.random(table.success.shape)
+    return replace(table, stopped=stopped)
+
+
+def test_a_check_is_learned_as_one_judge_of_answers(made: Any) -> None:
+    table = judged(made, 0, accepts_right=0.9, accepts_wrong=0.4)
+    cells = Cells.from_observations(made.sampled_rows(table, 0, 1500), table.template, table.trie)
+    chances = fit_mixture(cells, n_points=7, iterations=25).chances
+    assert np.abs(chances.stop_if_right[1:].mean(axis=1) - 0.9).mean() < 0.05
+    assert np.abs(chances.stop_if_wrong[1:].mean(axis=1) - 0.4).mean() < 0.05
+
+
+def test_accepted_is_never_read_as_right(made: Any) -> None:
+    """No bias under a check that accepts two wrong answers in five."""
+    off = []
+    for seed in range(4):
+        table = judged(made, seed, accepts_right=0.9, accepts_wrong=0.4)
+        fitted = LatentEstimator().fit(made.sampled_rows(table, seed, 400), table.template, table.catalog).annotated_
+        off.append(float((fitted.accuracy - table.annotate().accuracy)[1:].mean()))
+    assert abs(np.mean(off)) < 0.03
+
+
+def test_rows_without_a_label_still_tell_of_the_stop(made: Any) -> None:
+    table = judged(made, 1, accepts_right=0.9, accepts_wrong=0.1)
+    rows = made.sampled_rows(table, 1, 500)
+    half = [replace(row, success=None) if i % 2 else row for i, row in enumerate(rows)]
+    labelled = [row for i, row in enumerate(rows) if not i % 2]
+    exact = table.annotate()
+
+    def error(given: list[Any]) -> float:
+        fitted = LatentEstimator().fit(given, table.template, table.catalog).annotated_
+        return float(np.abs(fitted.stop - exact.stop)[1:].mean())
+
+    assert error(half) < error(labelled)
+
+
+def test_the_intervals_gradient_is_the_derivative_of_the_path_accuracies(made: Any) -> None:
+    """Below a node that nobody was sent to, against small steps of every coefficient of each question."""
+    table = judged(made, 2, accepts_right=0.8, accepts_wrong=0.3, requests=60)
+    rows = [row for row in made.all_rows(table) if row.prefix[0] == "a"]
+    cells = Cells.from_observations(rows, table.template, table.trie)
+    mixture = fit_mixture(cells, n_points=1, iterations=15)
+    part = table.trie.subtree(table.trie.node(("b",)))
+
+    def accuracy(now: Mixture) -> tuple[np.ndarray, Any, Any]:
+        done = complete(cells, now)
+        rates = done.rates
+        annotated = replace(table.annotate(), success=rates.success, stop=rates.stop, stop_success=rates.stop_success)
+        return annotated.accuracy, annotated, done
+
+    base, annotated, done = accuracy(mixture)
+    names = ("right", "stop_if_right", "stop_if_wrong")
+    for name, regression, weight in zip(names, mixture.regressions, path_weights(done, annotated), strict=True):
+        assert regression is not None
+        found = {where.start: row for where, row in gradients(table.trie, regression, done, weight, base)}[part.start]
+        for at in range(regression.effects.design.shape[1]):
+            regression.coefficients[at] += 1e-5
+            moved = replace(mixture, chances=replace(mixture.chances, **{name: regression.chances()}))
+            regression.coefficients[at] -= 1e-5
+            np.testing.assert_allclose((accuracy(moved)[0] - base)[part] / 1e-5, found[:, at], atol=2e-3)
 
 
 @pytest.mark.parametrize("bad", [{"n_points": 0}, {"iterations": 0}, {"min_requests": -1}])

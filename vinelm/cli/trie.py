@@ -77,20 +77,20 @@ def _thinned(nodes: list[int], top: int) -> list[int]:
 
 
 def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
-    """One path's annotations, with the 90 % interval's half and the 90th percentile of its latency at zero load."""
-    from vinelm.estimator.amounts import lognormal_quantile
+    """One path's annotations, with the 90 % interval's half, and the 90th percentiles of the seconds (at zero load) and dollars
+    of a request that goes all the way.
+    """
     from vinelm.estimator.evidence import Z90
 
     error = annotated.accuracy_se
-    at = slice(node, node + 1)
-    slow = lognormal_quantile(annotated.path_latency_s[at], annotated.path_latency_var[at], 0.9)
     return {
         "path": list(annotated.trie.prefix(node)),
         "accuracy": float(annotated.accuracy[node]),
         "accuracy_half_width90": None if error is None else float(Z90 * error[node]),
         "cost_usd": float(annotated.path_cost_usd[node]),
         "latency_s": float(annotated.path_latency_s[node]),
-        "latency_p90_s": float(slow[0]),
+        "latency_p90_s": float(annotated.path_latency_quantile(0.9)[node]),
+        "full_cost_p90_usd": float(annotated.full_cost_quantile(0.9)[node]),
         "observations": None if annotated.count is None else int(annotated.count[node]),
     }
 
