@@ -176,6 +176,32 @@ def test_a_retry_inside_is_one_invocation(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_retry_around_the_routed_call_is_planned_again(mode):
+    backend = ScriptedBackend(TWICE, fail={"m1": CallError("m1: server", kind="server")})
+    vine = agent_control(backend)
+    asked = []
+
+    class Asked(type(follow(vine))):
+        def next(self, stage, prefix):
+            asked.append(prefix)
+            return ("m0", "m1", "m2", "m0")[len(asked) - 1]
+
+    policy = Asked(vine.template, [], clock=vine.new_clock())
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
+    app = build_agent(vine, first=[retry], checkpointer=InMemorySaver())
+    out = run(app, mode, question(), thread(), context=vine.context(policy=policy))
+    assert out["messages"][-1].text == "4"
+    assert asked == [(), ("m0",), ("m0",), ("m0", "m2")]
+    assert [(one.prefix[-1], one.failure) for one in policy.invocations] == [
+        ("m0", None),
+        ("m1", "server"),
+        ("m2", None),
+        ("m0", None),
+    ]
+    assert path_of(app, thread()) == ["m0", "m2", "m0"]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_tokens_come_once(mode):
     backend = ScriptedBackend()
     vine = agent_control(backend)
@@ -284,6 +310,49 @@ def test_tools_take_the_form_of_each_model_of_the_loop(mode):
         [{"input_schema": "add"}],
         [{"function": "add"}],
     ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_explicit_choice_of_tool_reaches_each_model_of_the_loop(mode):
+    backend = ScriptedBackend(TWICE)
+    vine = agent_control(backend)
+    app = build_agent(vine, first=[wrapping(tool_choice="add")])
+    run(app, mode, question(), context=vine.context(policy=follow(vine, "m0", "m1", "m2")))
+    assert [options["tool_choice"] for _, _, options in backend.log] == ["add"] * 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_narrowed_response_format_stays_narrow_on_each_model_of_the_loop(mode):
+    def answer(name, messages, options):
+        if isinstance(messages[-1], ToolMessage):
+            return structured(name, messages, options)
+        return AIMessage("", tool_calls=[{"name": "add", "args": {"a": 1, "b": 1}, "id": "1"}])
+
+    backend = ScriptedBackend(answer)
+    vine = agent_control(backend)
+    app = build_agent(vine, first=[wrapping(response_format=ToolStrategy(Red))], response_format=ToolStrategy(Red | Blue))
+    out = run(app, mode, question(), context=vine.context(policy=follow(vine, "m0", "m1")))
+    assert out["structured_response"] == Red(x=1)
+    assert [[*map(str, tool.values())] for _, _, options in backend.log for tool in options["tools"]] == [["add"], ["Red"]] * 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tool_calls_and_tokens_are_streamed_once_across_a_switch(mode):
+    backend = ScriptedBackend(calls_then("4", ("add", {"a": 2, "b": 2})))
+    vine = agent_control(backend)
+    app, context = build_agent(vine), vine.context(policy=follow(vine, "m0", "m1"))
+
+    async def collect():
+        return [chunk async for chunk, _ in app.astream(question(), context=context, stream_mode="messages")]
+
+    if mode == "sync":
+        chunks = [chunk for chunk, _ in app.stream(question(), context=context, stream_mode="messages")]
+    else:
+        chunks = asyncio.run(collect())
+    calls = [call["args"] for chunk in chunks for call in getattr(chunk, "tool_call_chunks", ())]
+    assert calls == ['{"a": 2, "b": 2}']
+    assert [chunk.text for chunk in chunks if chunk.text] == ["4", "4"]  # the tool's answer, then the model's
+    assert models_of(backend) == ["m0", "m1"]
 
 
 def test_a_wrong_structured_answer_is_asked_again_on_the_next_model():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from itertools import count
 from operator import itemgetter
 from typing import Any, cast
 
@@ -117,19 +116,11 @@ class VineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        for attempt in count():
-            call = _Call(self, stop, kwargs)
-            try:
+        for call in self._calls(stop, kwargs):
+            with call:
                 if call.model.rate_limiter:
                     call.model.rate_limiter.acquire(blocking=True)
-                result = call.model._generate(messages, run_manager=run_manager, **call.options)
-            except BaseException as error:
-                call.invoking.failed(error)
-                if not self._repeats(error, attempt):
-                    raise
-            else:
-                call.done()
-                return result
+                return call.model._generate(messages, run_manager=run_manager, **call.options)
         raise AssertionError("unreachable")
 
     async def _agenerate(
@@ -139,19 +130,11 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        for attempt in count():
-            call = _Call(self, stop, kwargs)
-            try:
+        for call in self._calls(stop, kwargs):
+            with call:
                 if call.model.rate_limiter:
                     await call.model.rate_limiter.aacquire(blocking=True)
-                result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
-            except BaseException as error:
-                call.invoking.failed(error)
-                if not self._repeats(error, attempt):
-                    raise
-            else:
-                call.done()
-                return result
+                return await call.model._agenerate(messages, run_manager=run_manager, **call.options)
         raise AssertionError("unreachable")
 
     def _stream(
@@ -161,23 +144,11 @@ class VineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for attempt in count():
-            call = _Call(self, stop, kwargs)
-            is_begun = False
-            try:
-                with closing(_chunks(call, messages)) as chunks:
-                    for chunk in chunks:
-                        is_begun = True
-                        yield chunk
-            except GeneratorExit:  # the caller has seen enough
-                call.done()
-                raise
-            except BaseException as error:
-                call.invoking.failed(error)
-                if is_begun or not self._repeats(error, attempt):
-                    raise
-            else:
-                call.done()
+        for call in self._calls(stop, kwargs):
+            with call, closing(_chunks(call, messages)) as chunks:
+                for chunk in chunks:
+                    call.is_begun = True
+                    yield chunk
                 return
 
     async def _astream(
@@ -187,35 +158,30 @@ class VineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for attempt in count():
-            call = _Call(self, stop, kwargs)
-            is_begun = False
-            try:
+        for call in self._calls(stop, kwargs):
+            with call:
                 async with aclosing(_achunks(call, messages)) as chunks:
                     async for chunk in chunks:
-                        is_begun = True
+                        call.is_begun = True
                         yield chunk
-            except GeneratorExit:  # the caller has seen enough
-                call.done()
-                raise
-            except BaseException as error:
-                call.invoking.failed(error)
-                if is_begun or not self._repeats(error, attempt):
-                    raise
-            else:
-                call.done()
                 return
 
-    def _repeats(self, error: BaseException, attempt: int) -> bool:
-        return attempt < self.max_retries and isinstance(error, CallError) and error.kind in REPEATABLE
+    def _calls(self, stop: list[str] | None, options: Mapping[str, Any]) -> Iterator[_Call]:
+        """An attempt after the other, until one of them does not swallow its error."""
+        for attempt in range(self.max_retries + 1):
+            yield _Call(self, stop, options, is_last=attempt == self.max_retries)
 
 
 class _Call:
-    """One invocation: the model chosen for it, the options in that model's form."""
+    """One invocation: the model chosen for it, the options in that model's form.
 
-    __slots__ = ("_run", "invoking", "is_async_native", "model", "options", "streams")
+    A context manager: an error that another invocation may mend is swallowed, unless this is the last or a piece was seen.
+    """
 
-    def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any]) -> None:
+    __slots__ = ("_is_last", "_run", "invoking", "is_async_native", "is_begun", "model", "options", "streams")
+
+    def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
+        self._is_last, self.is_begun = is_last, False
         vine: GraphControl = owner.vine
         self._run: Run = vine.run_here(owner.objective)
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
@@ -234,10 +200,17 @@ class _Call:
         off = self.model.disable_streaming
         self.streams = is_native and off is not True and not (off == "tool_calling" and self.options.get("tools"))
 
-    def done(self) -> None:
-        """It succeeded: the next invocation follows it."""
-        self.invoking.done()
-        self._run.close_chat(self.invoking.prefix)
+    def __enter__(self) -> _Call:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
+            self.invoking.done()
+            self._run.close_chat(self.invoking.prefix)
+            return False
+        self.invoking.failed(error)
+        may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
+        return may_repeat and not (self._is_last or self.is_begun)
 
 
 def _chunks(call: _Call, messages: list[BaseMessage]) -> Generator[ChatGenerationChunk]:

@@ -51,24 +51,18 @@ class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
         entry, invoking = self._open(request)
-        try:
+        with invoking:
             response = handler(request.override(model=invoking.model))
-        except BaseException as error:
-            invoking.failed(error)
-            raise
-        return _closed(entry, invoking, response)
+        return _with_entry(response, entry)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
         entry, invoking = self._open(request)
-        try:
+        with invoking:
             response = await handler(request.override(model=invoking.model))
-        except BaseException as error:
-            invoking.failed(error)
-            raise
-        return _closed(entry, invoking, response)
+        return _with_entry(response, entry)
 
     def _open(self, request: ModelRequest[Any]) -> tuple[Entry, Invoking]:
         value = cast("PathValue | None", request.state.get(PATH_KEY))
@@ -78,8 +72,7 @@ class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
         )
 
 
-def _closed(entry: Entry, invoking: Invoking, response: ModelResponse[Any] | AIMessage) -> ExtendedModelResponse[Any]:
-    invoking.done()
+def _with_entry(response: ModelResponse[Any] | AIMessage, entry: Entry) -> ExtendedModelResponse[Any]:
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [entry]}))

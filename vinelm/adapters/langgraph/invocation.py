@@ -36,7 +36,8 @@ class Host(Protocol):
 
 
 class Invoking:
-    """Makes the chat model, keeps what its calls used, and tells run, policy and observers how it ended.
+    """Makes the chat model, keeps what its calls used, and tells run, policy and observers how it ended: as a context manager
+    by whether its block raises.
 
     ``prefix`` ends with this invocation's model.
     """
@@ -72,6 +73,15 @@ class Invoking:
 
     def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
         self._host.watch.exchanged(self._tokens, messages, answer)
+
+    def __enter__(self) -> Invoking:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.done()
+        else:
+            self.failed(error)
 
     def done(self) -> None:
         """It succeeded."""

@@ -25,23 +25,15 @@ def make_stage(host: Host, name: str, fn: Callable[..., Any], asked: Asked, stat
     def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         own, carried = own_state(state)
         entry, invoking = _invoking(host, name, carried, config, runtime)
-        try:
+        with invoking:
             out = fn(own, **_arguments(asked, invoking.model, config, runtime))
-        except BaseException as error:
-            invoking.failed(error)
-            raise
-        invoking.done()
         return with_entry(out, entry, name)
 
     async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         own, carried = own_state(state)
         entry, invoking = _invoking(host, name, carried, config, runtime)
-        try:
+        with invoking:
             out = await fn(own, **_arguments(asked, invoking.model, config, runtime))
-        except BaseException as error:
-            invoking.failed(error)
-            raise
-        invoking.done()
         return with_entry(out, entry, name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node
