@@ -57,11 +57,12 @@ def print_row(row):
             f"{'nodes':>9} {'objective':14} loaded  root_us    p99 (cpu)  step_us    p99  none fits    dfs_us  slice_us"
             "  build_s bytes/node"
         )
-    print(
-        f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {row['median_us']:8.1f} {row['p99_us']:6.0f}"
-        f" {row['p99_cpu_us']:5.0f} {row['step_median_us']:8.1f} {row['step_p99_us']:6.0f} {row['infeasible_us']:10.1f} {row['python_dfs_us']:9.0f}"
-        f" {row['numpy_slice_us']:9.0f} {row['build_s']:8.2f} {row['bytes_per_node']:10.1f}"
-    )
+    plans = " ".join(f"{row[name]:{width}.{digits}f}" for name, width, digits in (
+        ("median_us", 8, 1), ("p99_us", 6, 0), ("p99_cpu_us", 5, 0), ("step_median_us", 8, 1), ("step_p99_us", 6, 0),
+        ("infeasible_us", 10, 1), ("python_dfs_us", 9, 0), ("numpy_slice_us", 9, 0), ("build_s", 8, 2),
+        ("bytes_per_node", 10, 1),
+    ))  # fmt: skip
+    print(f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {plans}")
 
 
 def synthetic(n_models: int, depth: int, seed: int) -> AnnotatedTrie:
