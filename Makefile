@@ -47,7 +47,7 @@ bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 constraints: $(VENV)/.dev ## rewrite constraints.txt from pyproject.toml (needs uv)
-	@uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
+	@uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
 
 clean: ## remove what the build made; runs/ stays
 	@rm -rf $(VENV) build dist *.egg-info

@@ -61,10 +61,11 @@ def load(text):
 def test_a_config_loads_unchanged(caplog):
     catalog = load(CONFIG)
     (note,) = caplog.messages
-    assert note == (
-        "config.yaml: has no effect here (see docs/providers.md): litellm_settings.drop_params, "
-        "litellm_settings.success_callback, router_settings.routing_strategy, general_settings, gpt-4.1-mini.stream_timeout, gpt-4o.drop_params"
+    left_out = (
+        "litellm_settings.drop_params, litellm_settings.success_callback, router_settings.routing_strategy, general_settings, "
+        "gpt-4.1-mini.stream_timeout, gpt-4o.drop_params"
     )
+    assert note == f"config.yaml: has no effect here (see docs/providers.md): {left_out}"
     assert list(catalog) == ["gpt-4.1-mini", "gpt-4o", "gpt-4o-2", "deepseek", "flash"]
     mini, gpt, local, deepseek, flash = catalog.models
     assert (mini.provider, mini.model_id, mini.api_base, mini.api_key_env) == ("openai", "gpt-4.1-mini", None, "MY_OPENAI_KEY")

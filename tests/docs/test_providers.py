@@ -11,6 +11,7 @@ from vinelm.backends import PROVIDERS, create_backends
 from vinelm.backends.limits import Limits
 from vinelm.backends.retry import RETRIES, SETTINGS
 from vinelm.catalog import Catalog, Model
+from vinelm.cli.main import main
 from vinelm.errors import FailureKind
 from vinelm.litellm_routes import LIMITS, NOT_TAKEN, PRICES, ROUTES
 
@@ -51,3 +52,9 @@ def test_what_litellm_has_is_named():
 def test_numbers_of_attempts(kind):
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{kind}` |"))
     assert re.match(rf"{RETRIES[kind]}\b", row.split("|")[3].strip())
+
+
+def test_the_line_that_launches_an_engine(capsys):
+    shown = re.search(r"\$ vinelm (engine .*) --print\n(.*)\n", PAGE)
+    assert main([*shown[1].split(), "--print"]) == 0
+    assert capsys.readouterr().out.strip() == shown[2]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.clients import LoopClients
 from vinelm.backends.openai import OpenAIWire
-from vinelm.backends.openai_clients import elsewhere, named_key
+from vinelm.backends.openai_clients import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai_request import check_options
 from vinelm.backends.provider import Setup
+from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote_backend import RemoteBackend, check_base
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -37,6 +38,7 @@ class AzureWire(OpenAIWire):
         return (model.api_base, model.api_key_env, model.options["api_version"])
 
     def _made(self, model: Model) -> LoopClients[OpenAI, AsyncOpenAI]:
+        keep_quiet(*LOGGERS)
         settings: dict[str, Any] = {
             "api_key": named_key(model, "AZURE_API_KEY"),
             "azure_endpoint": str(model.api_base).rstrip("/"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from vinelm.backends.bedrock_reply import FINISH_FAILURES, begun, failed, pieces
 from vinelm.backends.bedrock_request import check_options, converse_request, upper_bound_usd
 from vinelm.backends.clients import Shared
 from vinelm.backends.provider import Setup
+from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote_backend import RemoteBackend, check_base
 from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.wire import WireRequest
@@ -129,8 +129,7 @@ def _make_client(model: Model) -> Any:
         from botocore.config import Config
     except ImportError as error:
         raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
-    for name in ("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers"):
-        _keep_quiet(logging.getLogger(name))
+    keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
     config = Config(
         connect_timeout=min(model.timeout_s, CONNECT_TIMEOUT_S),
         read_timeout=model.timeout_s,
@@ -149,16 +148,6 @@ def _loader() -> Any:
     from botocore.loaders import create_loader
 
     return create_loader()
-
-
-def _keep_quiet(logger: logging.Logger) -> None:
-    """boto3's debug records quote the signed headers and the bodies: keys, prompts and answers. They are dropped."""
-    if _is_loud not in logger.filters:
-        logger.addFilter(_is_loud)
-
-
-def _is_loud(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.DEBUG
 
 
 def _when_done(step: Future[Any], close: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.clients import ClientWire, LoopClients
+from vinelm.backends.quiet import keep_quiet
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 NO_KEY = "none"
 """What a server without keys is sent. Never what the SDK would find in the environment by itself."""
 CONNECT_TIMEOUT_S = 15.0
+LOGGERS = ("openai._base_client",)
+"""Of the SDK: its older versions log whole requests."""
 
 
 def named_key(model: Model, example: str) -> str:
@@ -51,6 +54,7 @@ class OpenAIClientWire(ClientWire["OpenAI", "AsyncOpenAI"]):
 
 def clients_of(base_url: str, key: str) -> LoopClients[OpenAI, AsyncOpenAI]:
     """Clients of one server, whose retries are off."""
+    keep_quiet(*LOGGERS)
 
     def make() -> tuple[OpenAI, Any]:
         from openai import OpenAI

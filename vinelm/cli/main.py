@@ -13,7 +13,20 @@ import click
 from vinelm import __version__
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 
-COMMANDS = ("demo", "doctor", "check", "profile", "store", "estimate", "trie", "plan", "explain", "calibrate", "report")
+COMMANDS = (
+    "demo",
+    "engine",
+    "doctor",
+    "check",
+    "profile",
+    "store",
+    "estimate",
+    "trie",
+    "plan",
+    "explain",
+    "calibrate",
+    "report",
+)
 """In the order of use. Each is ``vinelm.cli.NAME.command``; a name that Python reserves or the core uses gets ``_command``."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130

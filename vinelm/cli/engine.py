@@ -1,0 +1,41 @@
+"""``vinelm engine``: launch an SGLang server with the flags that VineLM makes use of."""
+
+from __future__ import annotations
+
+import click
+
+FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
+"""Load reports by ``/metrics`` where a version has no ``/v1/loads``; the option ``priority`` of a catalog's entries."""
+
+
+@click.command("engine", short_help="Launch an SGLang server for a model.", context_settings={"ignore_unknown_options": True})
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is the whole network.")
+@click.option("--port", type=click.IntRange(1, 65535), default=30000, show_default=True, help="Port to listen at.")
+@click.option("--print", "is_printed", is_flag=True, help="Print the command line instead of running it.")
+@click.argument("more", nargs=-1, type=click.UNPROCESSED)
+def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[str, ...]) -> int:
+    """Serve MODEL, a folder or a name on the model hub, with SGLang. Other arguments are SGLang's and go to it as they are.
+
+    Needs a GPU, and SGLang in this environment: pip install 'vinelm[sglang]', several gigabytes. Runs until it is stopped.
+
+    Example: vinelm engine meta-llama/Llama-3.1-8B-Instruct --port 30000 --tp 2
+    """
+    import os
+    import shlex
+    import sys
+    from importlib.util import find_spec
+
+    from vinelm.errors import ConfigError
+
+    line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, "--host", host, "--port", str(port)]
+    line += [*FLAGS, *more]
+    if is_printed:
+        click.echo(shlex.join(["python", *line[1:]]))
+        return 0
+    if find_spec("sglang") is None:
+        raise ConfigError(
+            "SGLang is not installed here: on a host with a GPU, in an environment of its own, pip install 'vinelm[sglang]'"
+        )
+    sys.stdout.flush()
+    os.execv(line[0], line)  # the server gets our signals, and its exit code is ours
