@@ -51,10 +51,10 @@ def main(descriptor: int, gates: int) -> None:
 
 class _Zygote:
     def __init__(self, control: socket.socket, source: Source, gates: socket.socket, limited: Sequence[str]) -> None:
+        loaded = source.load()
         from vinelm.profiler.fingerprint import fingerprint
         from vinelm.profiler.unit import UnitWorker, warm_up
 
-        loaded = source.load()
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.worker = UnitWorker(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}

@@ -99,16 +99,20 @@ class Trial:
     seed: int
 
 
-def command(trial: Trial, store: Path, countdown: int, moment: str) -> list[str]:
-    how = {
+def start(code: str, *arguments: str) -> subprocess.Popen:
+    """A process of its own that runs that code. Its stdout is text."""
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def how(trial: Trial, store: Path, countdown: int, moment: str) -> str:
+    """What :data:`RUN` is told."""
+    plain = {
         "arguments": ARGUMENTS, "store": str(store), "moment": moment, "countdown": countdown,
         "isolation": trial.isolation, "workers": trial.workers, "caps": trial.caps,
     }  # fmt: skip
-    return [sys.executable, "-c", RUN, json.dumps(how)]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    return json.dumps(plain)
 
 
 def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
@@ -116,7 +120,7 @@ def run_and_kill(trial: Trial, store: Path, rng: random.Random) -> bool:
     units = 0
     inside = trial.moment if trial.target == "parent" else "any"
     countdown = rng.randrange(1, 25) if inside in ("call", "write", "commit", "start") else 1
-    with subprocess.Popen(command(trial, store, countdown, inside), env=environment(), stdout=subprocess.PIPE) as run:
+    with start(RUN, how(trial, store, countdown, inside)) as run:
         assert run.stdout is not None
         if inside == "any":
             run.stdout.readline()
@@ -153,11 +157,14 @@ def children(pid: int) -> list[int]:
 
 
 def finish(trial: Trial, store: Path) -> None:
-    done = subprocess.run(
-        command(trial, store, 0, "none"), env=environment(), capture_output=True, timeout=300, check=False, text=True
-    )
-    if done.returncode:
-        raise AssertionError(f"the run does not end: {done.stderr.strip().splitlines()[-1]}")
+    with start(RUN, how(trial, store, 0, "none")) as run:
+        try:
+            code = run.wait(HANGS_S)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            code = None
+    if code != 0:
+        raise AssertionError(f"the run does not end well: exit code {code}")
 
 
 def open_entries(store: Path) -> int:

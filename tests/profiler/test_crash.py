@@ -20,16 +20,23 @@ def crash():
     return module
 
 
-def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path):
+def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path, python, monkeypatch):
+    monkeypatch.setattr(crash, "start", python.start)
     cap = {"coverage": 0.5}
     calm = tmp_path / "calm.db"
     crash.finish(crash.Trial("inline", 1, cap, "none", "parent", 0), calm)
     undisturbed = crash.content(calm)
-    kinds = [("process", 3, "any", "both"), ("thread", 4, "commit", "parent"), ("inline", 1, "call", "parent")]
+    kinds = [
+        ("process", 3, "any", "both"),
+        ("thread", 4, "commit", "parent"),
+        ("thread", 4, "start", "parent"),
+        ("inline", 1, "call", "parent"),
+    ]
     for number, (isolation, workers, moment, target) in enumerate(kinds):
         trial = crash.Trial(isolation, workers, cap, moment, target, number)
         store = tmp_path / f"{number}.db"
-        crash.run_and_kill(trial, store, random.Random(number))
+        assert crash.run_and_kill(trial, store, random.Random(number))
+        assert crash.open_entries(store) <= workers
         crash.finish(trial, store)
         assert crash.problems(trial, crash.content(store), undisturbed) == []
 

@@ -1,10 +1,6 @@
 """Ctrl-C: the units in flight are waited for and written; a second one does not wait; either way the ledger is settled."""
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
@@ -33,11 +29,9 @@ with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
 
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times):
+def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
     seconds = "0.5" if times == 1 else "600"
-    environment = {**os.environ, "PYTHONPATH": str(Path(sys.modules["profiling_toy"].__file__).parent)}
-    command = [sys.executable, "-c", CODE, str(tmp_path / "s.db"), isolation, seconds]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+    with python.start(CODE, str(tmp_path / "s.db"), isolation, seconds) as child:
         until(child, "row", 14)  # q0 and q1 are fast, then three units in flight are slow
         child.send_signal(signal.SIGINT)
         until(child, "draining", 1)

@@ -1,9 +1,6 @@
 """Fresh processes, threads, inline: the same rows, and whatever a unit does there stays its own affair."""
 
-import os
 import random
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -47,12 +44,12 @@ CAPS = [
 @pytest.mark.parametrize("caps", CAPS, ids=str)
 def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
     """Units take random times, so that they end in any order."""
-    workflow = toy(n_requests=12, n_models=3)
+    workflow = toy(n_requests=8, n_models=3)
     result, rows, paid = run(tmp_path / "inline.db", workflow, **caps)
     rng = random.Random(1)
 
     def dawdle(request_id, prefix):
-        time.sleep(rng.random() * 0.004)
+        time.sleep(rng.random() * 0.002)
 
     for workers in (1, 3, 16):
         workplace = Workplace(isolation="thread", workers=workers)
@@ -62,7 +59,7 @@ def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
         assert there[2] == pytest.approx(paid)
 
 
-def test_processes_buy_the_same_rows(tmp_path):
+def test_processes_buy_the_same_rows(tmp_path, one_zygote):
     workflow = toy(n_requests=6)
     settings = {"n_requests": 6}
     for caps in ({"coverage": 0.5}, {"budget_usd": 0.01}):
@@ -116,7 +113,7 @@ def test_a_unit_that_hangs_is_ended_killed_and_recorded(tmp_path):
     assert result.stopped_by == "complete"
 
 
-def test_children_end_with_the_run_that_started_them(tmp_path):
+def test_children_end_with_the_run_that_started_them(tmp_path, python):
     """kill -9 of the run: its zygote and the unit under way are gone as well."""
     code = """
 import sys
@@ -130,10 +127,8 @@ store = new_store(sys.argv[1], workflow)
 print("ready", flush=True)
 profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, workplace=Workplace(isolation="process", source=source))
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(sys.modules["profiling_toy"].__file__).parent)}
-    command = [sys.executable, "-c", code, str(tmp_path / "s.db")]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:
-        assert child.stdout.readline() == b"ready\n"
+    with python.start(code, str(tmp_path / "s.db")) as child:
+        assert child.stdout.readline() == "ready\n"
         family = wait_for(lambda: descendants(child.pid), 2)
         child.kill()
     wait_for(lambda: [1] * (not any(Path(f"/proc/{pid}").exists() for pid in family)), 1)

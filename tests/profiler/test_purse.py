@@ -85,7 +85,7 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.isolation)
 @pytest.mark.parametrize("cap", [0.009, 0.0155, 0.02])
-def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, place, cap):
+def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, place, cap, one_zygote):
     workflow, backend = toy(n_requests=6), PricedBackend()
     catalog = catalog_for(workflow)
     with new_store(tmp_path / "s.db", workflow) as store:

@@ -2,11 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
@@ -154,15 +151,13 @@ profile(workflow, catalog_for(workflow), {"test": backend}, store, coverage=0.6,
 """
 
 
-def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path):
+def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path, python):
     workflow = toy(n_requests=10)
     whole = rows_of(tmp_path, workflow, "whole.db", coverage=0.6)
-    toy_folder = Path(sys.modules["profiling_toy"].__file__).parent
-    environment = {**os.environ, "PYTHONPATH": str(toy_folder)}
     killed = tmp_path / "killed.db"
     for where, n in (("in the call", 7), ("before the commit", 5), ("after the row", 6)):
-        command = [sys.executable, "-c", CHILD, str(killed), where, str(n)]
-        assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+        with python.start(CHILD, str(killed), where, str(n)) as child:
+            assert child.wait() == -signal.SIGKILL
     with new_store(killed, workflow) as store:
         before = store.observations()
         assert before == whole[: 6 + 4 + 6]

@@ -8,19 +8,13 @@ from vinelm.backends.offline import OfflineChatModel
 
 
 class PricedModel(OfflineChatModel):
-    """Asks its guard, as remote models do."""
+    """Asks its guard before the call with a bound on its price, as remote models do."""
 
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        source, call = self.binding.source, self.binding.call
+    def _answer(self, messages):
+        source, model, call = self.binding.source, self.binding.model, self.binding.call
         if call.guard is not None:
-            call.guard.before(source.upper_bound_usd(self.binding.model, messages))
-        return super()._generate(messages, stop, run_manager, **kwargs)
-
-    def _report(self, usage, **kwargs):
-        call = self.binding.call
-        if call.guard is not None:
-            call.guard.paid(usage)
-        super()._report(usage, **kwargs)
+            call.guard.before(source.upper_bound_usd(model, messages))
+        return source.answer(model, call, len(messages))
 
 
 class PricedBackend(ToyBackend):
