@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends import metered
+from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -33,17 +34,13 @@ def converse_request(
     :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
     no word for.
     """
-    given = {**model.options, **{key: value for key, value in options.items() if value is not None}}
-    tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
-    limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in model.options else None
-    if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
-        raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
-    check_options(model, given)
-    body: dict[str, Any] = {"messages": _conversation(messages), "inferenceConfig": {"maxTokens": limit}}
+    asked = asked_of(model, model.options, options, OURS)
+    given = asked.rest
+    body: dict[str, Any] = {"messages": _conversation(messages), "inferenceConfig": {"maxTokens": asked.limit}}
     if system := [{"text": message.text} for message in messages if isinstance(message, SystemMessage) and message.text]:
         body["system"] = system
-    if tools and choice not in ("none", False):
-        body["toolConfig"] = _tool_config(model, tools, choice)
+    if asked.tools:
+        body["toolConfig"] = _tool_config(model, asked.tools, asked.choice)
     _place(body, given)
     return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
@@ -61,9 +58,7 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
     """:class:`ConfigError` for an option that the backend decides itself."""
-    for key in options:
-        if key in OURS:
-            raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")
+    refuse_ours(model, options, OURS)
 
 
 def _place(body: dict[str, Any], options: Mapping[str, Any]) -> None:

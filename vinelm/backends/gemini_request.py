@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends import metered
+from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.gemini_signatures import ModelSignatures, Signatures
 from vinelm.backends.wire import WireRequest
 from vinelm.catalog import Model
@@ -37,20 +38,16 @@ def content_request(
     :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
     no word for.
     """
-    given = {**config_options(model), **{key: value for key, value in options.items() if value is not None}}
-    tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
-    limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in model.options else None
-    if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
-        raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
-    check_options(model, given)
+    asked = asked_of(model, config_options(model), options, OURS)
+    given = asked.rest
     stop = given.pop("stop", None)
-    config: dict[str, Any] = {**given, "max_output_tokens": limit, "automatic_function_calling": {"disable": True}}
+    config: dict[str, Any] = {**given, "max_output_tokens": asked.limit, "automatic_function_calling": {"disable": True}}
     if stop:
         config["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
     if system := [message.text for message in messages if isinstance(message, SystemMessage) and message.text]:
         config["system_instruction"] = "\n\n".join(map(str, system))
-    if tools and choice not in ("none", False):
-        config |= _tools(model, tools, choice)
+    if asked.tools:
+        config |= _tools(model, asked.tools, asked.choice)
     body = {"contents": _conversation(messages, signatures.of(model.model_id)), "config": config}
     return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
@@ -73,9 +70,7 @@ def config_options(model: Model) -> dict[str, Any]:
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
     """:class:`ConfigError` for an option that the backend decides itself."""
-    for key in options:
-        if key in OURS:
-            raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")
+    refuse_ours(model, options, OURS)
 
 
 def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) -> list[dict[str, Any]]:

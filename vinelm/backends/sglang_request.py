@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends import metered
+from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.chat_template import chat_template
 from vinelm.backends.openai_request import wire_messages
 from vinelm.backends.wire import WireRequest
@@ -39,12 +40,9 @@ def generate_request(
     :class:`ConfigError` for an option that the backend decides itself, and for tools: ``/generate`` has no word for them.
     :class:`WorkflowError` for a message that is not text.
     """
-    given = {**model.options, **{key: value for key, value in options.items() if value is not None}}
-    limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in model.options else None
-    if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
-        raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
-    tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
-    if tools and choice not in ("none", False):
+    asked = asked_of(model, model.options, options, OURS)
+    given = asked.rest
+    if asked.tools:
         raise ConfigError(
             f'model {model.name!r}: /generate takes no tools: give the entry provider = "openai" and api_base ".../v1"'
         )
@@ -54,7 +52,7 @@ def generate_request(
     sampling = {key: value for key, value in given.items() if key not in OWN_OPTIONS and key not in TOP_LEVEL}
     body = {
         "text": text,
-        "sampling_params": {**sampling, "max_new_tokens": limit},
+        "sampling_params": {**sampling, "max_new_tokens": asked.limit},
         "stream": is_streamed,
         **{key: given[key] for key in TOP_LEVEL if key in given},
     }
@@ -69,9 +67,7 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
     """:class:`ConfigError` for an option that the backend decides itself, or a template that is missing or none."""
-    for key in options:
-        if key in OURS:
-            raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")
+    refuse_ours(model, options, OURS)
     if "chat_template" not in options:
         raise ConfigError(
             f'model {model.name!r}: /generate takes plain text: add options = {{ chat_template = "chatml" }}, or the path '
