@@ -1,7 +1,9 @@
-"""Latency SLOs under load, simulated: violations and accuracy of a static plan, the paper's policies, and risk-aware ones.
+"""Latency SLOs under load: violations and right answers in time of a static plan, the paper's policies, and risk-aware ones.
 
-Requests, models and engines are simulated (see `controller/simulator.py`); the bursty arrivals are a real trace where --data
-(or VINELM_DATA) has one. The trie is annotated on other requests than those served. Objective: highest accuracy within the SLO.
+Engines and their load are simulated (`controller/simulator.py`), requests are simulated or recorded (`slo_workloads.py`); the
+bursty arrivals are a real trace where --data (or VINELM_DATA) has one. The trie is annotated on other requests than those
+served. Objective: highest accuracy within the SLO. Beside the loads that the SLO table is made of, "crowd" arrivals come four
+times as fast, with load reports that are fresh, old, and old but corrected by our own dispatches since.
 """
 
 from __future__ import annotations
@@ -12,191 +14,222 @@ import gzip
 import json
 import os
 import sys
-from datetime import date
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+from slo_workloads import WORKLOADS, Workload
 
-from vinelm.catalog import Catalog, Model, Price
 from vinelm.controller.baselines import best_workflow_level
 from vinelm.controller.planner import Planner
-from vinelm.controller.simulator import Engine, Setting, calibrate, planned, simulate, static
+from vinelm.controller.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
 from vinelm.objective import Objective
 from vinelm.outcomes import OutcomeTable
-from vinelm.template import Loop, Stage, Template
-from vinelm.trie import Trie
 
-SLOS_S = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-POLICIES = ("static plan", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP")
-MODELS = (  # name, skill, seconds at zero load, dollars, sigma of log latency
-    ("tiny", -0.2, 0.55, 0.0002, 0.30),
-    ("small", 0.25, 1.1, 0.0008, 0.35),
-    ("medium", 0.7, 2.1, 0.003, 0.45),
-    ("large", 1.1, 3.6, 0.012, 0.50),
-)
-DEPTH = 3
-REQUESTS = 400
+STATIC, UNAWARE, AWARE, DEVIATION, PROGRAM = POLICIES = (
+    "static plan", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",
+)  # fmt: skip
+READING = POLICIES[2:]  # those that read the load
+ARRIVALS = ("idle", "Poisson", "bursty")
+SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # of an engine: requests at once, slowdown by each, others' requests under way on average
+BUSY = 1.84  # our first calls under way on average, if each went to the average model: one a second for the simulated ones
+OLD_S, CROWD = 10.0, 4.0
+FRESH = (None, True)  # how often engines report (None: before every decision), and whether that is corrected by our own calls
+OLD, OLD_CORRECTED = (OLD_S, False), (OLD_S, True)
+FIGURES = ("violation_rate", "accuracy", "in_slo_accuracy", "cost_usd")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=WORKLOADS, default="simulated")
+    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/ and outcomes/")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, a seed each [default: all cores]")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--per-second", type=float, default=1.0, help="requests per second of the loaded arrivals")
     options = parser.parse_args()
-    rows = []
-    training = requests(1500, seed=999)
-    planner = Planner(training.annotate())
-    engines = tuple(
-        Engine(f"e-{name}", slots=8, slope=0.06, others_per_s=2.4 / seconds, others_mean_s=seconds)
-        for name, _, seconds, _, _ in MODELS
-    )
-    curves = {engine.name: calibrate(engine, base_s(training, engine.name)) for engine in engines}
-    for seed in range(options.seeds):
-        table = requests(REQUESTS, seed=seed)
-        for kind in ("idle", "Poisson", "bursty"):
-            arrivals, source = arrival_times(kind, options, seed)
-            busy = engines if kind != "idle" else tuple(Engine(e.name, e.slots, e.slope) for e in engines)
-            for slo_s in SLOS_S:
-                rows.extend(compare(planner, table, arrivals, busy, curves, slo_s, {"arrivals": source, "seed": seed}))
+    started = time.perf_counter()
+    data = options.data and Path(options.data)
+    workload = workload_of(options.workload, data)  # here, so that forked workers find it made
+    with ProcessPoolExecutor(options.workers) as pool:
+        jobs = [pool.submit(rows_of, options.workload, data, seed) for seed in range(options.seeds)]
+        rows = [row for job in jobs for row in job.result()]
+    about = {
+        "workload": options.workload,
+        "about": workload.about,
+        "seeds": options.seeds,
+        "run_s": round(time.perf_counter() - started, 1),
+    }
+    found = summary(rows)
     if options.json:
-        print(json.dumps({"simulated": True, "summary": summary(rows), "rows": rows}))
+        print(json.dumps({**about, "summary": found, "rows": rows}))
     else:
-        report(rows)
-        for name, value in summary(rows).items():
-            print(f"{name:56} {value:.3f}")
+        report(about, rows)
+        print()
+        for name, value in found.items():
+            print(f"{name:64} {value}")
     return 0
 
 
-def compare(planner, table, arrivals, engines, curves, slo_s, labels):  # noqa: PLR0917
-    objective = Objective(maximize="accuracy", max_latency_s=slo_s)
-    deviation = Objective(maximize="accuracy", max_latency_s=slo_s, risk="mean+sd")
-    program = Objective(maximize="accuracy", max_latency_s=slo_s, risk="dp")
-    choosers = {
-        "static plan": static(best_workflow_level(planner, objective), planner),
-        "paper, load-unaware": planned(planner, objective, has_load=False),
-        "paper, load-aware": planned(planner, objective),
-        "mean + sd": planned(planner, deviation),
-        "stochastic DP": planned(planner, program),
-    }
-    for policy, choose in choosers.items():
-        reads_load = policy not in POLICIES[:2]
-        ages = ((0.0, True), (10.0, True), (10.0, False)) if reads_load else ((0.0, True),)
-        for age, has_correction in ages:
-            setting = Setting(
-                engines=engines, curves=curves, load_age_s=age or None, has_correction=has_correction, seed=labels["seed"]
-            )
-            found = simulate(table, arrivals, choose, setting)
-            in_time = found.latency_s <= slo_s
-            yield {
-                "policy": policy,
-                "slo_s": slo_s,
-                "load_age_s": age if reads_load else None,
-                "has_dispatch_correction": has_correction,
-                **labels,
-                "violation_rate": float((~in_time).mean()),
-                "accuracy": float(found.success.mean()),
-                "in_slo_accuracy": float((found.success & in_time).mean()),
-                "cost_usd": float(found.cost_usd.mean()),
-            }
+@cache
+def workload_of(name: str, data: Path | None) -> Workload:
+    return WORKLOADS[name](data)
 
 
-def requests(count: int, *, seed: int) -> OutcomeTable:
-    """Simulated requests: hardness shared by all models, an effect per (request, model) that a second try keeps, and noise."""
-    rng = np.random.default_rng([seed, 7])
-    price = Price(input=1, output=1, source="made up", as_of=date(2026, 1, 1))
-    names = tuple(name for name, *_ in MODELS)
-    catalog = Catalog(Model(name=n, provider="simulated", model_id=n, engine=f"e-{n}", price=price) for n in names)
-    template = Template((Stage("answer", names), Loop((Stage("repair", names),), DEPTH - 1)), "oracle")
-    trie = Trie.from_template(template)
-    skill, seconds, dollars, sigma = (np.array([model[i] for model in MODELS]) for i in (1, 2, 3, 4))
-    hardness = rng.normal(0, 0.9, (count, 1))
-    own = rng.normal(0, 0.8, (count, len(names)))
-    margin = (skill - hardness + own)[:, trie.model] + rng.normal(0, 0.4, (count, len(trie)))
-    length = rng.lognormal(-0.045, 0.3, (count, 1))  # long questions are slow for every model
-    spread = rng.lognormal(0, 1, (count, len(trie))) ** sigma[trie.model]
-    latency = seconds[trie.model] * length * spread / np.exp(sigma[trie.model] ** 2 / 2)
-    cost = dollars[trie.model] * length
-    success = margin > 0
-    for values in (success, latency, cost):
-        values[:, 0] = 0
-    ids = tuple(f"r{i}" for i in range(count))
-    return OutcomeTable(template, catalog, trie, ids, success, success.copy(), cost, latency)
+def rows_of(name: str, data: Path | None, seed: int) -> list[dict]:
+    """All rows of one seed."""
+    bench = Bench.of(workload_of(name, data), seed)
+    return [row for arrivals in (*ARRIVALS, "crowd") for row in bench.rows(arrivals, data)]
 
 
-def base_s(table: OutcomeTable, engine: str):
-    """Zero-load times seen on one engine."""
-    nodes = [n for n in table.trie.levels[1] if table.catalog[table.trie.models[int(table.trie.model[n])]].engine == engine]
-    return table.latency_s[:, nodes].ravel()
+@dataclass(frozen=True)
+class Bench:
+    """One seed's requests, engines, and the planner that knows other requests."""
+
+    workload: Workload
+    planner: Planner
+    served: OutcomeTable
+    engines: tuple[Engine, ...]
+    curves: dict
+    seed: int
+
+    @classmethod
+    def of(cls, workload: Workload, seed: int) -> Bench:
+        """An engine for each model, its curve from the paper's experiment in the simulator."""
+        training, served = workload.split(seed)
+        engines = tuple(
+            Engine(name, slots=SLOTS, slope=SLOPE, others_per_s=OTHERS / seconds, others_mean_s=seconds)
+            for name, seconds in workload.seconds.items()
+        )
+        trie = training.trie
+        first = {trie.models[int(trie.model[node])]: training.latency_s[:, node] for node in trie.levels[1]}
+        curves = {engine.name: calibrate(engine, first[engine.name]) for engine in engines}
+        return cls(workload, Planner(training.annotate()), served, engines, curves, seed)
+
+    def rows(self, arrivals: str, data: Path | None) -> Iterator[dict]:
+        """Every policy at every SLO under these arrivals."""
+        per_second = BUSY / np.mean(list(self.workload.seconds.values())) * (CROWD if arrivals == "crowd" else 1.0)
+        idle_s = 30 * max(self.workload.seconds.values())
+        times, source = arrival_times(arrivals, len(self.served.request_ids), per_second, idle_s, data, self.seed)
+        others = self.engines if arrivals != "idle" else tuple(Engine(e.name, e.slots, e.slope) for e in self.engines)
+        reports = (FRESH, OLD, OLD_CORRECTED) if arrivals == "crowd" else (FRESH, OLD_CORRECTED)
+        for slo_s in self.workload.slos_s:
+            for policy, choose in self.choosers(slo_s).items():
+                for age_s, has_correction in reports if policy in READING else (FRESH,):
+                    setting = Setting(
+                        engines=others, curves=self.curves, load_age_s=age_s, has_correction=has_correction, seed=self.seed
+                    )
+                    found = simulate(self.served, times, choose, setting)
+                    in_time = found.latency_s <= slo_s
+                    figures = (~in_time, found.success, found.success & in_time, found.cost_usd)
+                    yield {
+                        "policy": policy,
+                        "slo_s": slo_s,
+                        "arrivals": source,
+                        "per_second": round(float(per_second), 3) if arrivals != "idle" else None,
+                        "load_age_s": (age_s or 0.0) if policy in READING else None,
+                        "has_dispatch_correction": has_correction,
+                        "seed": self.seed,
+                        **{name: float(values.mean()) for name, values in zip(FIGURES, figures, strict=True)},
+                    }
+
+    def choosers(self, slo_s: float) -> dict[str, Chooser]:
+        """The policies, all with the same target and the same cap on latency."""
+        objective = Objective(maximize="accuracy", max_latency_s=slo_s)
+        return {
+            STATIC: static(best_workflow_level(self.planner, objective), self.planner),
+            UNAWARE: planned(self.planner, objective, has_load=False),
+            AWARE: planned(self.planner, objective),
+            DEVIATION: planned(self.planner, Objective(maximize="accuracy", max_latency_s=slo_s, risk="mean+sd")),
+            PROGRAM: planned(self.planner, Objective(maximize="accuracy", max_latency_s=slo_s, risk="dp")),
+        }
 
 
-def arrival_times(kind: str, options, seed: int):
+def arrival_times(kind: str, count: int, per_second: float, idle_s: float, data: Path | None, seed: int):  # noqa: PLR0917
     rng = np.random.default_rng([seed, 11])
     if kind == "idle":
-        return np.arange(REQUESTS) * 200.0, "idle"
-    if kind == "Poisson":
-        return np.cumsum(rng.exponential(1 / options.per_second, REQUESTS)), "Poisson"
-    trace = options.data and Path(options.data) / "arrivals" / "azure_2023_conv.csv.gz"
-    if not trace or not Path(trace).is_file():
-        gaps = rng.gamma(0.15, 1 / (0.15 * options.per_second), REQUESTS)
-        return np.cumsum(gaps), "bursty (gamma; no trace at hand)"
+        return np.arange(count) * idle_s, "idle"
+    if kind != "bursty":
+        return np.cumsum(rng.exponential(1 / per_second, count)), kind
+    trace = data and data / "arrivals" / "azure_2023_conv.csv.gz"
+    if not trace or not trace.is_file():
+        return np.cumsum(rng.gamma(0.15, 1 / (0.15 * per_second), count)), "bursty (gamma; no trace at hand)"
     with gzip.open(trace, "rt", encoding="utf-8") as lines:
         times = np.array([float(row["arrival_s"]) for row in csv.DictReader(lines)])
-    start = int(rng.integers(0, len(times) - REQUESTS))
-    part = times[start : start + REQUESTS] - times[start]
-    return part * (REQUESTS / options.per_second) / part[-1], "bursty (Azure 2023 conversations)"
+    start = int(rng.integers(0, len(times) - count))
+    part = times[start : start + count] - times[start]
+    return part * (count / per_second) / part[-1], "bursty (Azure 2023 conversations)"
 
 
-def report(rows) -> None:
-    print("simulated requests, models and engines; mean over seeds, +- half the 95 % t interval")
-    keys = dict.fromkeys(
-        (row["arrivals"], row["load_age_s"], row["has_dispatch_correction"]) for row in rows if row["load_age_s"] is not None
-    )
-    for arrivals, age, corrected in keys:
-        aged = "fresh" if age == 0 else f"{age:g} s old" + (", own dispatches counted" if corrected else ", as reported")
-        print(f"\n{arrivals}; load reports {aged}: violation rate (accuracy within the SLO)")
-        print(f"{'SLO':>5}  " + "  ".join(f"{policy:>24}" for policy in POLICIES))
-        for slo_s in SLOS_S:
-            cells = []
-            for policy in POLICIES:
-                mine = [
-                    row
-                    for row in rows
-                    if (row["arrivals"], row["slo_s"], row["policy"]) == (arrivals, slo_s, policy)
-                    and (row["load_age_s"], row["has_dispatch_correction"]) in ((None, True), (age, corrected))
-                ]
-                rate = np.array([row["violation_rate"] for row in mine])
-                accuracy = np.mean([row["in_slo_accuracy"] for row in mine])
-                half = t95(len(rate)) * rate.std(ddof=1) / np.sqrt(len(rate)) if len(rate) > 1 else float("nan")
-                cells.append(f"{rate.mean():7.3f} +-{half:.3f} ({accuracy:.3f})")
-            print(f"{slo_s:5g}  " + "  ".join(f"{cell:>24}" for cell in cells))
+# -- what the rows say -------------------------------------------------------------------------------------------
 
 
-def summary(rows) -> dict[str, float]:
-    """Means over loaded arrivals and seeds; "tight" are the three smallest SLOs."""
-    loaded = [row for row in rows if row["arrivals"] != "idle" and row["load_age_s"] in (None, 0.0)]
+def of(rows: list[dict], field: str, **labels) -> np.ndarray:
+    """That figure of the rows with these labels; one that is a tuple names several values. Averaged within each seed."""
+    wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in labels.items()}
+    mine = [row for row in rows if all(row[name] in values for name, values in wanted.items())]
+    seeds = sorted({row["seed"] for row in mine})
+    return np.array([np.mean([row[field] for row in mine if row["seed"] == seed]) for seed in seeds])
 
-    def mean(field: str, policy: str, slos) -> float:
-        return float(np.mean([row[field] for row in loaded if row["policy"] == policy and row["slo_s"] in slos]))
 
-    tight = SLOS_S[:3]
+def stated(values: np.ndarray) -> str:
+    """Mean and half the 95 % interval over seeds, in percent."""
+    from scipy.stats import t
+
+    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{100 * values.mean():5.1f} +-{100 * half:4.1f} %"
+
+
+def loaded(rows: list[dict]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row["arrivals"] for row in rows if row["arrivals"] not in ("idle", "crowd")))
+
+
+def summary(rows: list[dict]) -> dict[str, str]:
+    """Over the loaded arrivals, fresh reports; "tight" are the three smallest SLOs; differences are paired by seed."""
+    slos = sorted({row["slo_s"] for row in rows})
+    tight = tuple(slos[:3])
+    now = {"arrivals": loaded(rows), "load_age_s": (None, 0.0)}
     found = {}
-    for policy in POLICIES:
-        found[f"violations at tight SLOs, {policy}"] = mean("violation_rate", policy, tight)
-        found[f"accuracy within tight SLOs, {policy}"] = mean("in_slo_accuracy", policy, tight)
-    for policy in POLICIES[2:]:
-        found[f"largest cut of the static plan's violations, {policy}"] = max(
-            1 - mean("violation_rate", policy, (slo,)) / max(mean("violation_rate", POLICIES[0], (slo,)), 1e-9)
-            for slo in SLOS_S
-        )
+    for name, field in (("violations", "violation_rate"), ("right in time", "in_slo_accuracy")):
+        for policy in POLICIES:
+            found[f"{name} at tight SLOs, {policy}"] = stated(of(rows, field, policy=policy, slo_s=tight, **now))
+    for slo_s in slos:
+        mine, theirs = (of(rows, "in_slo_accuracy", policy=p, slo_s=slo_s, **now) for p in (PROGRAM, AWARE))
+        found[f"right in time at {slo_s:g} s, {PROGRAM} over {AWARE}"] = stated(mine - theirs)
+    for policy in READING:
+        cuts = {}
+        for slo_s in slos:
+            mine, theirs = (of(rows, "violation_rate", policy=p, slo_s=slo_s, **now).mean() for p in (policy, STATIC))
+            cuts[slo_s] = 1 - mine / theirs if theirs else 0.0
+        best = max(cuts, key=cuts.__getitem__)
+        found[f"largest cut of the static plan's violations, {policy}"] = f"{100 * cuts[best]:5.1f} %  at {best:g} s"
+    for policy in READING:
+        for words, (age_s, is_corrected) in {"fresh": FRESH, "old": OLD, "old, corrected": OLD_CORRECTED}.items():
+            labels = {"arrivals": "crowd", "load_age_s": age_s or 0.0, "has_dispatch_correction": is_corrected}
+            found[f"crowd, reports {words}: violations, {policy}"] = stated(of(rows, "violation_rate", policy=policy, **labels))
     return found
 
 
-def t95(n: int) -> float:
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, n - 1))
+def report(about: dict, rows: list[dict]) -> None:
+    print(f"{about['about']}; mean over {about['seeds']} seeds, +- half the 95 % t interval; {about['run_s']:g} s")
+    keys = dict.fromkeys(
+        (row["arrivals"], row["load_age_s"], row["has_dispatch_correction"]) for row in rows if row["load_age_s"] is not None
+    )
+    for arrivals, age_s, corrected in keys:
+        aged = "fresh" if age_s == 0 else f"{age_s:g} s old" + (", own dispatches counted" if corrected else ", as reported")
+        print(f"\n{arrivals}; load reports {aged}: violation rate (right in time)")
+        print(f"{'SLO':>5}  " + "  ".join(f"{policy:>24}" for policy in POLICIES))
+        for slo_s in sorted({row["slo_s"] for row in rows}):
+            cells = []
+            for policy in POLICIES:
+                aged_as = {"load_age_s": age_s, "has_dispatch_correction": corrected} if policy in READING else {}
+                labels = {"arrivals": arrivals, "slo_s": slo_s, "policy": policy, **aged_as}
+                right = of(rows, "in_slo_accuracy", **labels).mean()
+                cells.append(f"{stated(of(rows, 'violation_rate', **labels))} ({100 * right:4.1f} %)")
+            print(f"{slo_s:5g}  " + "  ".join(f"{cell:>24}" for cell in cells))
 
 
 if __name__ == "__main__":

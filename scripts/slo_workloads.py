@@ -1,0 +1,169 @@
+"""Requests for `bench_slo.py`: simulated ones, and two recorded sets of real models' answers where the real data is at hand."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from recorded_spider import Study
+
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.outcomes import OutcomeTable
+from vinelm.template import Loop, Stage, Template
+from vinelm.trie import Trie
+
+MODELS = (  # name, skill, seconds at zero load, dollars, sigma of log latency
+    ("tiny", -0.2, 0.55, 0.0002, 0.30),
+    ("small", 0.25, 1.1, 0.0008, 0.35),
+    ("medium", 0.7, 2.1, 0.003, 0.45),
+    ("large", 1.1, 3.6, 0.012, 0.50),
+)
+DEPTH, TRAINING, SERVED = 3, 1500, 400
+SPIDER_S = {  # assumed mean seconds of one call; the record has none
+    "gpt-4__dea_sql": 12.0,
+    "gpt-4__dail_sql": 8.0,
+    "gpt-4__zero_shot": 5.0,
+    "gpt-3.5__c3": 6.0,
+    "codes-7b__sft": 2.5,
+    "codes-1b__sft": 1.0,
+    "mistral-7b__dts_sql": 2.0,
+    "codellama-13b__lora": 3.0,
+}
+SPIDER_SIGMA = 0.45, 0.3  # of the log-normals over calls, and over requests (shared by all systems)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``split(seed)`` gives the requests that the trie is annotated on, and others that are served."""
+
+    name: str
+    about: str
+    slos_s: tuple[float, ...]
+    seconds: dict[str, float]
+    split: Callable[[int], tuple[OutcomeTable, OutcomeTable]]
+
+
+def simulated(data: Path | None) -> Workload:
+    """Four made-up models, up to three invocations; training requests are the same for all seeds."""
+    training = simulated_requests(TRAINING, seed=999)
+    return Workload(
+        "simulated",
+        "requests, models and their latencies simulated",
+        (2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
+        mean_seconds(training),
+        lambda seed: (training, simulated_requests(SERVED, seed=seed)),
+    )
+
+
+def exams(data: Path | None) -> Workload:
+    """Nine real models on 600 exam questions, asked twice at most: answers, dollars and latencies (whole seconds) as recorded.
+
+    A second try of the same model is its recorded retry; of another one, that one's own first answer.
+    """
+    table = recorded_exams(needed(data) / "outcomes" / "exam_retries.csv.gz")
+    return recorded("exams", "recorded answers, dollars and latencies of nine real models; load simulated", table)
+
+
+def spider(data: Path | None) -> Workload:
+    """Eight real text-to-SQL systems, up to three tries; answers executed here, latency assumed (SPIDER_S)."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = Study.load(needed(data), Path(folder), "").table.with_stop("oracle")
+    rng = np.random.default_rng(20261121)
+    mean = np.array([SPIDER_S[name] for name in table.trie.models])
+    over_calls, over_requests = SPIDER_SIGMA
+    noise = over_calls * rng.standard_normal((len(table.request_ids), len(mean)))
+    noise += over_requests * rng.standard_normal((len(table.request_ids), 1))
+    latency = (mean * np.exp(noise - (over_calls**2 + over_requests**2) / 2))[:, table.trie.model]
+    latency[:, 0] = 0.0
+    about = "recorded answers of eight real systems, executed here; latency assumed, load simulated"
+    return recorded("spider", about, replace(table, latency_s=latency))
+
+
+WORKLOADS = {"simulated": simulated, "exams": exams, "spider": spider}
+
+
+def recorded(name: str, about: str, table: OutcomeTable) -> Workload:
+    """Half of the requests annotate the trie, the others are served. Six SLOs, evenly in the logarithm, from twice the fastest
+    model's mean to twice the slowest's.
+    """
+    seconds = mean_seconds(table)
+    slos_s = np.geomspace(2 * min(seconds.values()), 2 * max(seconds.values()), 6)
+
+    def split(seed: int) -> tuple[OutcomeTable, OutcomeTable]:
+        order = np.random.default_rng([seed, 5]).permutation(len(table.request_ids))
+        half = len(order) // 2
+        return table.rows(order[:half]), table.rows(order[half:])
+
+    return Workload(name, about, tuple(round(float(slo), 1) for slo in slos_s), seconds, split)
+
+
+def needed(data: Path | None) -> Path:
+    if data is None:
+        raise SystemExit("error: recorded requests need the real data: --data DIR or VINELM_DATA=DIR")
+    return Path(data)
+
+
+def mean_seconds(table: OutcomeTable) -> dict[str, float]:
+    """Mean seconds of each model's first call."""
+    trie = table.trie
+    return {trie.models[int(trie.model[node])]: float(table.latency_s[:, node].mean()) for node in trie.levels[1]}
+
+
+def simulated_requests(count: int, *, seed: int) -> OutcomeTable:
+    """Hardness shared by all models, an effect per (request, model) that a second try keeps, and noise."""
+    rng = np.random.default_rng([seed, 7])
+    names = tuple(name for name, *_ in MODELS)
+    template = Template((Stage("answer", names), Loop((Stage("repair", names),), DEPTH - 1)), "oracle")
+    trie = Trie.from_template(template)
+    skill, seconds, dollars, sigma = (np.array([model[i] for model in MODELS]) for i in (1, 2, 3, 4))
+    hardness = rng.normal(0, 0.9, (count, 1))
+    own = rng.normal(0, 0.8, (count, len(names)))
+    margin = (skill - hardness + own)[:, trie.model] + rng.normal(0, 0.4, (count, len(trie)))
+    length = rng.lognormal(-0.045, 0.3, (count, 1))  # long questions are slow for every model
+    spread = rng.lognormal(0, 1, (count, len(trie))) ** sigma[trie.model]
+    latency = seconds[trie.model] * length * spread / np.exp(sigma[trie.model] ** 2 / 2)
+    cost = dollars[trie.model] * length
+    success = margin > 0
+    for values in (success, latency, cost):
+        values[:, 0] = 0
+    ids = tuple(f"r{i}" for i in range(count))
+    return OutcomeTable(template, catalog_of(names, "simulated"), trie, ids, success, success.copy(), cost, latency)
+
+
+def recorded_exams(path: Path) -> OutcomeTable:
+    """The table of all questions over all pairs of models. A retry that is not recorded repeats the first, wrong answer."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        found = {((row["dataset"], row["question_id"]), row["model"], row["round"]): row for row in csv.DictReader(lines)}
+    ids = sorted({key[0] for key in found})
+    names = tuple(sorted({key[1] for key in found}))
+    template = Template((Stage("answer", names), Loop((Stage("reflect", names),), 1)), "oracle")
+    trie = Trie.from_template(template)
+    fields = ("correct", "cost_usd", "latency_s")
+    values = {field: np.zeros((len(ids), len(trie))) for field in fields}
+    for node in range(1, len(trie)):
+        path_models = trie.prefix(node)
+        is_retry = len(path_models) == 2 and path_models[0] == path_models[1]
+        for row, question in enumerate(ids):
+            first = found[question, path_models[-1], "1"]
+            record = found.get((question, path_models[-1], "2"), first) if is_retry else first
+            for field in fields:
+                values[field][row, node] = float(record[field] or "nan")
+    latency = values["latency_s"]
+    unknown = np.isnan(latency)
+    latency[unknown] = np.broadcast_to(np.nanmean(latency, axis=0), latency.shape)[unknown]
+    success = values["correct"] == 1.0
+    request_ids = tuple("/".join(question) for question in ids)
+    cost = np.nan_to_num(values["cost_usd"])
+    return OutcomeTable(template, catalog_of(names, "recorded"), trie, request_ids, success, success.copy(), cost, latency)
+
+
+def catalog_of(names: tuple[str, ...], provider: str) -> Catalog:
+    """Each model on an engine of its own."""
+    price = Price(input=1, output=1, source="not used here", as_of=date(2026, 1, 1))
+    return Catalog(Model(name=name, provider=provider, model_id=name, engine=name, price=price) for name in names)

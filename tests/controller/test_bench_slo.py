@@ -1,0 +1,82 @@
+"""The SLO benchmark's rows are those that are asked for, and its recorded requests are what the record says."""
+
+import gzip
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("simpy")
+
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    sys.path.insert(0, SCRIPTS)
+    try:
+        import bench_slo
+        import slo_workloads
+    finally:
+        sys.path.remove(SCRIPTS)
+    return bench_slo, slo_workloads
+
+
+@pytest.fixture(scope="module")
+def rows(scripts):
+    bench, workloads = scripts
+    whole = workloads.simulated(None)
+    small = replace(whole, slos_s=(2.0, 4.0), split=lambda seed: [part.rows(range(25)) for part in whole.split(seed)])
+    return [row for a in (*bench.ARRIVALS, "crowd") for row in bench.Bench.of(small, 0).rows(a, None)]
+
+
+def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
+    bench, _ = scripts
+    names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]
+    assert all([*row] == [*names, *bench.FIGURES] for row in rows)
+    found = {tuple(row[name] for name in names) for row in rows}
+    assert len(found) == len(rows) == 2 * (3 * (2 + 3 * 2) + 2 + 3 * 3)
+    assert {row["policy"] for row in rows} == set(bench.POLICIES)
+    assert {row["arrivals"] for row in rows} == {"idle", "Poisson", "bursty (gamma; no trace at hand)", "crowd"}
+    for row in rows:
+        assert row["in_slo_accuracy"] <= min(row["accuracy"], 1 - row["violation_rate"]) + 1e-9
+        assert row["cost_usd"] > 0
+
+
+def test_idle_engines_show_no_load(scripts, rows):
+    bench, _ = scripts
+    idle = [row for row in rows if row["arrivals"] == "idle"]
+    aware, unaware = ([row for row in idle if row["policy"] == policy] for policy in (bench.AWARE, bench.UNAWARE))
+    for row in aware:
+        [same] = [other for other in unaware if other["slo_s"] == row["slo_s"]]
+        assert [row[name] for name in bench.FIGURES] == [same[name] for name in bench.FIGURES]
+
+
+def test_the_summary_compares_within_seeds(scripts):
+    bench, _ = scripts
+    made = [
+        {"seed": seed, "x": x, "kind": kind} for seed, x, kind in ((1, 2.0, "a"), (0, 1.0, "a"), (1, 4.0, "a"), (1, 9.0, "b"))
+    ]
+    np.testing.assert_array_equal(bench.of(made, "x", kind="a"), [1.0, 3.0])
+    np.testing.assert_array_equal(bench.of(made, "x", kind=("a", "b")), [1.0, 5.0])
+    assert bench.stated(np.array([0.1, 0.3])) == " 20.0 +-127.1 %"
+
+
+def test_recorded_exams_are_what_the_record_says(scripts, tmp_path):
+    _, workloads = scripts
+    lines = ["dataset,question_id,model,round,correct,cost_usd,latency_s"]
+    for question, model, round_, correct, latency in (
+        ("1", "a", 1, 0, 2.0), ("1", "a", 2, 1, 5.0), ("1", "b", 1, 1, 3.0), ("2", "a", 1, 1, 2.0), ("2", "b", 1, 0, ""),
+    ):  # fmt: skip
+        lines.append(f"x,{question},{model},{round_},{correct},0.01,{latency}")
+    path = tmp_path / "exams.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    table = workloads.recorded_exams(path)
+    node = {path: table.trie.node(path) for path in (("a",), ("b",), ("a", "a"), ("a", "b"), ("b", "b"))}
+    assert table.request_ids == ("x/1", "x/2")
+    assert [bool(table.success[0, node[path]]) for path in node] == [False, True, True, True, True]
+    assert [float(table.latency_s[0, node[path]]) for path in node] == [2.0, 3.0, 5.0, 3.0, 3.0]
+    assert float(table.latency_s[1, node["b",]]) == 3.0  # not recorded: the model's mean
+    assert not table.success[1, node["b", "b"]]  # nor is its retry, which repeats the wrong answer
