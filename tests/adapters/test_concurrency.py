@@ -3,19 +3,23 @@
 import asyncio
 import gc
 import weakref
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import Lock
 
 import pytest
-from adapters.kit import KINDS, MODES, App, EchoBackend, control, get, run, thread
-from conftest import make_catalog, make_template
+from adapters.kit import KINDS, MODES, App, EchoBackend, control, get, path_of, run, thread
+from conftest import make_catalog, make_template, random_table
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 
+from vinelm import VineLM
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.adapters.langgraph.runs import Runs
+from vinelm.controller.planner import Planner
+from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 RUNS = 60
@@ -162,3 +166,59 @@ def test_where_langgraph_hides_its_channels_runs_are_found_by_their_control(monk
     vine = Counting()
     graph = App().build(vine).compile()
     assert [graph.invoke({"q": "?"})["a"] for _ in range(2)] == ["m0;m0;m0;", "m1;m1;m1;"]
+
+
+class UnderWay:
+    """A load monitor that only counts."""
+
+    def __init__(self):
+        self.by_engine, self.most = Counter(), 0
+        self._lock = Lock()
+
+    def delays(self):
+        return {}
+
+    def dispatched(self, engine):
+        with self._lock:
+            self.by_engine[engine] += 1
+            self.most = max(self.most, self.by_engine[engine])
+
+    def finished(self, engine, excess_s):
+        with self._lock:
+            self.by_engine[engine] -= 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sixty_planned_requests_with_retries_and_interrupts_keep_apart_and_leave_no_call_under_way(mode):
+    """Each fails once on an engine that is down, goes around it, waits for a person, and is resumed."""
+    annotated = random_table(3, n_requests=60, n_models=3, depth=3).annotate()
+    objective = Objective(maximize="accuracy", max_latency_s=1000.0)
+    wanted = Planner(annotated).plan(objective, may_stop=False).next_model
+    calls = UnderWay()
+    backend = EchoBackend({wanted: CallError("down", kind="server")})
+    vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated, load=calls)
+    retry = RetryPolicy(max_attempts=3, initial_interval=0.001, jitter=False, retry_on=CallError)
+    app = App(mode=mode, retry=retry, turns=1, inside=lambda stage, state, model: interrupt("send it?"))
+    graph, context = app.build(vine).compile(checkpointer=InMemorySaver()), vine.context(objective)
+
+    async def one(i):
+        await graph.ainvoke({"q": str(i)}, thread(str(i)), context=context)
+        return await graph.ainvoke(Command(resume=True), thread(str(i)), context=context)
+
+    async def all_at_once():
+        return await asyncio.gather(*(one(i) for i in range(RUNS)))
+
+    def one_after_the_other(i):
+        graph.invoke({"q": str(i)}, thread(str(i)), context=context)
+        return graph.invoke(Command(resume=True), thread(str(i)), context=context)
+
+    if mode == "async":
+        results = asyncio.run(all_at_once())
+    else:
+        with ThreadPoolExecutor(RUNS) as pool:
+            results = list(pool.map(one_after_the_other, range(RUNS)))
+    assert [get(result, "q") for result in results] == [str(i) for i in range(RUNS)]
+    assert all(wanted not in result["a"] for result in results)
+    assert {len(path_of(graph, thread(str(i)))) for i in range(RUNS)} == {1}
+    assert calls.most > 0
+    assert set(calls.by_engine.values()) == {0}
