@@ -88,3 +88,24 @@ def test_a_folder_that_is_a_file_is_bad_input(tmp_path):
     (tmp_path / "a").write_text("x")
     with pytest.raises(ConfigError, match="cannot write the report"):
         write_page(make_report(), tmp_path / "a" / "report.html")
+
+
+def test_a_chart_says_itself_that_its_models_are_simulated():
+    notes = []
+    for fields in ({"simulated": "Eight of them."}, {}):
+        plain = re.search(r"const figures = (.*);", own_text(render(make_report(**fields))))
+        assert plain is not None
+        notes.append([note["text"] for note in json.loads(plain[1])["cost"]["layout"]["annotations"]])
+    assert notes == [["simulated models"], []]
+
+
+def test_the_summary_stands_between_the_headline_and_the_findings():
+    summary = Table(
+        title="All of it", columns=("wanted", "so"), rows=(Row(cells=("cost <= $1 <b>", "use VineLM"), detail="d"),)
+    )
+    page = own_text(render(make_report(summary=summary)))
+    places = [
+        page.index(text)
+        for text in ("No gain: use", "All of it", "cost ≤\N{NO-BREAK SPACE}$1 &lt;b&gt;", "one &amp; two", "<main>")
+    ]
+    assert places == sorted(places)

@@ -43,7 +43,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     is_text = [index == 0 or name.startswith("<") for index, name in enumerate(columns)]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     if _total(_widest(heads, cells, _LINE)) > console.width:
-        heads = [name.strip().replace(" ", "\n") for name in heads]
+        heads = [head if text else _wrapped(head, column) for head, column, text in zip(heads, cells, is_text, strict=True)]
     widths, words = _widest(heads, cells, _LINE), _widest(heads, cells, _WORD)
     while _total(widths) > console.width:
         able = [index for index, width in enumerate(widths) if is_text[index] and width > words[index]]
@@ -60,6 +60,14 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for row in rows:
         table.add_row(*row)
     console.print(table)
+
+
+def _wrapped(head: str, cells: Sequence[str]) -> str:
+    """A heading of figures on lines as narrow as its words and the figures allow."""
+    import textwrap
+
+    width = max(len(piece) for piece in (*head.split(), *cells))
+    return "\n".join(textwrap.wrap(head, width, break_on_hyphens=False))
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:

@@ -72,7 +72,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One page. ``simulated`` says in a line what was not real; it goes into the head."""
+    """One page. ``simulated`` says in a line what was not real; it goes into the head and into every chart.
+
+    ``summary`` stands under the headline: the whole page in a few rows.
+    """
 
     title: str
     subtitle: str
@@ -82,3 +85,4 @@ class Report:
     sections: tuple[Section, ...]
     provenance: tuple[tuple[str, str], ...]
     simulated: str | None = None
+    summary: Table | None = None

@@ -15,14 +15,16 @@ SYMBOL: dict[Role, str] = {
 }  # fmt: skip
 
 
-def figure(chart: Chart) -> dict[str, Any]:
-    """``{"data": [...], "layout": {...}}`` for ``Plotly.newPlot``, plain JSON types."""
+def figure(chart: Chart, *, note: str = "") -> dict[str, Any]:
+    """``{"data": [...], "layout": {...}}`` for ``Plotly.newPlot``, plain JSON types. ``note`` stands inside the chart, so that
+    it goes along where the picture alone is passed on.
+    """
     traces: list[dict[str, Any]] = []
     for series in chart.series:
         if series.is_line and len(series.low) and series.role in ("vinelm", "static"):
             traces.append(_band(series))
         traces.append(_trace(series))
-    return {"data": traces, "layout": _layout(chart)}
+    return {"data": traces, "layout": {**_layout(chart), "annotations": [_note(note)] if note else []}}
 
 
 def _trace(series: Series) -> dict[str, Any]:
@@ -49,6 +51,11 @@ def _trace(series: Series) -> dict[str, Any]:
             "width": 2,
         }
     return trace
+
+
+def _note(text: str) -> dict[str, Any]:
+    place = {"xref": "paper", "yref": "paper", "x": 0.01, "y": 0.99, "xanchor": "left", "yanchor": "top"}
+    return {**place, "text": text, "showarrow": False, "font": {"size": 12, "color": "--note"}}
 
 
 def _band(series: Series) -> dict[str, Any]:

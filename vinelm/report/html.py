@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -10,22 +11,36 @@ from vinelm.errors import ConfigError
 from vinelm.report.content import Chart, Report
 from vinelm.report.figures import figure
 
+_SECONDS = re.compile(r"(\d) s\b")
+
 
 def render(report: Report) -> str:
     """The page. Plotly's script is inlined once; every text is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from plotly.offline import get_plotlyjs
 
+    note = "simulated models" if report.simulated else ""
     environment = Environment(
         loader=PackageLoader("vinelm.report", "."),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
+        finalize=_typeset,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    figures = {part.name: figure(part) for section in report.sections for part in section.parts if isinstance(part, Chart)}
+    charts = [part for section in report.sections for part in section.parts if isinstance(part, Chart)]
+    figures = {chart.name: figure(chart, note=note) for chart in charts}
     page = environment.get_template("report.html")
     return page.render(report=report, figures=figures, plotly_js=get_plotlyjs() if figures else "")
+
+
+def _typeset(value: object) -> object:
+    """Texts with the signs that a terminal may lack, and figures kept on one line; markup (script, charts) stays as it is."""
+    if type(value) is not str:
+        return value
+    for plain, typeset in (("<= ", "≤\N{NO-BREAK SPACE}"), (">= ", "≥\N{NO-BREAK SPACE}"), (" %", "\N{NO-BREAK SPACE}%")):
+        value = value.replace(plain, typeset)
+    return _SECONDS.sub("\\1\N{NO-BREAK SPACE}s", value)
 
 
 def write_page(report: Report, path: str | Path) -> Path:

@@ -10,7 +10,7 @@ from vinelm.report.content import Chart, Report, Row, Section, Table
 from vinelm.report.demo_result import DemoResult, FullChoice, Judged
 from vinelm.report.plans import NAMES
 from vinelm.report.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
-from vinelm.report.tables import contest_table, plain_runs, singles_table
+from vinelm.report.tables import contest_table, plain_runs, singles_table, summary_table
 from vinelm.report.verdict import Verdict
 from vinelm.report.words import objective_words, percent, usd
 
@@ -25,7 +25,8 @@ def demo_page(result: DemoResult) -> Report:
         f"{result.held_out_table.trie.n_nodes:,} paths",
         headline=headline(result),
         is_gain=bool(perfect.gains),
-        findings=(*perfect.lines, own_check_line(own), interval_note(perfect)),
+        summary=summary_table(perfect),
+        findings=(own_check_line(own), interval_note(perfect)),
         sections=(
             _served(perfect),
             _frontiers(result.perfect, "", "Frontiers", _FRONTIER_INTRO),
@@ -110,6 +111,7 @@ def _served(verdict: Verdict) -> Section:
         "that, a service needs a check of its own; the last section shows the same with such a check. "
         "VineLM, the static plan (one model per stage and a depth cap) and the best single model were chosen from the same "
         "sampled observations; “with hindsight” is the single model that turned out best on these very requests.",
+        findings=verdict.lines,
         parts=_contests(verdict),
     )
 

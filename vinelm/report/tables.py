@@ -8,7 +8,16 @@ from dataclasses import replace
 from vinelm.objective import Objective
 from vinelm.report.content import Role, Row, Table
 from vinelm.report.runs import PolicyRun, mean_interval, resample_weights
-from vinelm.report.verdict import Comparison, Contest, Ruling, versus_text
+from vinelm.report.verdict import (
+    Comparison,
+    Contest,
+    Ruling,
+    Verdict,
+    difference_text,
+    missed_bounds,
+    short_advice,
+    versus_text,
+)
 from vinelm.report.words import objective_words, percent, percent_interval, seconds, usd
 
 
@@ -23,6 +32,30 @@ def contest_table(contest: Contest, ruling: Ruling) -> Table:
     rows.append(_run_row(best, contest.objective, "model", ruling.champion))
     columns = run_columns(contest.objective)
     return Table(title=objective_words(contest.objective), columns=columns, rows=tuple(rows))
+
+
+def summary_table(verdict: Verdict) -> Table:
+    """One row per objective: what VineLM reached, how that compares with its rivals, and what to use."""
+    columns = ("wanted", "VineLM", "against the best static plan", "against the best single model", "use")
+    rows = tuple(_summary_row(ruling) for ruling in verdict.rulings)
+    return Table(title="In short", columns=columns, rows=rows, text_columns=(0, 1, 2, 3, 4))
+
+
+def _summary_row(ruling: Ruling) -> Row:
+    objective, own = ruling.contest.objective, ruling.contest.vinelm
+    missed = missed_bounds(ruling.contest)
+    in_time = " in time" if objective.max_latency_s is not None else ""
+    reached = {
+        "accuracy": f"{percent(float(own.worth(objective).mean()))} right{in_time}",
+        "cost": f"{usd(own.mean_cost_usd)} per request",
+        "latency": f"{seconds(own.mean_latency_s)} per request",
+    }[objective.target]
+    rivals = tuple(
+        "the same" if rival.is_same else f"{difference_text(rival, objective)}: {rival.outcome}"
+        for rival in (ruling.static, ruling.single)
+    )
+    cells = (objective_words(objective), reached, *rivals, short_advice(ruling).removeprefix("use "))
+    return Row(cells=cells, detail="; ".join(missed))
 
 
 def singles_table(contest: Contest) -> Table:

@@ -144,7 +144,7 @@ def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
 def sentence(ruling: Ruling) -> str:
     """How VineLM did against its rivals under one objective, with intervals, and what to use."""
     said = [_against(ruling, ruling.static), _against(ruling, ruling.single)]
-    said += _missed(ruling.contest)
+    said += missed_bounds(ruling.contest)
     champion = ruling.champion
     if champion.overshot:
         said.append(f"{champion.rival.policy}, the best single model with hindsight, kept the bounds better")
@@ -154,7 +154,7 @@ def sentence(ruling: Ruling) -> str:
     return f"{'; '.join(said)}; {ruling.advice}."
 
 
-def _missed(contest: Contest) -> list[str]:
+def missed_bounds(contest: Contest) -> list[str]:
     """The averages that VineLM promised and did not keep."""
     objective, own = contest.objective, contest.vinelm
     missed = []
@@ -174,6 +174,11 @@ def difference_text(comparison: Comparison, objective: Objective) -> str:
         return f"{-value:+.2f} s ({-high:+.2f} to {-low:+.2f})"
     base = comparison.rival.mean_cost_usd or 1.0
     return f"{-100 * value / base:+.0f} % cost ({-100 * high / base:+.0f} to {-100 * low / base:+.0f})"
+
+
+def short_advice(ruling: Ruling) -> str:
+    """What to use, without the plan's steps."""
+    return "use VineLM or the static plan" if ruling.beats_single and not ruling.is_gain else ruling.advice
 
 
 def versus_text(comparison: Comparison, objective: Objective) -> str:
