@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from scipy.special import stdtrit
 from slo_workloads import WORKLOADS, Workload
 
 from vinelm.controller.baselines import best_workflow_level
@@ -177,9 +178,8 @@ def of(rows: list[dict], field: str, **labels) -> np.ndarray:
 
 def stated(values: np.ndarray) -> str:
     """Mean and half the 95 % interval over seeds, in percent."""
-    from scipy.stats import t
-
-    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    n = len(values)
+    half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n) if n > 1 else float("nan")
     return f"{100 * values.mean():5.1f} +-{100 * half:4.1f} %"
 
 

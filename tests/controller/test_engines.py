@@ -186,7 +186,8 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(server, monkeypatc
 
 
 def test_a_poller_keeps_asking_and_a_failing_engine_delays_nobody(server):
-    sink = ReportedLoad(dict.fromkeys(("good", "bad", "hung", "lost"), LINE), clock=VirtualClock())
+    clock = VirtualClock()
+    sink = ReportedLoad(dict.fromkeys(("good", "bad", "hung", "lost"), LINE), clock=clock)
     hung = threading.Event()
 
     def bad():
@@ -201,8 +202,13 @@ def test_a_poller_keeps_asking_and_a_failing_engine_delays_nobody(server):
         server.status = 500  # and later it is back
         until(lambda: "good" in poller.failures)
         assert poller.failures["good"].endswith("/metrics: the engine answered 500")
+        clock.sleep(6.0)
+        assert sink.delays()["good"].is_stale
+        clock.sleep(60.0)
+        assert sink.delays() == {}
         server.status = 200
-        until(lambda: "good" not in poller.failures)
+        until(lambda: "good" in sink.delays() and "good" not in poller.failures)
+        assert not sink.delays()["good"].is_stale
         hung.set()
 
 
