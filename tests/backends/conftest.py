@@ -126,3 +126,33 @@ def kept():
     yield keep
     for one in made:
         one.close()
+
+
+@pytest.fixture(scope="session")
+def google_key_file(tmp_path_factory):
+    """A service account's, whose token endpoint is on loopback."""
+    from backends.providers import give_token, service_account
+    from backends.wire_server import WireServer
+
+    server = WireServer().answers(give_token)
+    path = tmp_path_factory.mktemp("google") / "key.json"
+    path.write_text(service_account(f"{server.url}/token"))
+    yield str(path)
+    server.stop()
+
+
+@pytest.fixture
+def credentials(monkeypatch, tmp_path, google_key_file):
+    """The environment holds a canary for every provider, and nothing else that an SDK would find by itself."""
+    from backends.providers import ACCESS_KEY, AMBIENT
+    from backends.remote_kit import KEY
+
+    for name in AMBIENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", google_key_file)

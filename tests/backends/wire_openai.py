@@ -63,17 +63,6 @@ async def stream(out, *pieces, **how):
     await out.finish()
 
 
-def failing(status, *, times, then, **headers):
-    """An error ``times`` times, then the other reply."""
-
-    async def reply(asked, out):
-        if asked.number < times:
-            return await out.whole(problem("server_error"), status, **headers)
-        return await then(asked, out)
-
-    return reply
-
-
 def problem(code, message="something with s3cret words"):
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
 
