@@ -3,7 +3,8 @@
 Every invocation takes a log-normal time with the trie's mean and variance. For each node and each amount of time left, the
 program finds whether to end or which model to run so that the expected loss is least, knowing that it may choose again:
 
-- target accuracy: P(right and in time) - ``LATE`` x P(late) is made greatest: a wrong answer loses 1, a late one 1 + ``LATE``.
+- target accuracy: P(right and in time) - w x P(late) is made greatest, w being the objective's ``late_weight``: a wrong answer
+  loses 1, a late one 1 + w.
 - target cost or latency: what is spent, as a share of the dearest path (or of the time left), and 1 for a late answer.
 """
 
@@ -19,9 +20,9 @@ from vinelm.controller.view import LATENCY_CAP, View
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
-LATE = 0.75
-"""Right answers in time that it takes to make up for one late answer. At 0 nothing holds back a request without a right answer:
-it tries on until it is late. At 1 it gives up tries that would have been right in time a little less often than late.
+LATE_WEIGHT = 0.75
+"""Where the objective names none. At 0 nothing holds back a request without a right answer: it tries on until it is late. At 1
+it gives up tries that would have been right in time a little less often than late.
 """
 BINS = 64
 """Steps into which the time left is cut."""
@@ -136,7 +137,10 @@ class DeadlineProgram:
 
     @property
     def _late_loss(self) -> float:
-        return 1.0 + LATE if self._counts_answers else 1.0
+        if not self._counts_answers:
+            return 1.0
+        weight = self.view.objective.late_weight
+        return 1.0 + (LATE_WEIGHT if weight is None else weight)
 
     def _stop_loss(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """P(wrong), given that the request was not ended by its stop rule there."""

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -48,15 +48,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=WORKLOADS, default="simulated")
     parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with arrivals/ and outcomes/")
+    parser.add_argument("--arrivals", nargs="+", choices=(*ARRIVALS, "crowd"), default=(*ARRIVALS, "crowd"))
+    parser.add_argument("--slos", nargs="+", type=float, help="seconds [default: the workload's six]")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--late-weight", type=float, help="of the stochastic program [default: its own]")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, a seed each [default: all cores]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     started = time.perf_counter()
     data = options.data and Path(options.data)
     workload = workload_of(options.workload, data)  # here, so that forked workers find it made
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     with ProcessPoolExecutor(options.workers) as pool:
-        jobs = [pool.submit(rows_of, options.workload, data, seed) for seed in range(options.seeds)]
+        jobs = [pool.submit(rows_of, options.workload, data, seed, options) for seed in seeds]
         rows = [row for job in jobs for row in job.result()]
     about = {
         "workload": options.workload,
@@ -80,10 +85,13 @@ def workload_of(name: str, data: Path | None) -> Workload:
     return WORKLOADS[name](data)
 
 
-def rows_of(name: str, data: Path | None, seed: int) -> list[dict]:
+def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace) -> list[dict]:
     """All rows of one seed."""
-    bench = Bench.of(workload_of(name, data), seed)
-    return [row for arrivals in (*ARRIVALS, "crowd") for row in bench.rows(arrivals, data)]
+    workload = workload_of(name, data)
+    if options.slos:
+        workload = replace(workload, slos_s=tuple(options.slos))
+    bench = Bench.of(workload, seed, options.late_weight)
+    return [row for arrivals in options.arrivals for row in bench.rows(arrivals, data)]
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,10 @@ class Bench:
     engines: tuple[Engine, ...]
     curves: dict
     seed: int
+    late_weight: float | None
 
     @classmethod
-    def of(cls, workload: Workload, seed: int) -> Bench:
+    def of(cls, workload: Workload, seed: int, late_weight: float | None = None) -> Bench:
         """An engine for each model, its curve from the paper's experiment in the simulator."""
         training, served = workload.split(seed)
         engines = tuple(
@@ -108,7 +117,7 @@ class Bench:
         trie = training.trie
         first = {trie.models[int(trie.model[node])]: training.latency_s[:, node] for node in trie.levels[1]}
         curves = {engine.name: calibrate(engine, first[engine.name]) for engine in engines}
-        return cls(workload, Planner(training.annotate()), served, engines, curves, seed)
+        return cls(workload, Planner(training.annotate()), served, engines, curves, seed, late_weight)
 
     def rows(self, arrivals: str, data: Path | None) -> Iterator[dict]:
         """Every policy at every SLO under these arrivals."""
@@ -140,12 +149,13 @@ class Bench:
     def choosers(self, slo_s: float) -> dict[str, Chooser]:
         """The policies, all with the same target and the same cap on latency."""
         objective = Objective(maximize="accuracy", max_latency_s=slo_s)
+        program = replace(objective, risk="dp", late_weight=self.late_weight)
         return {
             STATIC: static(best_workflow_level(self.planner, objective), self.planner),
             UNAWARE: planned(self.planner, objective, has_load=False),
             AWARE: planned(self.planner, objective),
-            DEVIATION: planned(self.planner, Objective(maximize="accuracy", max_latency_s=slo_s, risk="mean+sd")),
-            PROGRAM: planned(self.planner, Objective(maximize="accuracy", max_latency_s=slo_s, risk="dp")),
+            DEVIATION: planned(self.planner, replace(objective, risk="mean+sd")),
+            PROGRAM: planned(self.planner, program),
         }
 
 
@@ -177,8 +187,10 @@ def of(rows: list[dict], field: str, **labels) -> np.ndarray:
 
 
 def stated(values: np.ndarray) -> str:
-    """Mean and half the 95 % interval over seeds, in percent."""
+    """Mean and half the 95 % interval over seeds, in percent; a dash where nothing was asked for."""
     n = len(values)
+    if not n:
+        return "-"
     half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n) if n > 1 else float("nan")
     return f"{100 * values.mean():5.1f} +-{100 * half:4.1f} %"
 
@@ -203,7 +215,7 @@ def summary(rows: list[dict]) -> dict[str, str]:
         cuts = {}
         for slo_s in slos:
             mine, theirs = (of(rows, "violation_rate", policy=p, slo_s=slo_s, **now).mean() for p in (policy, STATIC))
-            cuts[slo_s] = 1 - mine / theirs if theirs else 0.0
+            cuts[slo_s] = 1 - mine / theirs if theirs > 0 else 0.0
         best = max(cuts, key=cuts.__getitem__)
         found[f"largest cut of the static plan's violations, {policy}"] = f"{100 * cuts[best]:5.1f} %  at {best:g} s"
     for policy in READING:

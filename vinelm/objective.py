@@ -25,6 +25,8 @@ class Objective:
     - ``max_latency_s``: seconds from the request's arrival to its answer, for each request.
     - ``risk``: how the latency bound is read: ``"mean"`` (the paper), ``"mean+sd"`` (plus ``z`` standard deviations of the
       remaining path), or ``"dp"`` (stochastic dynamic program over the remaining time).
+    - ``late_weight``: for the program that maximizes accuracy, how many right answers in time make up for one late answer, >= 0
+      (by default 0.75): more gives fewer late answers and fewer right ones.
     - ``confidence``: plan against the lower end of the accuracy interval of this level, in (0.5, 1).
     - ``on_infeasible``: ``"best_effort"`` relaxes the bound that no path meets; ``"raise"`` names it.
 
@@ -39,6 +41,7 @@ class Objective:
     cost_budget: CostBudget = "population"
     risk: Risk = "mean"
     z: float | None = None
+    late_weight: float | None = None
     confidence: float | None = None
     on_infeasible: OnInfeasible = "best_effort"
 
@@ -62,6 +65,10 @@ class Objective:
             raise ConfigError(f"confidence is {self.confidence}: it must lie in (0.5, 1)")
         if self.z is not None and not (self.z >= 0.0 and math.isfinite(self.z)):
             raise ConfigError(f"z is {self.z}: it must be a finite number >= 0")
+        if self.late_weight is not None and not (self.late_weight >= 0.0 and math.isfinite(self.late_weight)):
+            raise ConfigError(f"late_weight is {self.late_weight}: it must be a finite number >= 0")
+        if self.late_weight is not None and not (self.risk == "dp" and self.maximize):
+            raise ConfigError('late_weight has no effect here: it needs risk="dp" and maximize="accuracy"')
         if self.cost_budget == "per_request" and self.max_cost_usd is None:
             raise ConfigError('cost_budget="per_request" has no effect without max_cost_usd: set it, or leave cost_budget out')
         if self.risk != "mean" and self.max_latency_s is None:

@@ -9,7 +9,7 @@ from vinelm.annotated import AnnotatedTrie
 from vinelm.controller import stochastic
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import Query
-from vinelm.controller.stochastic import BINS, LATE, DeadlineProgram
+from vinelm.controller.stochastic import BINS, LATE_WEIGHT, DeadlineProgram
 from vinelm.controller.view import View
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -53,10 +53,10 @@ def test_the_program_equals_its_recursion_written_plainly(stop, seed, left_s):
         return min(options, key=lambda option: option[0])
 
     def run(node, left):
-        loss = 1 + LATE
+        loss = 1 + LATE_WEIGHT
         for spent in range(left + 1):
             arrived = ended_wrong(node) + (1 - annotated.stop[node]) * best(node, left - spent)[0]
-            loss += chance[node][spent] * (arrived - 1 - LATE)
+            loss += chance[node][spent] * (arrived - 1 - LATE_WEIGHT)
         return loss
 
     for node in range(len(trie)):
@@ -69,17 +69,17 @@ def test_the_program_equals_its_recursion_written_plainly(stop, seed, left_s):
                 assert run(chosen, left) == pytest.approx(loss, abs=1e-9)
 
 
-@pytest.mark.parametrize("late", [0.0, 0.25, 0.75, 2.0])
-def test_a_try_is_made_exactly_where_it_gains_more_than_late_right_answers_for_each_late_one(late, monkeypatch):
+@pytest.mark.parametrize("late", [0.0, 0.25, LATE_WEIGHT, 2.0])
+def test_a_try_is_made_exactly_where_it_gains_more_than_late_right_answers_for_each_late_one(late):
     """After a wrong answer under the oracle stop there is nothing to lose but the promise of time."""
-    monkeypatch.setattr(stochastic, "LATE", late)
     template = make_template(1, 2, "oracle")
     trie = Trie.from_template(template)
     right, zeros = np.array([0.0, 0.6, 0.3]), np.zeros(3)
     annotated = AnnotatedTrie(trie, template, make_catalog(1), right, right, right, zeros, zeros, right * 0 + 1.0, zeros + 0.25)
     tried = []
     for left_s in np.linspace(0.3, 3.0, 40):
-        program = program_for(annotated, Objective(maximize="accuracy", max_latency_s=float(left_s), risk="dp"), node=1)
+        objective = Objective(maximize="accuracy", max_latency_s=float(left_s), risk="dp", late_weight=late)
+        program = program_for(annotated, objective, node=1)
         in_time = float(program._in_time(np.array([2]))[0, -1])
         gain = 0.3 * in_time - late * (1 - in_time)
         tried.append(program.choice(0, 1, BINS) == 2)

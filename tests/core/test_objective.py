@@ -23,6 +23,10 @@ from vinelm.objective import Objective
         ({"maximize": "accuracy", "risk": "dp"}, "no effect"),
         ({"maximize": "accuracy", "z": 1.0}, "no effect"),
         ({"maximize": "accuracy", "risk": "median", "max_latency_s": 1.0}, "risk"),
+        ({"maximize": "accuracy", "risk": "dp", "max_latency_s": 1.0, "late_weight": -1.0}, "late_weight is -1.0"),
+        ({"maximize": "accuracy", "risk": "dp", "max_latency_s": 1.0, "late_weight": math.nan}, "late_weight is nan"),
+        ({"maximize": "accuracy", "max_latency_s": 1.0, "late_weight": 0.5}, "late_weight has no effect"),
+        ({"minimize": "cost", "risk": "dp", "max_latency_s": 1.0, "late_weight": 0.5}, "late_weight has no effect"),
         ({"maximize": "accuracy", "on_infeasible": "ignore"}, "on_infeasible"),
     ],
 )
