@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vinelm.controller.frontier import Frontier
 from vinelm.controller.known import Known
 from vinelm.controller.query import Query
 from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
@@ -23,7 +24,8 @@ class Decision:
     """The plan of one moment: run ``next_model`` now and, if nothing changes, end at ``target``.
 
     ``next_model`` is None where the request should end at ``node``. ``relaxed`` names the bounds that no path meets and that
-    gave way, the binding one first; empty where the plan meets them all.
+    gave way, the binding one first; empty where the plan meets them all. ``frontier`` holds the ends it was chosen from, None
+    where that was the whole subtree.
     """
 
     node: int
@@ -32,10 +34,22 @@ class Decision:
     relaxed: tuple[str, ...]
     known: Known = field(compare=False, repr=False)
     query: Query = field(compare=False, repr=False)
+    frontier: Frontier | None = field(compare=False, repr=False)
 
-    def __init__(self, known: Known, query: Query, target: int, next_model: str | None, relaxed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        known: Known,
+        query: Query,
+        target: int,
+        next_model: str | None,
+        relaxed: tuple[str, ...] = (),
+        *,
+        frontier: Frontier | None,
+    ) -> None:
         # the generated one sets a frozen object's fields one by one, at half the price of the whole plan
-        self.__dict__.update(node=query.node, target=target, next_model=next_model, relaxed=relaxed, known=known, query=query)
+        self.__dict__.update(
+            node=query.node, target=target, next_model=next_model, relaxed=relaxed, known=known, query=query, frontier=frontier
+        )
 
     @cached_property
     def view(self) -> View:
@@ -116,8 +130,8 @@ class Decision:
         """
         if self.relaxed:
             return self.relaxed[0]
-        view = self.view
-        better = [b for b in view.bounds if view.first_of(view.feasible(without=(b,)), view.order) != self.target - self.node]
+        view = self.view if self.frontier is None else self.frontier.view(self.known, self.query)
+        better = [b for b in view.bounds if view.node(view.first_of(view.feasible(without=(b,)), view.order)) != self.target]
         return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
 
     @cached_property

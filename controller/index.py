@@ -18,6 +18,8 @@ AHEAD = 600
 """Smaller subtrees are left by :meth:`Index.prepare` to the first request that comes there."""
 ROOM = 20_000
 """So many frontiers of a kind are kept that were built on the way."""
+KINDS = 64
+"""So many kinds of objective get shelves, the first to come; each ``z`` and each ``confidence`` makes a kind of its own."""
 OBJECTIVES = 4096
 """So many objectives are remembered with their kinds."""
 
@@ -137,4 +139,6 @@ class Index:
 
     def _shelf(self, objective: Objective, has_load: bool) -> Shelf | None:
         kind = kind_of(objective, has_load=has_load)
-        return None if kind is None else self._shelves.setdefault(kind, Shelf(self._known, kind))
+        if kind is None or (len(self._shelves) >= KINDS and kind not in self._shelves):
+            return None
+        return self._shelves.setdefault(kind, Shelf(self._known, kind))

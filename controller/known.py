@@ -16,6 +16,9 @@ from vinelm.trie import BoolArray, FloatArray
 
 IntArray = npt.NDArray[np.integer[Any]]
 
+LEVELS = 64
+"""Lower ends of accuracy are kept for so many levels of confidence."""
+
 
 class Known:
     """Read-only arrays of shape (n + 1,), shared by all requests and safe to read from any thread.
@@ -40,7 +43,9 @@ class Known:
         """
         found = self._accuracy.get(confidence)
         if found is None:
-            found = self._accuracy[confidence] = self._lower_accuracy(confidence or 0.5)
+            found = self._lower_accuracy(confidence or 0.5)
+            if len(self._accuracy) < LEVELS:
+                self._accuracy[confidence] = found
         return found
 
     def _lower_accuracy(self, confidence: float) -> FloatArray:

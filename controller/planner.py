@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from vinelm.annotated import AnnotatedTrie
 from vinelm.controller.decision import Decision
+from vinelm.controller.frontier import Frontier
 from vinelm.controller.index import Index
 from vinelm.controller.kind import Kind, kind_of
 from vinelm.controller.known import Known
@@ -70,13 +71,11 @@ class Planner:
         lookup = self._index.lookup(objective)
         shelf = lookup.plain if load_s is None else lookup.loaded
         frontier = None if shelf is None or candidates is not None else shelf.get(node)
-        if frontier is None:
-            return self._measured(query, View(self.known, query))
-        if load_s is None or not lookup.is_live:
+        if frontier is not None and (load_s is None or not lookup.is_live):
             found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
             if found is not None:
-                return Decision(self.known, query, *found)
-        return self._measured(query, frontier.view(self.known, query))
+                return Decision(self.known, query, *found, frontier=frontier)
+        return self._measured(query, frontier)
 
     def prepare(self, objective: Objective) -> None:
         """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
@@ -112,10 +111,13 @@ class Planner:
         """Ends kept in what has been built for looking plans up."""
         return self._index.n_ends
 
-    def _measured(self, query: Query, view: View) -> Decision:
-        """The plan from measuring every end of the view: any question, also where bounds have to give way."""
+    def _measured(self, query: Query, frontier: Frontier | None) -> Decision:
+        """The plan from measuring every end of the frontier, or of the subtree: any question, also where bounds have to give
+        way.
+        """
         if query.candidates is not None and query.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
+        view = View(self.known, query) if frontier is None else frontier.view(self.known, query)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))
@@ -123,7 +125,8 @@ class Planner:
             raise infeasible(view, choice)
         if query.objective.risk == "dp":
             choice = _by_program(view, choice)
-        return Decision(self.known, query, choice.target, self._next_model(query.node, choice.target), choice.relaxed)
+        next_model = self._next_model(query.node, choice.target)
+        return Decision(self.known, query, choice.target, next_model, choice.relaxed, frontier=frontier)
 
     def _next_model(self, node: int, target: int) -> str | None:
         if target == node:

@@ -172,10 +172,11 @@ class View:
         """The best node to end at, bounds relaxed where they must be (DESIGN §5); None where nothing is allowed."""
         feasible = self.feasible()
         if feasible.any():
-            return Choice(self._node(self.first_of(feasible, self.order)))
+            return Choice(self.node(self.first_of(feasible, self.order)))
         return self._best_effort() if self.allowed.any() else None
 
-    def _node(self, item: int) -> int:
+    def node(self, item: int) -> int:
+        """The node of that item of the arrays."""
         return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     def _best_effort(self) -> Choice:
@@ -188,7 +189,7 @@ class View:
                 feasible = self.feasible(without=relaxed)
                 if feasible.any():
                     return Choice(
-                        self._node(self.first_of(feasible, (*self._sacrificed(relaxed), *self.order))), self._blame(relaxed)
+                        self.node(self.first_of(feasible, (*self._sacrificed(relaxed), *self.order))), self._blame(relaxed)
                     )
         raise AssertionError("without bounds every allowed node is feasible")
 

@@ -97,3 +97,14 @@ def test_pruning_leaves_few_ends():
     planner.prepare(Objective(maximize="accuracy", max_latency_s=6.0))
     shelf = planner._index.lookup(Objective(maximize="accuracy", max_latency_s=6.0)).loaded
     assert len(shelf.frontiers[0].ends) < annotated.trie.n_nodes / 2
+
+
+def test_kinds_beyond_the_room_for_them_are_answered_alike(monkeypatch):
+    monkeypatch.setattr(index_module, "KINDS", 4)
+    annotated = grid_annotated(random.Random(9), 3, 4)
+    planner = Planner(annotated)
+    for step in range(12):
+        objective = Objective(maximize="accuracy", max_latency_s=3.0, risk="mean+sd", z=step / 4)
+        asked = {"node": 0, "elapsed_s": 0.0, "spent_usd": 0.0, "may_stop": True}
+        assert planner.plan(objective, **asked).target == measured(planner, objective, asked)
+    assert len(planner._index._shelves) == 4

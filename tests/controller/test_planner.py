@@ -73,6 +73,23 @@ def test_a_decision_explains_itself(seed):
             assert (runner_up.target, not runner_up.relaxed) == expected
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_that_was_looked_up_explains_itself_as_one_that_was_measured(seed):
+    rng = random.Random(2000 + seed)
+    annotated = random_annotated(rng)
+    planner = Planner(annotated)
+    everything = np.ones(len(annotated.trie), bool)
+    for _ in range(20):
+        objective, asked = random_question(rng, annotated)
+        asked.pop("candidates", None)
+        if brute_force(annotated, objective, **asked) is None:
+            continue
+        looked_up, measured = planner.plan(objective, **asked), planner.plan(objective, **asked, candidates=everything)
+        assert measured.frontier is None
+        assert looked_up.frontier is not None
+        assert looked_up.to_dict() == measured.to_dict()
+
+
 def test_ties_go_to_accuracy_then_cost_then_latency_then_trie_order():
     # nodes: 1 = m0, 2 = m0/m0, 3 = m0/m1, 4 = m1, 5 = m1/m0, 6 = m1/m1
     same = annotated_with(success=[0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
