@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -143,3 +144,19 @@ def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     assert text.startswith("Simulated models")
     assert "\nVerdict: " in text
     assert text.rstrip().endswith("Report: out/report.html")
+
+
+def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
+    from vinelm.profiler import runner
+
+    whole = runner.profile
+
+    def interrupted(*args, on_progress, **options):
+        return whole(*args, on_progress=lambda now: signal.raise_signal(signal.SIGINT), **options)
+
+    monkeypatch.setattr(runner, "profile", interrupted)
+    assert main(["demo", "--dataset", "data", "--preset", "paper-2", "--coverage", "0.9", "--quiet"]) == 130
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == "interrupted"
+    assert not (shop / "runs" / "demo" / "report.html").exists()

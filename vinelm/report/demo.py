@@ -48,7 +48,7 @@ def _emptied(folder: Path) -> Path:
 
 
 def profile_training(settings: DemoSettings, training: Sequence[Request], step: Progress) -> Profiled:
-    """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced.
+    """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced. Ctrl-C ends the demo, too.
 
     Under the oracle stop: labels decide how far a request goes, and every row keeps the verdict of the workflow's own check
     beside the truth. One profile then serves both stop rules (see :func:`estimated`).
@@ -68,6 +68,8 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
             on_progress=lambda now: step(now.coverage, settings.coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
         )  # fmt: skip
         spend = dict(store.spend("model"))
+    if result.stopped_by == "interrupted":  # the profiler ends in order, and keeps its rows: a demo of them would mislead
+        raise KeyboardInterrupt
     return Profiled(result=result, store=path, spend_by_model={str(model): item for model, item in spend.items()})
 
 
