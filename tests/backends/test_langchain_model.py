@@ -117,6 +117,14 @@ def test_usage_that_is_not_told_is_estimated(mode):
     assert usage.finish_reason == "not_reported"
 
 
+def test_a_prompt_of_no_tokens_is_not_believed():
+    made = Live(Whole(usage={"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}))
+    made.ask("invoke", PROMPT)
+    (usage,) = made.usages
+    assert usage.tokens_estimated
+    assert usage.tokens_in > 0
+
+
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b

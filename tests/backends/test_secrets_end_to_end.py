@@ -78,6 +78,9 @@ def test_no_secret_is_kept_anywhere(name, wire, kept, credentials, tmp_path, cap
         rows = store.observations()
     kinds = {row.failure for row in rows}
     assert {"rate_limit", "server", None} <= kinds
+    for row in rows:  # what a row cost can be worked out again, at any price
+        if row.failure is None:
+            assert row.cost_usd == client.model.price.cost_usd(row.tokens_in, row.tokens_out, row.tokens_cached)
     assert result.committed_usd > 0
     assert main(["store", "info", "s.db"]) == 0
     assert main(["store", "export", "s.db", "-o", "rows.csv"]) == 0

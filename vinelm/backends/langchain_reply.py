@@ -93,7 +93,8 @@ class Reader:
 
 
 def _counts(usage: UsageMetadata | None) -> Counts | None:
-    if usage is None:
+    """None without a prompt's tokens, too: there is no prompt of none, and it must not be booked as free."""
+    if usage is None or usage["input_tokens"] <= 0:
         return None
     into, out = usage.get("input_token_details", {}), usage.get("output_token_details", {})
     return Counts(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"))
