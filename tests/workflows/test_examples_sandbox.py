@@ -63,9 +63,26 @@ def test_a_report_names_no_folder():
 
 
 def test_the_tasks_are_what_they_say():
-    """A few of them: each right solution passes everything, a slipping one only what is visible."""
-    for task in TASKS[::3]:
-        visible, hidden = task.tests(task.visible), task.tests(task.hidden)
-        assert [run_pytest(task.right, tests)[0] for tests in (visible, hidden)] == [True, True], task.name
-        assert run_pytest(task.failing, visible)[0] is False, task.name
-        assert [run_pytest(task.slipping, tests)[0] for tests in (visible, hidden)] == [True, False], task.name
+    """Each right solution passes everything, a slipping one only what is visible. Ours, so that they may run in here."""
+
+    def passes(code, checks):
+        names = {}
+        exec(code, names)
+        try:
+            return all(eval(check, names) for check in checks)
+        except (Exception, pytest.fail.Exception):
+            return False
+
+    assert len({task.name for task in TASKS}) == len(TASKS)
+    for task in TASKS:
+        assert [passes(task.right, checks) for checks in (task.visible, task.hidden)] == [True, True], task.name
+        assert not passes(task.failing, task.visible), task.name
+        assert [passes(task.slipping, checks) for checks in (task.visible, task.hidden)] == [True, False], task.name
+
+
+@pytest.mark.parametrize("task", [TASKS[0], TASKS[-1]], ids=lambda task: task.name)
+def test_the_sandbox_rules_as_the_tasks_say(task):
+    visible, hidden = task.tests(task.visible), task.tests(task.hidden)
+    assert [run_pytest(task.right, tests)[0] for tests in (visible, hidden)] == [True, True]
+    assert run_pytest(task.failing, visible)[0] is False
+    assert [run_pytest(task.slipping, tests)[0] for tests in (visible, hidden)] == [True, False]

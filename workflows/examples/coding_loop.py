@@ -71,5 +71,5 @@ workflow = Workflow(
 if __name__ == "__main__":
     spec = "vinelm.workflows.examples.coding_loop:workflow"
     raise SystemExit(
-        run(workflow, spec, lambda state: str(state["report"]), defaults=Defaults(0.2, max_error=0.5, max_cost_usd=0.001))
+        run(workflow, spec, lambda state: str(state["report"]), defaults=Defaults(0.2, max_error=0.25, max_cost_usd=0.001))
     )

@@ -1,39 +1,12 @@
-"""Small functions to write: task, the tests that the loop may see, hidden tests that judge, and solutions right and wrong."""
+"""Small functions to write, each of another kind; and the families."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from textwrap import dedent
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """``failing`` is turned down by the visible tests, ``slipping`` only by the hidden ones. ``hard`` is in [0, 1]."""
-
-    name: str
-    text: str
-    right: str
-    failing: str
-    slipping: str
-    visible: tuple[str, ...]
-    hidden: tuple[str, ...]
-    hard: float
-
-    def tests(self, checks: tuple[str, ...]) -> str:
-        """The checks as pytest code."""
-        body = "\n".join(f"    assert {check}" for check in checks)
-        return f"from solution import {self.name}\n\n\ndef test_{self.name}():\n{body}\n"
-
-
-def _task(name: str, text: str, codes: tuple[str, str, str], visible: str, hidden: str, *, hard: float) -> Task:
-    """``codes`` are the right, the failing and the slipping solution; checks stand one on a line."""
-    right, failing, slipping = (dedent(code).strip() + "\n" for code in codes)
-    seen, unseen = (tuple(line.strip() for line in block.strip().splitlines()) for block in (visible, hidden))
-    return Task(name, text, right, failing, slipping, seen, unseen, hard)
-
+from vinelm.workflows.examples.coding_families import families
+from vinelm.workflows.examples.coding_task import task
 
 TASKS = (
-    _task(
+    task(
         "clamp",
         "Write clamp(x, low, high): x, but no less than low and no more than high. Swapped bounds are put in order.",
         (
@@ -63,7 +36,7 @@ TASKS = (
         """,
         hard=0.2,
     ),
-    _task(
+    task(
         "roman",
         "Write roman(n): the Roman numeral of an integer from 1 to 3999.",
         (
@@ -106,7 +79,7 @@ TASKS = (
         """,
         hard=0.5,
     ),
-    _task(
+    task(
         "merge",
         "Write merge(intervals): a sorted list of [start, end] lists in which overlapping or touching intervals are one.",
         (
@@ -146,7 +119,7 @@ TASKS = (
         """,
         hard=0.6,
     ),
-    _task(
+    task(
         "balanced",
         "Write balanced(text): whether every bracket ()[]{} of the text is closed by its own kind in the right order.",
         (
@@ -180,7 +153,7 @@ TASKS = (
         """,
         hard=0.5,
     ),
-    _task(
+    task(
         "median",
         "Write median(values): the median of a non-empty list of numbers; the list must not be changed.",
         (
@@ -210,7 +183,7 @@ TASKS = (
         """,
         hard=0.3,
     ),
-    _task(
+    task(
         "slug",
         "Write slug(title): lower case, runs of anything but a-z and 0-9 become one hyphen, none at either end.",
         (
@@ -240,7 +213,7 @@ TASKS = (
         """,
         hard=0.4,
     ),
-    _task(
+    task(
         "chunks",
         "Write chunks(values, size): the list cut into lists of size items, the last one shorter. ValueError for size < 1.",
         (
@@ -269,7 +242,7 @@ TASKS = (
         """,
         hard=0.3,
     ),
-    _task(
+    task(
         "rotate",
         "Write rotate(values, k): a new list, moved k places to the right, round the end; k may be negative or large.",
         (
@@ -300,4 +273,5 @@ TASKS = (
         """,
         hard=0.5,
     ),
+    *families(),
 )
