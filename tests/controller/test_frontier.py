@@ -42,9 +42,9 @@ def test_a_frontier_finds_what_measuring_every_end_finds(n_models, depth, n_engi
 
 
 def test_frontiers_built_ahead_find_what_those_built_on_the_way_find(monkeypatch):
-    monkeypatch.setattr(index_module, "AHEAD", 20)
+    monkeypatch.setattr(index_module, "AHEAD", 10)
     rng = random.Random(5)
-    annotated = grid_annotated(rng, 4, 4)
+    annotated = grid_annotated(rng, 3, 4)
     ahead = Planner(annotated)
     for _ in range(400):
         objective, asked = random_question(rng, annotated, has_errors=False)
@@ -53,7 +53,7 @@ def test_frontiers_built_ahead_find_what_those_built_on_the_way_find(monkeypatch
         if expected is not None:
             assert ahead.plan(objective, **asked).target == expected, (objective, asked)
     kept = ahead._index.lookup(Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)).loaded.frontiers
-    assert len(kept) > 20
+    assert sum(size > 10 for size in annotated.trie.end - range(len(annotated.trie))) <= len(kept)
     assert ahead.index_bytes > 0
 
 
