@@ -97,31 +97,41 @@ class PathWeights:
 
 
 def _variance(trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray) -> FloatArray:
-    """Rowwise v' covariance v of each node's gradient."""
+    """Rowwise v' covariance v of each node's gradient: squared lengths along a root of the covariance."""
     variance = np.zeros(len(trie))
-    for part, gradient in gradients(trie, regression, completed, weights, metric):
-        variance[part] = np.einsum("ij,ij->i", gradient @ regression.covariance, gradient)
+    root = np.linalg.cholesky(regression.covariance)
+    for part, gradient in gradients(trie, regression, completed, weights, metric, basis=root):
+        variance[part] = np.einsum("ij,ij->i", gradient, gradient)
     return variance
 
 
 def gradients(
-    trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray
+    trie: Trie,
+    regression: Regression,
+    completed: Completed,
+    weights: PathWeights,
+    metric: FloatArray,
+    *,
+    basis: FloatArray | None = None,
 ) -> Iterator[tuple[slice, FloatArray]]:
     """(nodes, derivatives of their path metric along the question's coefficients), one subtree of the root at a time to bound
-    memory; shape (nodes, coefficients).
+    memory; shape (nodes, coefficients). With ``basis``, along its columns.
     """
     for child in trie.children(0):
         part = trie.subtree(child)
-        rows = design_rows(regression, completed, part)
+        rows = design_rows(regression, completed, part, basis)
         total = weights.own[part, None] * rows + _above(trie, part, weights.through[part, None] * rows)
         yield part, total - metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
 
 
-def design_rows(regression: Regression, completed: Completed, nodes: slice) -> FloatArray:
-    """Dense design of the nodes, slopes taken at the mean difficulty of the requests that reach them."""
-    effects = regression.effects
-    steep = effects.slope[nodes].toarray() * completed.mean_difficulty[nodes, None]
-    return np.hstack([effects.design[nodes].toarray(), steep])
+def design_rows(regression: Regression, completed: Completed, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
+    """Dense design of the nodes, slopes taken at the mean difficulty of the requests that reach them; times ``basis``."""
+    design, slope = regression.effects.design[nodes], regression.effects.slope[nodes]
+    difficulty = completed.mean_difficulty[nodes, None]
+    if basis is None:
+        return np.hstack([design.toarray(), slope.toarray() * difficulty])
+    n_effects = design.shape[1]
+    return np.asarray(design @ basis[:n_effects] + difficulty * (slope @ basis[n_effects:]), dtype=np.float64)
 
 
 def _above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:
