@@ -31,6 +31,11 @@ class Barred:
         self._refused: dict[tuple[str, ...], set[str]] = {}
         self._failed: dict[tuple[str, ...], dict[str, FailureKind]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is barred, and nothing can be too dear."""
+        return not self._failed and not self._refused and self._least_call_usd is None
+
     def refuse(self, prefix: tuple[str, ...], model: str) -> None:
         """The request's cap did not allow a call of ``model`` after ``prefix``."""
         self._refused.setdefault(prefix, set()).add(model)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any, Literal, get_args
 
-from vinelm.controller.barred import Barred
 from vinelm.controller.decision import Decision
 from vinelm.controller.following import Following, Judge
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
+from vinelm.controller.replanning import Replanning
 from vinelm.controller.sight import Load, LoadSight
 from vinelm.controller.step import Step
 from vinelm.controller.stochastic import MOST_NODES
-from vinelm.errors import ConfigError, InfeasibleError, VineLMError
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.protocols import Clock, Invocation, LoadMonitor
 from vinelm.template import Template
@@ -25,6 +23,9 @@ from vinelm.workflow import Request
 Mode = Literal["enforce", "observe", "off"]
 OnError = Literal["default", "raise"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
+PLAN_HOLDS_S = 0.05
+"""A loop's edge plans for the invocation that follows it. If that begins within so many seconds, and no other invocation has
+ended meanwhile, the plan stands: what goes by between the two is LangGraph's own step."""
 
 
 class Session(Following):
@@ -81,25 +82,28 @@ class Session(Following):
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.steps: list[Step] = []
-        self._candidates = candidates
         if not can_end:
-            leaves = planner.trie.is_leaf
-            self._candidates = leaves if candidates is None else candidates & leaves
+            candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._sight = None if load is None else LoadSight(load, planner)
         self._default = default
         self._chosen: dict[tuple[str, ...], str] = {}
-        self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._seen: set[tuple[str, ...]] = set()
         self._whole: set[tuple[str, ...]] = {()}  # prefixes all of whose invocations were seen
         self._elapsed_s = self._spent_now_usd = 0.0
         self._at: tuple[str, ...] = ()
-        self._least_call_usd = least_call_usd
-        self._barred: Barred | None = None
+        self._edge: Step | None = None
         self.guard: SpendGuard | None = None
         """Whom a backend asks before each call; None where no cap holds for this very request."""
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
-            self._barred = Barred(planner, least_call_usd)
             self.guard = SpendGuard(objective.max_cost_usd, lambda: self._spent(self._at))
+        self._replanning = Replanning(
+            planner,
+            objective,
+            candidates=candidates,
+            sight=self._sight,
+            least_call_usd=least_call_usd if self.guard is not None else None,
+            raises=on_error == "raise",
+        )
 
     # -- the policy --------------------------------------------------------------------------------------------
 
@@ -122,6 +126,7 @@ class Session(Following):
     def record(self, invocation: Invocation) -> None:
         """Count its dollars. After a failure the same prefix is planned anew, around what failed if there is a way around."""
         super().record(invocation)
+        self._edge = None
         prefix = invocation.prefix
         self._seen.add(prefix)
         if prefix[:-1] in self._whole:
@@ -133,14 +138,14 @@ class Session(Following):
         if invocation.failure is not None:
             with self._lock:
                 self._chosen.pop(prefix[:-1], None)
-                self._bars().fail(invocation)
+                self._replanning.barred.fail(invocation)
 
     def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Whether to go on: not where the stop rule has spoken, nor where the plan ends."""
         if self.has_ended(finished, state):
             return False
         with self._lock:
-            step = self._end_step(prefix)
+            step = self._edge = self._end_step(prefix)
             self.steps.append(step)
         if self.mode != "enforce" and self._judge is None:
             return True
@@ -162,13 +167,20 @@ class Session(Following):
     # -- one answer --------------------------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
-        decision, note = self._plan(stage, prefix, may_stop=False)
+        decision, note = self._plan_of_the_edge(stage, prefix) or self._plan(stage, prefix, may_stop=False)
         planned = None if decision is None else decision.next_model
         model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
         if self.mode == "observe" and planned is not None:
             note = f"observed only: would have run {planned}"
         self.steps.append(Step("model", prefix, stage, model, self._elapsed_s, self._spent_now_usd, decision, note))
         return model
+
+    def _plan_of_the_edge(self, stage: str, prefix: tuple[str, ...]) -> tuple[Decision, str] | None:
+        """What the loop's edge has planned just now, if that was for this very invocation."""
+        edge, self._edge = self._edge, None
+        if edge is None or edge.decision is None or edge.decision.stop or (edge.stage, edge.prefix) != (stage, prefix):
+            return None
+        return (edge.decision, edge.note) if self.elapsed_s() - edge.elapsed_s <= PLAN_HOLDS_S else None
 
     def _end_step(self, prefix: tuple[str, ...]) -> Step:
         following = self.template.stage_after(len(prefix)) if self.template else None
@@ -182,90 +194,27 @@ class Session(Following):
 
     def _plan(self, stage: str, prefix: tuple[str, ...], *, may_stop: bool) -> tuple[Decision | None, str]:
         """A plan, or None and why there is none."""
-        try:
-            self._spent_now_usd = self._spent(prefix)
-            elapsed_s = self.elapsed_s()
-            if self.mode == "off":
-                return None, "the controller is off"
-            node = self._node(prefix)
-            if self._stage_after(node) != stage:
-                return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
-            load_s, note = (None, "") if self._sight is None else self._sight.read()
-            if self.planner.known.missing:
-                note = _noted(note, f"not served any more, left out: {', '.join(self.planner.known.missing)}")
-            plan = partial(
-                self.planner.plan,
-                self.objective,
-                node=node,
-                elapsed_s=elapsed_s,
-                spent_usd=self._spent_now_usd,
-                load=load_s,
-                may_stop=may_stop,
-            )
-            if self._barred is None:
-                return plan(candidates=self._candidates), note
-            decision, why = self._planned_around(self._barred, plan, node, prefix)
-            return decision, _noted(note, why)
-        except KeyError:
-            return None, f"the path {'/'.join(prefix)} is not planned for: default model"
-        except InfeasibleError as error:
-            if self.on_error == "raise" or self.objective.on_infeasible == "raise":
-                raise
-            return None, f"{error}: default model"
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            why = str(error) if isinstance(error, VineLMError) else type(error).__name__
-            return None, f"the controller failed ({why}): default model"
-
-    def _planned_around(
-        self, barred: Barred, plan: Callable[..., Decision], node: int, prefix: tuple[str, ...]
-    ) -> tuple[Decision, str]:
-        """A plan that begins with no barred model, and what to note. What only failed comes again where nothing else fits."""
-        allowed = self._candidates
-        if self.guard is not None:
-            allowed = barred.without(node, barred.too_dear(node, prefix, self.guard.cap_usd - self._spent_now_usd), allowed)
-        failed = barred.failed(prefix)
-        if failed:
-            with suppress(InfeasibleError):
-                decision = plan(candidates=barred.without(node, failed, allowed))
-                if decision.is_feasible:
-                    whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
-                    return decision, f"left out after a failure: {whose}"
-        return plan(candidates=allowed), ""
-
-    def _bars(self) -> Barred:
-        if self._barred is None:
-            self._barred = Barred(self.planner, self._least_call_usd)
-        return self._barred
+        self._spent_now_usd = self._spent(prefix)
+        elapsed_s = self.elapsed_s()
+        if self.mode == "off":
+            return None, "the controller is off"
+        return self._replanning.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=self._spent_now_usd, may_stop=may_stop)
 
     def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
         """Say in the trace which calls were not made, and plan without that model should the stage be run again."""
         prefix, model = invocation.prefix[:-1], invocation.prefix[-1]
         for line in guard.take_refusals():
             with self._lock:
-                self._bars().refuse(prefix, model)
+                self._replanning.barred.refuse(prefix, model)
                 note = f"call refused: {line}"
                 step = Step("refused", prefix, invocation.stage, model, self.elapsed_s(), self._spent(prefix), None, note)
                 self.steps.append(step)
-
-    def _node(self, prefix: tuple[str, ...]) -> int:
-        """The node of a prefix; ``KeyError`` if the trie has none."""
-        node = self._nodes.get(prefix)
-        if node is None:
-            node = self._nodes[prefix] = self.planner.known.child(self._node(prefix[:-1]), prefix[-1])
-        return node
-
-    def _stage_after(self, node: int) -> str | None:
-        """The stage that the trie has next; a template determines it, so the first child tells."""
-        trie = self.planner.trie
-        return trie.stages[int(trie.stage[node + 1])] if trie.end[node] > node + 1 else None
 
     def _excess_s(self, invocation: Invocation) -> float | None:
         if invocation.failure is not None:
             return None
         try:
-            node = self._node(invocation.prefix)
+            node = self._replanning.node(invocation.prefix)
         except KeyError:
             return None
         return invocation.latency_s - float(self.planner.annotated.latency_s[node])
@@ -288,10 +237,6 @@ class Session(Following):
         unseen = [prefix[:k] for k in range(1, len(prefix) + 1) if prefix[:k] not in self._seen]
         try:
             cost_usd = self.planner.annotated.cost_usd
-            return self.spent_usd + float(sum(cost_usd[self._node(path)] for path in unseen))
+            return self.spent_usd + float(sum(cost_usd[self._replanning.node(path)] for path in unseen))
         except KeyError:
             return self.spent_usd
-
-
-def _noted(note: str, more: str) -> str:
-    return f"{note}; {more}" if note and more else note or more

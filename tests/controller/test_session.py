@@ -49,6 +49,36 @@ def test_it_replans_from_the_prefix_it_is_given_with_what_was_really_spent(plann
     assert (step.elapsed_s, step.spent_usd, step.decision.target) == (1.5, 0.007, expected.target)
 
 
+@pytest.mark.parametrize(("wait_s", "plans"), [(0.0, 2), (0.04, 2), (0.06, 3)])
+def test_the_plan_of_a_loops_edge_stands_for_the_invocation_that_follows_at_once(planner, wait_s, plans):
+    session, clock = session_of(planner, Objective(maximize="accuracy", max_latency_s=1000.0))
+    first = session.next("generate", ())
+    session.record(ran((first,)))
+    assert session.again((first,), False, {}) is True
+    clock.sleep(wait_s)
+    model = session.next("repair", (first,))
+    node = planner.trie.node((first,))
+    assert model == planner.plan(session.objective, node=node, elapsed_s=wait_s, may_stop=False).next_model
+    assert len({id(decision) for decision in session.decisions}) == plans
+    assert [(step.kind, step.model) for step in session.steps[1:]] == [("end", model), ("model", model)]
+    assert [step.elapsed_s for step in session.steps[1:]] == [0.0, pytest.approx(wait_s)]
+
+
+def test_the_plan_of_a_loops_edge_falls_with_the_next_outcome(planner):
+    session, _ = session_of(planner, Objective(maximize="accuracy", max_latency_s=1000.0))
+    first = session.next("generate", ())
+    session.record(ran((first,)))
+    session.again((first,), False, {})
+    second = session.next("repair", (first,))
+    session.record(ran((first, second), failure="server"))
+    other = session.next("repair", (first,))
+    assert planner.engine_of[other] != planner.engine_of[second]
+    session.again((first,), False, {})
+    session.record(ran((first, other), cost_usd=0.5))
+    session.next("repair", (first, other))
+    assert session.steps[-1].spent_usd == pytest.approx(0.502)
+
+
 def test_a_route_ends_where_the_plan_ends_and_where_the_workflow_does(planner):
     session, clock = session_of(planner)
     model = session.next("generate", ())
