@@ -272,6 +272,10 @@ def test_a_plan_that_no_path_meets(folder, capsys, bounds, words):
         (["--maximize", "accuracy", "--max-cost-usd", "-1"], ("--max-cost-usd is -1",)),
         (["--maximize", "accuracy", "--max-cost-usd", "nan"], ("--max-cost-usd is nan",)),
         (["--maximize", "accuracy", "--z", "2"], ("--z has no effect", "--risk mean+sd or --cost-budget per_request")),
+        (
+            ["--maximize", "accuracy", "--late-weight", "1"],
+            ("--late-weight has no effect", "--risk dp and --maximize"),
+        ),
         (["--maximize", "speed"], ("speed", "accuracy")),
     ],
 )

@@ -12,7 +12,9 @@ from vinelm.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from vinelm.objective import Objective
 
-_FIELDS = r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|confidence|z|elapsed_s|spent_usd)"
+_FIELDS = (
+    r"(maximize|minimize|min_accuracy|max_cost_usd|max_latency_s|cost_budget|risk|late_weight|confidence|z|elapsed_s|spent_usd)"
+)
 _SETTING = re.compile(rf'\b{_FIELDS}="([^"]*)"')
 _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 

@@ -73,6 +73,12 @@ objective_options = stacked(
         help="How the latency cap is read: by the mean, by the mean plus z standard deviations, or by a stochastic program "
         "over the time that is left.",
     ),
+    click.option(
+        "--late-weight",
+        type=float,
+        metavar="W",
+        help="Right answers in time that make up for a late one; --risk dp [0.75].",
+    ),
     click.option("--z", type=float, help="Standard deviations for --risk mean+sd or --cost-budget per_request."),
     click.option("--confidence", type=float, metavar="LEVEL", help="Plan against the lower accuracy bound of this level."),
 )
