@@ -73,7 +73,7 @@ def test_models_on_one_engine_share_its_limits():
 
 
 def test_a_plan_takes_the_hours_that_the_rates_allow():
-    workflow = toy(n_requests=20)
+    workflow = toy(n_requests=8)
     catalog = catalog_for(workflow)
     template = workflow.template.bind(tuple(catalog))
     ids = [request.id for request in workflow.requests]
