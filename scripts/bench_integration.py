@@ -353,6 +353,8 @@ def main() -> int:
     added = {
         f"{make.__name__}_us": both_ways(make, options.repeats) for make in (stage, chat_model, middleware, noop_middleware)
     }
+    ours, anyones = added["middleware_us"], added["noop_middleware_us"]
+    added["middleware_over_noop_us"] = {way: round(ours[way] - anyones[way], 1) for way in ours}
     rates = throughput(options.seconds, options.rounds)
     result = {**added, "throughput_ratio": {n: row["ratio"] for n, row in rates.items()}, "throughput": rates}
     if options.json:
@@ -360,7 +362,7 @@ def main() -> int:
         return 0
     print("added per invocation, µs (aim: at most 150)")
     for name, values in added.items():
-        print(f"  {name:15} sync {values['sync']:7.1f}   async {values['async']:7.1f}")
+        print(f"  {name:23} sync {values['sync']:7.1f}   async {values['async']:7.1f}")
     print("requests a second against a server of 50 ms, three calls each (aim: ratio at least 0.95)")
     for concurrent, row in rates.items():
         per_s = f"bare {row['bare_per_s']:7.1f}  routed {row['routed_per_s']:7.1f}"
