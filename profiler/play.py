@@ -193,7 +193,8 @@ class Play:
         spent = float(tally.paid.sum())
         new = self.cost_usd if self._account.tally.paid.any() and wish.checkpoints else float(self.new_cells)
         before = max(spent - new, 0.0) if wish.checkpoints else 0.0
-        factors = [((wish.coverage or 1.0) * spent / max(fraction, 1e-9) - before) / (spent - before)]
+        goal = (wish.coverage or 1.0) / max(fraction, 1e-9)
+        factors = [(goal * spent - before) / (spent - before) if spent > before else goal]
         if wish.checkpoints and wish.budget_usd is not None and self.cost_usd > 0:
             factors.append(1 + (wish.budget_usd - self._committed_usd) / self.cost_usd)
         if wish.checkpoints and wish.budget_calls is not None:
