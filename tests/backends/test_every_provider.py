@@ -61,8 +61,7 @@ def test_an_answer_and_what_is_recorded_of_it(provider, wire, client, mode, stre
     assert provider.sent in " ".join(asked.headers.values())
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("stage", ["head", "middle"])
+@pytest.mark.parametrize(("stage", "mode"), [("head", "invoke"), ("head", "ainvoke"), *(("middle", mode) for mode in MODES)])
 def test_timeouts(provider, wire, client, mode, stage):
     async def reply(asked, out):
         if stage == "middle":
