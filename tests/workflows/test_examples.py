@@ -171,6 +171,7 @@ def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     assert run(react_agent.workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
     out = capsys.readouterr().out
     assert f"$ vinelm profile {spec}" in out
+    assert "--no-check" not in out  # --max-error has a meaning
     assert out.count("shown") == 2
     assert not list(tmp_path.iterdir())
 

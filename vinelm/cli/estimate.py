@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
     help="Refuse where the best path's accuracy is known less well: half of its 90 % interval. 1 never refuses.",
 )  # fmt: skip
-@click.option("--check/--no-check", default=True, help="Held-out error, optimism, other estimators' opinion [default: check].")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    help="Held-out error, optimism, other estimators' opinion; --no-check: none, and nothing is refused [default: check].",
+)
 @output_options
 def command(
     *,

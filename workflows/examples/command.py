@@ -128,7 +128,7 @@ def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Def
     models.write_text(_toml(catalog), encoding="utf-8")
     profile = ["profile", spec, "--models", str(models), "--store", str(store)]
     profile += ["--coverage", str(defaults.coverage), "--seed", str(seed)]
-    estimate = ["estimate", str(store), "-o", str(trie), "--no-check", "--max-error", str(defaults.max_error)]
+    estimate = ["estimate", str(store), "-o", str(trie), "--max-error", str(defaults.max_error)]
     for arguments in (profile, estimate):
         print("$ vinelm " + " ".join(arguments).replace(f"{folder}/", ""))
         command = [sys.executable, "-m", "vinelm.cli.main", *arguments, "--quiet"]
