@@ -162,7 +162,8 @@ class Decision:
         return " with ".join(f"{bound} = {getattr(self.query.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types: the plan, its expectations and its reason."""
+        """Plain JSON types: the plan, its expectations and its reason. Seconds are None where the trie knows no latency."""
+        knows_latency = self.known.annotated.knows_latency
         return {
             "node": self.node,
             "target": self.target,
@@ -171,9 +172,9 @@ class Decision:
             "is_feasible": self.is_feasible,
             "accuracy": self.accuracy,
             "path_cost_usd": self.path_cost_usd,
-            "path_latency_s": self.path_latency_s,
+            "path_latency_s": self.path_latency_s if knows_latency else None,
             "remaining_cost_usd": self.remaining_cost_usd,
-            "remaining_latency_s": self.remaining_latency_s,
+            "remaining_latency_s": self.remaining_latency_s if knows_latency else None,
             "binding": self.binding,
             "slack": dict(self.slack),
             "reason": self.reason,

@@ -10,6 +10,7 @@ from vinelm.controller.frontier import Frontier
 from vinelm.controller.kind import Kind, kind_of
 from vinelm.controller.known import IntArray, Known
 from vinelm.controller.pareto import pareto
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 LAZY = 50_000
@@ -107,14 +108,22 @@ class Index:
         self._lookups: dict[int, Lookup] = {}
 
     def lookup(self, objective: Objective) -> Lookup:
-        """The shelves of that very object, remembered."""
+        """The shelves of that very object, remembered. :class:`ConfigError` if it asks for what the trie does not know."""
         found = self._lookups.get(id(objective))
         if found is None or found.objective is not objective:
+            self._require_latency(objective)
             if len(self._lookups) >= OBJECTIVES:
                 self._lookups = {}
             found = Lookup(objective, self._shelf(objective, False), self._shelf(objective, True))
             self._lookups[id(objective)] = found
         return found
+
+    def _require_latency(self, objective: Objective) -> None:
+        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
+        if (objective.max_latency_s is not None or objective.target == "latency") and not self._known.annotated.knows_latency:
+            raise ConfigError(
+                f"{asked} needs latencies, and the trie's rows have none: leave it out, or profile to measure them"
+            )
 
     def prepare(self, objective: Objective) -> None:
         """Build the frontiers of the larger subtrees for objectives of this kind (the bounds' values do not matter)."""

@@ -96,6 +96,11 @@ class AnnotatedTrie:
         return _read_only(self._down(self.latency_s))
 
     @cached_property
+    def knows_latency(self) -> bool:
+        """Some invocation takes time. A trie whose latencies are all zero is one of recorded answers that have none."""
+        return bool(self.latency_s.any())
+
+    @cached_property
     def full_cost_usd(self) -> FloatArray:
         """K(u) = sum of c_j up to u: dollars of a request that goes all the way, for per-request budgets."""
         return _read_only(self._down(self.cost_usd))

@@ -134,6 +134,15 @@ def test_a_log_becomes_a_store_that_estimate_takes(capsys, folder):
     assert main(["estimate", "log.db", "-o", "log.vine", "--no-check", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["observations"] == 8
     assert main(["plan", "log.vine", "--maximize", "accuracy"]) == 0
+    assert "Latency: not known" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", "log.vine", "--maximize", "accuracy", "--max-latency-s", "5"]) == 2
+    assert "--max-latency-s needs latencies" in capsys.readouterr().err
+    assert main(["report", "log.db", "log.vine", "-o", "report"]) == 0
+    page = (folder / "report" / "report.html").read_text()
+    assert "latency cap" not in page
+    assert "accuracy–cost frontier" in page
+    assert main(["trie", "show", "log.vine", "--json"]) == 0
+    assert '"latency_s": null' in capsys.readouterr().out
 
 
 def test_a_log_with_conditions_subsets_and_names(capsys, folder):

@@ -200,6 +200,22 @@ def test_bad_questions_are_refused_in_one_line():
         planner.plan(Objective(maximize="accuracy", confidence=0.9))
 
 
+@pytest.mark.parametrize(
+    "objective", [Objective(maximize="accuracy", max_latency_s=5.0, risk="dp"), Objective(minimize="latency", min_accuracy=0.1)]
+)
+def test_seconds_are_not_promised_where_no_latency_is_known(objective):
+    unknown = annotated_with(success=[0.0] + [0.5] * 6)
+    planner = Planner(unknown)
+    for _ in range(2):  # a refusal is not remembered as an answer
+        with pytest.raises(ConfigError, match="needs latencies"):
+            planner.plan(objective)
+    told = planner.plan(Objective(maximize="accuracy")).to_dict()
+    assert told["path_latency_s"] is None
+    assert told["remaining_latency_s"] is None
+    known = annotated_with(success=[0.0] + [0.5] * 6, latency_s=[0.0] + [1.0] * 6)
+    assert Planner(known).plan(objective).to_dict()["path_latency_s"] == 1.0
+
+
 def test_many_threads_share_one_planner():
     annotated = random_table(6, n_requests=40, n_models=3, depth=3).annotate()
     rng = random.Random(0)

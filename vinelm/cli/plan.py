@@ -46,11 +46,12 @@ def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> Non
     from vinelm.cli.console import say, show_table
     from vinelm.report.words import objective_words, percent, seconds, usd
 
+    knows_latency = plans.annotated.knows_latency
     rows = []
     for item in planned:
         found = item.decision
         figures = ("-",) * 3 if found is None else (
-            percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s)
+            percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s if knows_latency else None)
         )  # fmt: skip
         rows.append((item.policy, *figures, item.plan))
     show_table(objective_words(objective), ("policy", "accuracy", "cost", "latency", "<plan"), rows)
@@ -60,7 +61,8 @@ def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> Non
     for line in (*_interval_lines(best), *_slack_lines(best)):
         click.echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}Cost: expected dollars per request. Latency: of a request that goes all the way, at zero load.")
+    latency = "of a request that goes all the way, at zero load" if knows_latency else "not known, the rows have none"
+    say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
 
 def _interval_lines(best: Any) -> list[str]:

@@ -88,8 +88,8 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
         "accuracy": float(annotated.accuracy[node]),
         "accuracy_half_width90": None if error is None else float(Z90 * error[node]),
         "cost_usd": float(annotated.path_cost_usd[node]),
-        "latency_s": float(annotated.path_latency_s[node]),
-        "latency_p90_s": float(annotated.path_latency_quantile(0.9)[node]),
+        "latency_s": float(annotated.path_latency_s[node]) if annotated.knows_latency else None,
+        "latency_p90_s": float(annotated.path_latency_quantile(0.9)[node]) if annotated.knows_latency else None,
         "full_cost_p90_usd": float(annotated.full_cost_quantile(0.9)[node]),
         "observations": None if annotated.count is None else int(annotated.count[node]),
     }
@@ -178,12 +178,16 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 def _show_models(annotated: AnnotatedTrie) -> None:
     from vinelm.cli.console import show_table
+    from vinelm.report.words import usd
 
+    has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
     for name in annotated.trie.models:
         model = annotated.catalog[name]
-        rows.append((name, model.engine, f"{model.price.input:g}", f"{model.price.output:g}", str(model.price.as_of)))
-    columns = ("model", "<engine", "$/M in", "$/M out", "as of")
+        price = model.price
+        per_call = [usd(price.call)] if has_calls else []
+        rows.append((name, model.engine, f"{price.input:g}", f"{price.output:g}", *per_call, str(price.as_of)))
+    columns = ("model", "<engine", "$/M in", "$/M out", *(["$/call"] if has_calls else []), "as of")
     show_table("Prices that the rows were bought at", columns, rows)
 
 

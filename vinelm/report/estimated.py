@@ -14,7 +14,7 @@ from vinelm.errors import EvidenceError
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.report.charts import cost_chart, frontier_table, latency_chart
-from vinelm.report.content import Report, Role, Row, Section, Table
+from vinelm.report.content import Chart, Report, Role, Row, Section, Table
 from vinelm.report.estimation import require_same_workflow
 from vinelm.report.objectives import showcase
 from vinelm.report.plans import NAMES, Plans, path_text
@@ -59,7 +59,6 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
     resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
     plans = Plans(annotated)
     cost = estimated_frontiers(plans, resampled, "max_cost_usd")
-    latency = estimated_frontiers(plans, resampled, "max_latency_s")
     best, alone = _best(annotated, plans, resampled)
     return Report(
         title=f"VineLM on {identity.workflow}",
@@ -76,17 +75,24 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
                 parts=(
                     replace(cost_chart("cost", cost), caption=_COST_CAPTION),
                     frontier_table("The table behind the accuracy–cost frontier", cost, "budget", is_cost=True),
-                    replace(latency_chart("latency", latency), y_title="accuracy", caption=_LATENCY_CAPTION),
-                    frontier_table("The table behind the accuracy–latency frontier", latency, "cap", is_cost=False),
+                    *(_latency_parts(plans, resampled) if annotated.knows_latency else ()),
                 ),
             ),
-            Section(title="Three objectives", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
+            Section(title="What plans promise", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
             Section(title="What was profiled", parts=(_depth_table(annotated), price_table(annotated.catalog))),
         ),
         provenance=_provenance(annotated, Path(store), Path(trie), seed),
         simulated="The observations in this store are those of simulated models, not of real ones."
         if identity.is_simulated
         else None,
+    )
+
+
+def _latency_parts(plans: Plans, resampled: Resampled) -> tuple[Chart, Table]:
+    frontiers = estimated_frontiers(plans, resampled, "max_latency_s")
+    return (
+        replace(latency_chart("latency", frontiers), y_title="accuracy", caption=_LATENCY_CAPTION),
+        frontier_table("The table behind the accuracy–latency frontier", frontiers, "cap", is_cost=False),
     )
 
 
@@ -160,7 +166,8 @@ def _objective_table(plans: Plans, resampled: Resampled, objective: Objective) -
             rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
             continue
         interval = resampled.interval(item.decision.target)
-        figures = (usd(item.decision.path_cost_usd), seconds(item.decision.path_latency_s))
+        latency_s = item.decision.path_latency_s if plans.annotated.knows_latency else None
+        figures = (usd(item.decision.path_cost_usd), seconds(latency_s))
         cells = (item.policy, percent(interval.value), percent_interval(interval), *figures)
         rows.append(Row(role=item.role, cells=cells, detail=item.plan))
     columns = ("policy", "accuracy", "95 % interval", "cost", "latency")

@@ -11,8 +11,8 @@ from vinelm.report.plans import Plans
 from vinelm.report.sweep import frontier_nodes
 
 
-def showcase(plans: Plans) -> tuple[Objective, Objective, Objective]:
-    """Most accurate within a budget; cheapest above a floor; most accurate within a latency cap.
+def showcase(plans: Plans) -> tuple[Objective, ...]:
+    """Most accurate within a budget; cheapest above a floor; where latencies are known, most accurate within a latency cap.
 
     Fixed rules, no search, and every policy has a plan that meets them by the same estimates:
 
@@ -26,11 +26,12 @@ def showcase(plans: Plans) -> tuple[Objective, Objective, Objective]:
     budget = float(np.sqrt(cost[by_cost[0]] * cost[by_cost[-1]]))
     lowest, highest = float(accuracy[by_cost[0]]), plans.best_single_accuracy
     cap = float(latency[by_latency[0]] + latency[by_latency[-1]]) / 2.0
-    return (
+    shown = (
         Objective(maximize="accuracy", max_cost_usd=_two_figures_up(budget)),
         Objective(minimize="cost", min_accuracy=min(floor(100 * (lowest + 2 * (highest - lowest) / 3)) / 100, 0.95)),
         Objective(maximize="accuracy", max_latency_s=max(ceil(2 * cap) / 2, 0.5)),
     )
+    return shown if annotated.knows_latency else shown[:2]
 
 
 def _two_figures_up(value: float) -> float:
