@@ -99,7 +99,7 @@ class PathWeights:
 def _variance(trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray) -> FloatArray:
     """Rowwise v' covariance v of each node's gradient: squared lengths along a root of the covariance."""
     variance = np.zeros(len(trie))
-    root = np.linalg.cholesky(regression.covariance)
+    root = np.asarray(np.linalg.cholesky(regression.covariance), dtype=np.float64)
     for part, gradient in gradients(trie, regression, completed, weights, metric, basis=root):
         variance[part] = np.einsum("ij,ij->i", gradient, gradient)
     return variance
