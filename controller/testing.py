@@ -167,6 +167,8 @@ def random_annotated(rng: random.Random, *, max_models: int = 4, max_depth: int 
     }
     for name in ("success", "stop", "stop_success"):
         arrays[name][0] = 0.0
+    if not arrays["latency_s"].any():  # without any latency, no plan may promise seconds
+        arrays["latency_s"][-1] = 1 / 8
     return AnnotatedTrie(trie, template, catalog, **arrays, accuracy_se=grid(2) / 4)
 
 
