@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.following import Following, Judge
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from vinelm.controller.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 

@@ -18,7 +18,7 @@ from vinelm.controller.replay import Replayed
 from vinelm.controller.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.trie import FloatArray
 
 Process = Generator[Any, Any, None]

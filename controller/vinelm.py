@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinelm.adapters.langgraph import GraphControl, RunContext
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.controller.apart import ApartLoad
 from vinelm.controller.curves import load_curves
 from vinelm.controller.following import Judge

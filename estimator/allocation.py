@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.estimator.amounts import estimate_amount
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.completion import Completed, complete

@@ -42,7 +42,7 @@ class Amount:
 def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
     """0 for a first invocation, 1 after one elsewhere, 2 after one that left a warm prompt cache; shape (n + 1,).
 
-    ``engine`` says by node whose cache the invocation meets (:attr:`~vinelm.catalog.Model.prompt_cache`).
+    ``engine`` says by node whose cache the invocation meets (:attr:`~vinelm.catalog.catalog.Model.prompt_cache`).
     """
     up = np.maximum(trie.parent, 0)
     return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import NotFittedError
 from vinelm.estimator.amounts import Amount, edges_of, estimate_amount, zero_load_s
 from vinelm.estimator.cells import Cells

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.cascade import CascadeEstimator

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.estimator.cascade import CascadeEstimator
 from vinelm.estimator.cells import Cells

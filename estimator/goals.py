@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.trie import FloatArray
 

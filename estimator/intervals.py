@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.amounts import Amount
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.completion import Completed, Sensitivity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.ledger import PriceBound

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.offline import OfflineChatModel, estimate_tokens
-from vinelm.catalog import Catalog, Model
+from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.fingerprint import fingerprint

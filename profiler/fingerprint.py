@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.traces.identity import StoreIdentity
 from vinelm.workflow import Workflow

@@ -7,7 +7,7 @@ import math
 import threading
 from dataclasses import dataclass
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.observation import Observation
 from vinelm.traces.run_records import RunRecords

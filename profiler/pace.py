@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vinelm.backends.limits import WINDOW_S, Gate, Limits
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 
 

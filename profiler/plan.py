@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.made_up import World
 from vinelm.profiler.play import Play, Proposals, Wish

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.account import Account
 from vinelm.profiler.ledger import Ledger, check_caps

@@ -25,14 +25,14 @@ import numpy as np
 import numpy.typing as npt
 from truths import SHAPES, TRUTHS, make_truth
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.estimator.allocation import NeymanSampler
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.cells import Cells
 from vinelm.estimator.registry import make_estimator
-from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.sampling import make_sampler
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.recorded import answers_table
 from vinelm.trie import Trie

@@ -12,8 +12,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import Query, load_array
 from vinelm.controller.view import View

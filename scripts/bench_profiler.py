@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from vinelm.backends.offline import OfflineChatModel, request_of
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile

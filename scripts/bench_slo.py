@@ -29,7 +29,7 @@ from vinelm.controller.baselines import best_workflow_level
 from vinelm.controller.planner import Planner
 from vinelm.controller.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 
 STATIC, UNAWARE, AWARE, DEVIATION, PROGRAM = POLICIES = (
     "static plan", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",

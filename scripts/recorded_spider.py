@@ -31,10 +31,10 @@ from vinelm.controller.replay import follow
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.observation import Usage
-from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile
 from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import StopRule
 from vinelm.traces.store import ObservationStore
 from vinelm.workflow import Request, split_requests

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.catalog import Catalog, Model, Price
-from vinelm.outcomes import OutcomeTable
+from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.catalog import Catalog
-from vinelm.outcomes import OutcomeTable
+from vinelm.catalog.catalog import Catalog
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
 

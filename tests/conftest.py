@@ -5,8 +5,8 @@ import datetime
 import numpy as np
 import pytest
 
-from vinelm.catalog import Catalog, Model, Price
-from vinelm.outcomes import OutcomeTable
+from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Boolean, Float, Integer, insert, select
 
 from vinelm.errors import DatasetError, VineLMError
+from vinelm.io.tables import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
 from vinelm.traces import schema
 from vinelm.traces.drafts import new_store, replaced
@@ -25,7 +26,6 @@ from vinelm.traces.identity import StoreIdentity
 from vinelm.traces.rows import FIELDS, read_rows
 from vinelm.traces.schema import decode_prefix
 from vinelm.traces.store import ObservationStore
-from vinelm.traces.tabular import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 
 NOTE = "vinelm.store"
 _FORMAT = 1

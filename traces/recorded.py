@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import DatasetError
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Template
 from vinelm.trie import BoolArray, FloatArray
 

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "AnnotatedTrie": "vinelm.annotated",
-    "Catalog": "vinelm.catalog",
+    "AnnotatedTrie": "vinelm.annotated_trie",
+    "Catalog": "vinelm.catalog.catalog",
     "Loop": "vinelm.template",
-    "Model": "vinelm.catalog",
+    "Model": "vinelm.catalog.catalog",
     "Objective": "vinelm.objective",
     "Observation": "vinelm.observation",
-    "Price": "vinelm.catalog",
+    "Price": "vinelm.catalog.catalog",
     "Request": "vinelm.workflow",
     "Stage": "vinelm.template",
     "Template": "vinelm.template",

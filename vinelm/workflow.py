@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vinelm.dataset import json_objects
 from vinelm.errors import DatasetError
-from vinelm.jsonl import json_objects
 from vinelm.protocols import AnswerWriter
 from vinelm.template import Template
 

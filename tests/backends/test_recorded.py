@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from vinelm.backends.recorded import RecordedBackend
-from vinelm.catalog import Model, Price
+from vinelm.catalog.catalog import Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.protocols import Backend
 from vinelm.workflow import Request

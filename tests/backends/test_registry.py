@@ -5,7 +5,7 @@ import pytest
 from vinelm.backends import PROVIDERS, create_backends
 from vinelm.backends.simulated import simulated_catalog, simulated_tables
 from vinelm.backends.text_writer import TextWriter
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow

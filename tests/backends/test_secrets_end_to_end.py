@@ -8,7 +8,7 @@ from backends.providers import PROVIDERS, SECRETS
 from backends.remote_kit import ONCE, QUICK
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from vinelm.backends.provider import Setup
 from vinelm.backends.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.backends.simulated_models import BEHAVIOURS
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.protocols import Backend, WallClock
 from vinelm.workflows.nl2sql.writer import SqlWriter

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.backends.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
 from vinelm.backends.simulated_models import BEHAVIOURS, PRESETS
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.workflows.nl2sql.writer import SqlWriter
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template

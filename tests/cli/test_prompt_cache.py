@@ -10,7 +10,7 @@ import pytest
 
 from vinelm import Objective, VineLM
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.traces.store import ObservationStore
 from vinelm.vinefile import load_trie

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.cli.main import main
 from vinelm.cli.trie import frontier
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.vinefile import save_trie

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from conftest import make_catalog, make_template, random_table
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.baselines import (
     StaticPolicy,
     best_single_model,

@@ -15,11 +15,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends.recorded import RecordedBackend
 from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
 from vinelm.backends.text_writer import TextWriter
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner
 from vinelm.controller.session import Session

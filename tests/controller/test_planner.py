@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conftest import make_catalog, make_template, random_table
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planner import Planner
 from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.errors import ConfigError, InfeasibleError

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conftest import make_catalog, make_template, random_table
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import stochastic
 from vinelm.controller.planner import Planner
 from vinelm.controller.query import Query

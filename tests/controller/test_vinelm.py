@@ -8,7 +8,7 @@ import pytest
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
 from vinelm.backends.simulated import simulated_catalog
 from vinelm.controller.baselines import StaticPolicy

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from conftest import random_table
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])

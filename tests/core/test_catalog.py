@@ -1,6 +1,6 @@
 import pytest
 
-from vinelm.catalog import Catalog, Price
+from vinelm.catalog.catalog import Catalog, Price
 from vinelm.errors import ConfigError
 
 PRICE = 'price = { input = 3.0, output = 15.0, source = "a page", as_of = 2026-01-01 }'

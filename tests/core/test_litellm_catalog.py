@@ -6,7 +6,7 @@ import os
 import pytest
 
 from vinelm.backends import create_backends
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 
 CANARY = "sk-canary-litellm"

@@ -10,10 +10,10 @@ import pytest
 from vinelm.backends import PROVIDERS, create_backends
 from vinelm.backends.limits import Limits
 from vinelm.backends.retry import RETRIES, SETTINGS
-from vinelm.catalog import Catalog, Model
+from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES, ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind
-from vinelm.litellm_routes import LIMITS, NOT_TAKEN, PRICES, ROUTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

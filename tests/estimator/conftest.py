@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.annotated import lognormal_quantile
+from vinelm.annotated_trie import lognormal_quantile
 from vinelm.estimator.amounts import edges_of, estimate_amount, zero_load_s
 from vinelm.estimator.cells import Cells
 

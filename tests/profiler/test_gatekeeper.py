@@ -14,7 +14,7 @@ from langchain_core.language_models import FakeListChatModel
 from wired_toy import wired
 
 from vinelm.backends.limits import WINDOW_S, Gate, Limits
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.profiler.child import Child
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.gatekeeper import Gatekeeper, RemoteGate

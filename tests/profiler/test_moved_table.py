@@ -2,7 +2,7 @@
 
 from profiling_toy import ToyBackend, catalog_for, toy
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.profiler.fingerprint import store_identity
 
 

@@ -5,8 +5,8 @@ from conftest import random_table
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.registry import make_estimator
 from vinelm.observation import Observation
-from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.sampling import CascadeSampler
+from vinelm.recorded_table import OutcomeTable
 from vinelm.report.estimated import REFITS, estimated_frontiers, refitted
 from vinelm.report.estimation import require_same_workflow, with_provenance
 from vinelm.report.plans import Plans

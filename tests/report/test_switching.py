@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.conftest import make_catalog, make_template
 from vinelm import AnnotatedTrie, Observation, Trie
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.report.switching import cached_shares, edge_of, follow_ups
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from conftest import make_catalog
 
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.integrity import check_store
 from vinelm.traces.log_import import LogImport, import_log

@@ -10,7 +10,7 @@ from vinelm.adapters.langgraph import GraphControl
 from vinelm.backends import create_backends
 from vinelm.backends.recorded import RecordedBackend
 from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import VirtualClock
 from vinelm.template import Loop, Stage, Template

@@ -16,7 +16,7 @@ from vinelm.backends.openai_request import check_options
 from vinelm.backends.provider import Setup
 from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote_backend import RemoteBackend, check_base
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:

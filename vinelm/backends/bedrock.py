@@ -19,7 +19,7 @@ from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote_backend import RemoteBackend, check_base
 from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 CONNECT_TIMEOUT_S = 15.0

@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from vinelm.backends import metered
 from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OWN_OPTIONS = ("region",)

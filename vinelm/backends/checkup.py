@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from vinelm.backends.registry import PROVIDERS, create_backends
-from vinelm.catalog import Catalog, Model
+from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import CallError, FailureKind, InputError
 from vinelm.observation import Usage
 from vinelm.protocols import Backend, CallContext, PricesCalls, WallClock

@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 
 
 class Closes(Protocol):

@@ -20,7 +20,7 @@ from vinelm.backends.provider import Setup
 from vinelm.backends.remote_backend import RemoteBackend, check_base
 from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from vinelm.backends import metered
 from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.gemini_signatures import ModelSignatures, Signatures
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OURS = (

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.answer import Answer, Counts, Delta
 from vinelm.backends.offline import estimate_tokens
 from vinelm.backends.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext

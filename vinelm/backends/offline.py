@@ -21,7 +21,7 @@ from pydantic import Field
 
 from vinelm.backends.instances import bound_instance
 from vinelm.backends.tool_script import next_step
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import CallError, ConfigError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, WallClock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.clients import ClientWire, LoopClients
 from vinelm.backends.quiet import keep_quiet
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_me
 
 from vinelm.backends import metered
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")

@@ -13,9 +13,9 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.offline import OfflineChatModel, estimate_tokens, request_of
 from vinelm.backends.provider import Setup, model_options
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
+from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.jsonl import json_objects
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from vinelm.backends.provider import Setup
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
 from vinelm.workflow import Workflow

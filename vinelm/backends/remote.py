@@ -22,7 +22,7 @@ from vinelm.backends.metered import MeteredCall
 from vinelm.backends.offline import estimate_tokens
 from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.wire import Connection, WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import FailureKind
 from vinelm.protocols import CallContext, CallTicket, WallClock
 

@@ -13,7 +13,7 @@ from vinelm.backends.provider import Setup
 from vinelm.backends.remote import RemoteChatModel
 from vinelm.backends.retry import SETTINGS, RetryPolicy
 from vinelm.backends.wire import Connection, Wire
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext
 

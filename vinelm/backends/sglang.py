@@ -18,7 +18,7 @@ from vinelm.backends.retry import AttemptFailed
 from vinelm.backends.sglang_reply import FINISH_FAILURES, Reader, failed
 from vinelm.backends.sglang_request import check_options, generate_request, upper_bound_usd
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 WHERE = 'say where the engine is: "http://host:30000"'

@@ -15,7 +15,7 @@ from vinelm.backends.call_options import asked_of, refuse_ours
 from vinelm.backends.chat_template import chat_template
 from vinelm.backends.openai_request import wire_messages
 from vinelm.backends.wire import WireRequest
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OWN_OPTIONS = ("chat_template", "chat_template_kwargs", "incremental_stream")

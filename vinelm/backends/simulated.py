@@ -23,7 +23,7 @@ from vinelm.backends.simulated_models import (
     simulated_toml,
 )
 from vinelm.backends.text_writer import writer_for
-from vinelm.catalog import Catalog, Model
+from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import AnswerWriter, CallContext

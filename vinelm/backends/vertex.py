@@ -17,7 +17,7 @@ from vinelm.backends.gemini_request import check_options
 from vinelm.backends.openai_clients import named_key
 from vinelm.backends.provider import Setup
 from vinelm.backends.remote_backend import check_base
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

@@ -72,7 +72,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
     """Everything that can be wrong is found here, before a call is sent."""
-    from vinelm.catalog import Catalog
+    from vinelm.catalog.catalog import Catalog
     from vinelm.controller.endpoint import PROMPTS, Endpoint, model_on
 
     catalog = Catalog.from_file(settings["models"])

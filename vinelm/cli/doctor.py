@@ -29,7 +29,7 @@ def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
     from datetime import date
 
     from vinelm.backends.checkup import examine, faults_of_tables
-    from vinelm.catalog_file import read_catalog_file
+    from vinelm.catalog.loading import read_catalog_file
 
     read = read_catalog_file(catalog)
     faults = [str(error) for error in read.errors]

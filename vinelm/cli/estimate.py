@@ -11,7 +11,7 @@ import click
 from vinelm.cli.options import estimator_option, output_options, stop_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated import AnnotatedTrie
+    from vinelm.annotated_trie import AnnotatedTrie
 
 
 @click.command("estimate", short_help="Turn observations into an annotated trie.")

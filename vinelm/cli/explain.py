@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
-    from vinelm.annotated import AnnotatedTrie
+    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller.decision import Decision
     from vinelm.objective import Objective
 

@@ -108,7 +108,7 @@ def _import_log(table: Path, output: Path, how: dict[str, Any]) -> dict[str, Any
 
 
 def _settings(table: Path, how: dict[str, Any]) -> LogImport:
-    from vinelm.catalog import Catalog
+    from vinelm.catalog.catalog import Catalog
     from vinelm.traces.log_import import LogImport
     from vinelm.traces.logs import Condition, LogColumns
 

@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.annotated import AnnotatedTrie
+    from vinelm.annotated_trie import AnnotatedTrie
 
 SHOWN = (
     "workflow",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Protocol
 
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 
 
 class Progress(Protocol):

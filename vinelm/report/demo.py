@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.report.complete import Progress, table_beside
 from vinelm.report.content import Role
 from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled

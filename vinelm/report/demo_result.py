@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
 from vinelm.profiler.progress import ProfileResult
 from vinelm.protocols import Backend
+from vinelm.recorded_table import OutcomeTable
 from vinelm.report.complete import Load
 from vinelm.report.content import Role
 from vinelm.report.runs import PolicyRun

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
 from vinelm.objective import Objective
 from vinelm.observation import Observation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from vinelm import __version__
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
 from vinelm.report.switching import cached_shares

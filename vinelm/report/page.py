@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.report.charts import cost_chart, frontier_table, latency_chart
 from vinelm.report.content import Chart, Report, Row, Section, Table
 from vinelm.report.demo_result import DemoResult, FullChoice, Judged

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.controller.decision import Decision
 from vinelm.controller.planner import Planner

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from vinelm import __version__
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.report.content import Row, Table
 from vinelm.report.words import usd

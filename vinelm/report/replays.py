@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.replay import Replayed, follow, oracle, replay
 from vinelm.objective import Objective
-from vinelm.outcomes import OutcomeTable
+from vinelm.recorded_table import OutcomeTable
 from vinelm.report.content import Role
 from vinelm.report.plans import NAMES, Plans, path_text
 from vinelm.report.runs import PolicyRun, resample_weights

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.objective import Objective
 from vinelm.report.content import Role
 from vinelm.report.runs import Interval, PolicyRun, mean_interval, pareto, resample_weights

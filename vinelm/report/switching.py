@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.annotated import AnnotatedTrie
-from vinelm.catalog import Catalog
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
 
 EDGES = ("first", "switched", "kept")

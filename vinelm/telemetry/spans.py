@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from vinelm.catalog import Model
+from vinelm.catalog.catalog import Model
 from vinelm.protocols import Invocation
 from vinelm.telemetry.content import attributes, is_asked_for
 from vinelm.telemetry.watch import Decided

@@ -9,11 +9,11 @@ from typing import Any, Literal, cast
 import numpy as np
 from langchain_core.messages import BaseMessage
 
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.observation import Usage
-from vinelm.outcomes import OutcomeTable
 from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.recorded_table import OutcomeTable
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 from vinelm.workflow import Request, Workflow

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypedDict
 
 from vinelm.backends.offline import OfflineChatModel, request_of
-from vinelm.catalog import Catalog, Model, Price
+from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.profiler.fingerprint import store_identity

@@ -20,7 +20,7 @@ from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.runs import Run, Runs
 from vinelm.adapters.langgraph.signature import INJECTED, asked_by
 from vinelm.adapters.langgraph.stage import make_stage
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.protocols import Backend, Policy

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.channel import Entry, PathValue, models_of, starts_anew
 from vinelm.adapters.langgraph.runs import Run
-from vinelm.catalog import Catalog
+from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, Invocation

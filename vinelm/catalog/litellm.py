@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vinelm.catalog import Model, bundled_prices, catalog_text, entry
-from vinelm.errors import ConfigError
-from vinelm.litellm_routes import (
+from vinelm.catalog.catalog import Model, bundled_prices, catalog_text, entry
+from vinelm.catalog.litellm_keys import (
     AZURE_V1,
     FROM_ENVIRONMENT,
     LIMITS,
@@ -27,6 +26,7 @@ from vinelm.litellm_routes import (
     is_option,
     route_of,
 )
+from vinelm.errors import ConfigError
 
 ENVIRONMENT = "os.environ/"
 NO_KEYS = frozenset({"", "none", "empty", "null", "fake", "fake-key", "dummy", "not-needed", "anything"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinelm.catalog import Catalog, Model, entry, tables_of, toml_tables
+from vinelm.catalog.catalog import Catalog, Model, entry, tables_of, toml_tables
 from vinelm.errors import ConfigError
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -38,7 +38,7 @@ class CatalogFile:
 def read_catalog_file(path: str | Path) -> CatalogFile:
     """Read our TOML, or a LiteLLM ``model_list`` in YAML. :class:`ConfigError` where the file as a whole is at fault."""
     if Path(path).suffix.lower() in YAML_SUFFIXES:
-        from vinelm.litellm_catalog import read_model_list
+        from vinelm.catalog.litellm import read_model_list
 
         read = read_model_list(path)
         return CatalogFile(str(path), *_sorted_out(read.makers), read.backends, read.notes)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.jsonl import json_objects
 
 Row = Mapping[str, Any]
 _MAX_FIELD_CHARS = 2**24

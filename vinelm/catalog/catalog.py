@@ -145,7 +145,7 @@ class Catalog(Mapping[str, Model]):
     @classmethod
     def from_file(cls, path: str | Path) -> Catalog:
         """Read a catalog file of either kind: our TOML, or a LiteLLM ``model_list`` (``.yaml``, ``.yml``)."""
-        from vinelm.catalog_file import read_catalog_file
+        from vinelm.catalog.loading import read_catalog_file
 
         return read_catalog_file(path).catalog()
 
@@ -156,7 +156,7 @@ class Catalog(Mapping[str, Model]):
         OpenAI, Bedrock and Gemini are called by our own clients, others by LangChain's (extra ``langchain`` and the provider's
         package). :class:`ConfigError` names a model whose price is not known.
         """
-        from vinelm.catalog_langchain import models_of_strings
+        from vinelm.catalog.langchain import models_of_strings
 
         return cls(models_of_strings(specs, prices or {}))
 
@@ -169,7 +169,7 @@ class Catalog(Mapping[str, Model]):
         The objects stay in this process: a catalog read back from a store or a trie lacks them. :class:`ConfigError` names a
         model whose price is not known.
         """
-        from vinelm.catalog_langchain import models_of_chats
+        from vinelm.catalog.langchain import models_of_chats
 
         return cls(models_of_chats(chats, prices or {}), live=chats)
 
