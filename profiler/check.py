@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.offline import OfflineChatModel, estimate_tokens
+from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens
 from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
@@ -163,7 +163,7 @@ class ScriptedBackend:
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """See :class:`vinelm.backends.offline.AnswerSource`."""
+        """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
         text = self._text(call.request)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vinelm.backends.limits import WINDOW_S, Gate, Limits
+from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 

@@ -37,7 +37,7 @@ from vinelm import (
     VineMiddleware,
 )
 from vinelm.backends import create_backends
-from vinelm.backends.offline import OfflineChatModel
+from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.controller.load import OwnLoad
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, VirtualClock, WallClock

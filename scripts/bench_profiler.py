@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
-from vinelm.backends.offline import OfflineChatModel, request_of
+from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.fingerprint import store_identity
@@ -78,7 +78,7 @@ class BenchBackend:
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: Any, prompt_chars: int) -> tuple[str, Usage]:
-        """See :class:`vinelm.backends.offline.AnswerSource`."""
+        """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
         cell = (request_of(call, "bench").id, call.prefix)
         usage = Usage(model=model.name, cost_usd=cost_of(*cell), latency_s=self.latency_s, tokens_in=100, tokens_out=20)
         return ("right" if is_right(*cell) else "wrong"), usage

@@ -16,7 +16,7 @@ _HOME = {
     "Request": "vinelm.workflow",
     "Stage": "vinelm.template",
     "Template": "vinelm.template",
-    "TextWriter": "vinelm.backends.text_writer",
+    "TextWriter": "vinelm.backends.offline.text_writer",
     "Trie": "vinelm.trie",
     "VineChatModel": "vinelm.adapters.langchain.chat_model",
     "VineLM": "vinelm.controller.vinelm",

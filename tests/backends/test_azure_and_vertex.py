@@ -7,7 +7,7 @@ from backends.wire_gemini import answering as gemini_answer
 from backends.wire_openai import answering, problem
 from backends.wire_server import WireServer
 
-from vinelm.backends.gemini_reply import failed
+from vinelm.backends.gemini.response import failed
 from vinelm.errors import ConfigError
 
 pytest.importorskip("google.genai")

@@ -7,7 +7,7 @@ from backends.remote_kit import COST, KEY, MODES, ONCE, PRICE, SHELLS, Client, a
 from backends.wire_gemini import answering, call, content, is_stream, problem, refusing, spelled, thought
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.checkup import KnowsContext
+from vinelm.backends.diagnostics import KnowsContext
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import PricesCalls
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends.recorded import RecordedBackend
+from vinelm.backends.offline.recorded import RecordedBackend
 from vinelm.catalog.catalog import Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.protocols import Backend

@@ -4,7 +4,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from vinelm.backends.retry import BILLED_ATTEMPTS, RETRIES, AttemptFailed, RetryPolicy, retry_after_s
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, RETRIES, AttemptFailed, RetryPolicy, retry_after_s
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from backends.remote_kit import COST, MODES, ONCE, SHELLS, Client, add, fails
 from backends.wire_sglang import answering, refusing, trouble
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from vinelm.backends.chat_template import chat_template
-from vinelm.backends.checkup import KnowsContext
+from vinelm.backends.diagnostics import KnowsContext
+from vinelm.backends.sglang.chat_template import chat_template
 from vinelm.errors import ConfigError, WorkflowError
 
 CHATML = {"chat_template": "chatml"}

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 from langchain_core.messages import HumanMessage
 
-from vinelm.backends.provider import Setup
-from vinelm.backends.simulated import SimulatedBackend, create, simulated_catalog
-from vinelm.backends.simulated_models import BEHAVIOURS
+from vinelm.backends.offline.presets import BEHAVIOURS
+from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
+from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.protocols import Backend, WallClock
@@ -135,8 +135,8 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from conftest import make_requests
-from vinelm.backends.provider import Setup
-from vinelm.backends.simulated import SimulatedBackend, create, simulated_catalog
+from vinelm.backends.settings import Setup
+from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.protocols import CallContext, VirtualClock
 from vinelm.workflows.nl2sql.writer import SqlWriter
 catalog, backend = simulated_catalog(), SimulatedBackend(SqlWriter(sys.argv[2]), seed=3)
@@ -235,7 +235,7 @@ def test_real_time_waits_on_the_wall(databases, requests, make_call, monkeypatch
     async def nap(seconds):
         naps.append(seconds)
 
-    monkeypatch.setattr("vinelm.backends.offline.asyncio.sleep", nap)
+    monkeypatch.setattr("vinelm.backends.offline.chat_model.asyncio.sleep", nap)
     backend = SimulatedBackend(SqlWriter(databases), seed=3, real_time=True)
     assert not backend.is_virtual_time
     call, usages = make_call(requests[0], "sim-glm", clock=WallClock())

@@ -3,8 +3,8 @@ from itertools import product
 
 import pytest
 
-from vinelm.backends.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
-from vinelm.backends.simulated_models import BEHAVIOURS, PRESETS
+from vinelm.backends.offline.presets import BEHAVIOURS, PRESETS
+from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.workflows.nl2sql.writer import SqlWriter

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.backends.text_writer import TextWriter
+from vinelm.backends.offline.text_writer import TextWriter
 from vinelm.errors import DatasetError
 from vinelm.workflow import Request
 

@@ -16,9 +16,9 @@ from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.backends.recorded import RecordedBackend
-from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
-from vinelm.backends.text_writer import TextWriter
+from vinelm.backends.offline.recorded import RecordedBackend
+from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.offline.text_writer import TextWriter
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.controller.guard import SpendGuard
 from vinelm.controller.planner import Planner

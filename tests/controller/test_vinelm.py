@@ -10,7 +10,7 @@ from vinelm import VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
-from vinelm.backends.simulated import simulated_catalog
+from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.controller.baselines import StaticPolicy
 from vinelm.controller.serving import judge_of, serve
 from vinelm.errors import ConfigError

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from vinelm.backends import PROVIDERS, create_backends
-from vinelm.backends.limits import Limits
-from vinelm.backends.retry import RETRIES, SETTINGS
+from vinelm.backends.remote.rate_limits import Limits
+from vinelm.backends.remote.retry import RETRIES, SETTINGS
 from vinelm.catalog.catalog import Catalog, Model
 from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES, ROUTES
 from vinelm.cli.main import main

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
 
-from vinelm.backends.offline import OfflineChatModel
+from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
 from vinelm.observation import Usage
 from vinelm.profiler.runner import profile

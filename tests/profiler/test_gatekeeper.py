@@ -13,7 +13,7 @@ import wired_toy
 from langchain_core.language_models import FakeListChatModel
 from wired_toy import wired
 
-from vinelm.backends.limits import WINDOW_S, Gate, Limits
+from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.profiler.child import Child
 from vinelm.profiler.fingerprint import store_identity

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
-from vinelm.backends.limits import Gate, Limits
+from vinelm.backends.remote.rate_limits import Gate, Limits
 from vinelm.profiler.pace import EngineRate, Load, gates_of, rates_of
 from vinelm.profiler.plan import Wish, plan_profile
 from vinelm.profiler.sampling import make_sampler

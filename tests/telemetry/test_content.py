@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry, generate_latest
 
 from vinelm import AnnotatedTrie, Catalog, Objective, Stage, Template, Trie, VineChatModel, VineLM
-from vinelm.backends.offline import OfflineChatModel
+from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.telemetry import OpenTelemetry, Prometheus

@@ -8,8 +8,8 @@ import pytest
 from vinelm.adapters.forced import ForcedPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.backends import create_backends
-from vinelm.backends.recorded import RecordedBackend
-from vinelm.backends.simulated import SimulatedBackend, simulated_catalog
+from vinelm.backends.offline.recorded import RecordedBackend
+from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import VirtualClock

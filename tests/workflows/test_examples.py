@@ -16,7 +16,7 @@ pytest.importorskip("langchain")
 from vinelm import AnnotatedTrie, Trie
 from vinelm.adapters.langgraph import GraphControl, build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.simulated import simulated_catalog
+from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.profiler.unit import UnitWorker
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples import before, coding_loop, react_agent, sql_service

@@ -15,7 +15,7 @@ import pytest
 from vinelm import AnnotatedTrie, Objective, Trie, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends
-from vinelm.backends.simulated import simulated_catalog
+from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples.command import SIMULATED

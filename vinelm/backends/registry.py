@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from vinelm.backends.provider import Setup
+from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
@@ -14,15 +14,15 @@ from vinelm.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
-        "azure": "vinelm.backends.azure",
-        "bedrock": "vinelm.backends.bedrock",
-        "gemini": "vinelm.backends.gemini",
-        "langchain": "vinelm.backends.langchain_model",
-        "openai": "vinelm.backends.openai",
-        "recorded": "vinelm.backends.recorded",
-        "sglang": "vinelm.backends.sglang",
-        "simulated": "vinelm.backends.simulated",
-        "vertex": "vinelm.backends.vertex",
+        "azure": "vinelm.backends.openai.azure",
+        "bedrock": "vinelm.backends.bedrock.backend",
+        "gemini": "vinelm.backends.gemini.backend",
+        "langchain": "vinelm.backends.langchain.backend",
+        "openai": "vinelm.backends.openai.backend",
+        "recorded": "vinelm.backends.offline.recorded",
+        "sglang": "vinelm.backends.sglang.backend",
+        "simulated": "vinelm.backends.offline.simulated",
+        "vertex": "vinelm.backends.gemini.vertex",
     }
 )
 """Provider to the module that has its ``create(setup: Setup) -> Backend``. Imported on first use: SDKs load slowly."""

@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.backends.checkup import Checkup
+    from vinelm.backends.diagnostics import Checkup
 
 
 @click.command("doctor", short_help="Can every model of a catalog be called? Says what to mend.")
@@ -28,7 +28,7 @@ def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
     """
     from datetime import date
 
-    from vinelm.backends.checkup import examine, faults_of_tables
+    from vinelm.backends.diagnostics import examine, faults_of_tables
     from vinelm.catalog.loading import read_catalog_file
 
     read = read_catalog_file(catalog)

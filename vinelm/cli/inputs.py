@@ -70,7 +70,7 @@ def catalog_for_check(models: Path | None) -> Catalog:
     """The named catalog, or one whose models stand in where nothing is called."""
     if models is not None:
         return Catalog.from_file(models)
-    from vinelm.backends.simulated_models import simulated_catalog
+    from vinelm.backends.offline.presets import simulated_catalog
 
     return simulated_catalog(DEFAULT_PRESET)
 
@@ -78,7 +78,7 @@ def catalog_for_check(models: Path | None) -> Catalog:
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
     if models is not None:
         return Catalog.from_file(models), None
-    from vinelm.backends.simulated_models import simulated_catalog
+    from vinelm.backends.offline.presets import simulated_catalog
 
     if preset is None and workflow.writer is None:
         raise ConfigError(

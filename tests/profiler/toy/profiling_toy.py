@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from vinelm.backends.offline import OfflineChatModel, request_of
+from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage

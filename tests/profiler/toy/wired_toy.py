@@ -5,11 +5,11 @@ from types import MappingProxyType
 
 from profiling_toy import Loaded, State, catalog_for, toy
 
-from vinelm.backends.answer import Counts, Delta
-from vinelm.backends.provider import Setup
-from vinelm.backends.remote_backend import RemoteBackend
-from vinelm.backends.retry import AttemptFailed
-from vinelm.backends.wire import WireRequest
+from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.response import Counts, Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.settings import Setup
 from vinelm.template import Stage, Template
 
 TOKENS = 30, 12

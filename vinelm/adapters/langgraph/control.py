@@ -15,11 +15,11 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph.channel import opening_of
 from vinelm.adapters.langgraph.context import AMBIENT, RunContext, attach, carried_by
-from vinelm.adapters.langgraph.models import CatalogModels
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.runs import Run, Runs
 from vinelm.adapters.langgraph.signature import INJECTED, asked_by
 from vinelm.adapters.langgraph.stage import make_stage
+from vinelm.backends.resolver import CatalogModels
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective

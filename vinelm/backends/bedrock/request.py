@@ -1,0 +1,165 @@
+"""LangChain messages to a Bedrock Converse request: pure.
+
+Wire format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.chat_model import call_meter as metered
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError, WorkflowError
+
+OWN_OPTIONS = ("region",)
+INFERENCE = {"temperature": "temperature", "top_p": "topP", "topP": "topP", "stop": "stopSequences"}
+TOP_LEVEL = ("guardrailConfig", "performanceConfig", "serviceTier", "requestMetadata", "additionalModelRequestFields")
+OURS = ("modelId", "messages", "system", "inferenceConfig", "toolConfig", "maxTokens", "max_tokens")
+
+
+def converse_request(
+    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+) -> WireRequest:
+    """The arguments of ``converse``. Options that Converse has no word for go to the model (additionalModelRequestFields).
+
+    :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
+    no word for.
+    """
+    asked = asked_of(model, model.options, options, OURS)
+    given = asked.rest
+    body: dict[str, Any] = {"messages": _conversation(messages), "inferenceConfig": {"maxTokens": asked.limit}}
+    if system := [{"text": message.text} for message in messages if isinstance(message, SystemMessage) and message.text]:
+        body["system"] = system
+    if asked.tools:
+        body["toolConfig"] = _tool_config(model, asked.tools, asked.choice)
+    _place(body, given)
+    return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+
+
+def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
+    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    prompt = _prompt_text(body)
+    return metered.upper_bound_usd(
+        model,
+        prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+        max_tokens=body["inferenceConfig"]["maxTokens"],
+        links=prompt.count("s3Location"),
+    )
+
+
+def check_options(model: Model, options: Mapping[str, Any]) -> None:
+    """:class:`ConfigError` for an option that the backend decides itself."""
+    refuse_ours(model, options, OURS)
+
+
+def _place(body: dict[str, Any], options: Mapping[str, Any]) -> None:
+    extra: dict[str, Any] = {}
+    for key, value in options.items():
+        if key in INFERENCE:
+            body["inferenceConfig"][INFERENCE[key]] = [value] if key == "stop" and isinstance(value, str) else value
+        elif key in TOP_LEVEL:
+            body[key] = value
+        elif key not in OWN_OPTIONS:
+            extra[key] = value
+    if extra:
+        body["additionalModelRequestFields"] = {**body.get("additionalModelRequestFields", {}), **extra}
+
+
+def _conversation(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """Turns of user and assistant in strict alternation, as Converse wants them: neighbours of one role are joined."""
+    turns: list[dict[str, Any]] = []
+    try:
+        for message in messages:
+            if isinstance(message, SystemMessage):
+                continue
+            role = "assistant" if isinstance(message, AIMessage) else "user"
+            blocks = list(_blocks(message))
+            if turns and turns[-1]["role"] == role:
+                turns[-1]["content"] += blocks
+            elif blocks:
+                turns.append({"role": role, "content": blocks})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # their text holds the message itself
+    else:
+        return turns
+    raise WorkflowError("a message has content that Bedrock's Converse has no word for: send text or images as base64 data")
+
+
+def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    if isinstance(message, ToolMessage):
+        result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": list(_parts(message)) or [{"text": "(empty)"}]}
+        if message.status == "error":
+            result["status"] = "error"
+        yield {"toolResult": result}
+        return
+    yield from _parts(message)
+    if isinstance(message, AIMessage):
+        for call in message.tool_calls:
+            yield {"toolUse": {"toolUseId": call["id"], "name": call["name"], "input": call["args"]}}
+        for broken in message.invalid_tool_calls:
+            yield {"toolUse": {"toolUseId": broken["id"], "name": broken["name"], "input": {"invalid_json": broken["args"]}}}
+
+
+def _parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    """Text and images, by way of the OpenAI format, which LangChain translates the others into."""
+    if isinstance(message.content, str):
+        if message.content.strip():  # Converse refuses blank texts
+            yield {"text": message.content}
+        return
+    parts = [part for part in message.content if isinstance(part, str) or part.get("type") not in _NOT_SENT]
+    plain = message.model_copy(update={"content": parts, **({"tool_calls": []} if isinstance(message, AIMessage) else {})})
+    for wire in convert_to_openai_messages([plain], text_format="block"):
+        for part in wire["content"]:
+            if part["type"] == "text":
+                if part["text"].strip():
+                    yield {"text": part["text"]}
+            else:
+                yield _image(part["image_url"]["url"])
+
+
+def _image(url: str) -> dict[str, Any]:
+    head, _, data = url.partition(";base64,")
+    kind, _, image_format = head.removeprefix("data:").partition("/")
+    if kind != "image" or not data:
+        raise ValueError("not an image as base64 data")
+    try:
+        return {"image": {"format": image_format, "source": {"bytes": base64.b64decode(data, validate=True)}}}
+    except binascii.Error:
+        raise ValueError("not base64") from None
+
+
+def _tool_config(model: Model, tools: Sequence[Any], choice: Any) -> dict[str, Any]:
+    functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+    specs = [
+        {
+            "name": function["name"],
+            **({"description": function["description"]} if function.get("description") else {}),
+            "inputSchema": {"json": function.get("parameters") or {"type": "object", "properties": {}}},
+        }
+        for function in functions
+    ]
+    config: dict[str, Any] = {"tools": [{"toolSpec": spec} for spec in specs]}
+    if choice in ("any", "required", True):
+        config["toolChoice"] = {"any": {}}
+    elif choice in [spec["name"] for spec in specs]:
+        config["toolChoice"] = {"tool": {"name": choice}}
+    elif choice not in (None, "auto"):
+        raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
+    return config
+
+
+def _prompt_text(body: Mapping[str, Any]) -> str:
+    prompt = {key: body[key] for key in ("messages", "system", "toolConfig", "additionalModelRequestFields") if key in body}
+    return json.dumps(prompt, ensure_ascii=False, default=lambda data: base64.b64encode(data).decode())
+
+
+_NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})

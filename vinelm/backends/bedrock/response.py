@@ -1,0 +1,173 @@
+"""What Bedrock's Converse answers, as boto3 parsed it: pieces of an answer, or a failure. Pure.
+
+Wire format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html; errors:
+https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.errors import FailureKind
+
+FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
+    {
+        "max_tokens": "truncated",
+        "model_context_window_exceeded": "context_length",
+        "guardrail_intervened": "content_filter",
+        "content_filtered": "content_filter",
+        "malformed_model_output": "malformed",
+        "malformed_tool_use": "malformed",
+    }
+)
+_BY_CODE: Mapping[str, FailureKind] = MappingProxyType(
+    {
+        "AccessDeniedException": "auth",
+        "UnrecognizedClientException": "auth",
+        "InvalidSignatureException": "auth",
+        "ExpiredTokenException": "auth",
+        "MissingAuthenticationTokenException": "auth",
+        "ThrottlingException": "rate_limit",
+        "TooManyRequestsException": "rate_limit",
+        "ServiceQuotaExceededException": "rate_limit",
+        "ModelNotReadyException": "rate_limit",
+        "ModelTimeoutException": "timeout",
+        "ModelErrorException": "server",
+        "ModelStreamErrorException": "server",
+    }
+)
+_BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
+    {401: "auth", 403: "auth", 408: "timeout", 413: "context_length", 424: "server", 429: "rate_limit"}
+)
+_TOO_LONG = re.compile(r"too long|context (length|window)|maximum (context|input|number of)|too many (input )?tokens", re.I)
+
+
+def begun(reply: Mapping[str, Any]) -> Delta:
+    """The first piece: the server took the request."""
+    return Delta(request_id=reply.get("ResponseMetadata", {}).get("RequestId"))
+
+
+def whole(reply: Mapping[str, Any]) -> Delta:
+    """All of a ``converse`` answer. :class:`AttemptFailed` (malformed) if it is none."""
+    try:
+        return _whole(reply)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass  # their text may quote the answer
+    raise AttemptFailed("malformed", "the server's answer is no conversation turn")
+
+
+def pieces(event: Mapping[str, Any]) -> Delta:
+    """One event of a stream. :class:`AttemptFailed` (malformed) if it is none."""
+    try:
+        return _event(event)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    raise AttemptFailed("malformed", "the server's answer is no event of a conversation")
+
+
+def _whole(reply: Mapping[str, Any]) -> Delta:
+    content = reply["output"]["message"]["content"]
+    return Delta(
+        text="".join(block["text"] for block in content if "text" in block),
+        reasoning="".join(_thought(block["reasoningContent"]) for block in content if "reasoningContent" in block),
+        tools=list(_tools(content)),
+        finish_reason=reply["stopReason"],
+        counts=_counts(reply["usage"]),
+        provider_latency_s=_latency_s(reply),
+    )
+
+
+def _tools(content: list[Any]) -> Iterator[ToolPiece]:
+    for index, block in enumerate(content):
+        if "toolUse" in block:
+            call = block["toolUse"]
+            yield ToolPiece(index, json.dumps(call["input"], ensure_ascii=False), call["toolUseId"], call["name"])
+
+
+def _event(event: Mapping[str, Any]) -> Delta:
+    if start := event.get("contentBlockStart"):
+        call = start.get("start", {}).get("toolUse")
+        return Delta(tools=[ToolPiece(start["contentBlockIndex"], "", call["toolUseId"], call["name"])] if call else ())
+    if block := event.get("contentBlockDelta"):
+        delta, index = block["delta"], block["contentBlockIndex"]
+        tools = [ToolPiece(index, delta["toolUse"]["input"])] if "toolUse" in delta else ()
+        return Delta(delta.get("text", ""), delta.get("reasoningContent", {}).get("text", ""), tools)
+    if stop := event.get("messageStop"):
+        return Delta(finish_reason=stop["stopReason"])
+    if metadata := event.get("metadata"):
+        return Delta(counts=_counts(metadata["usage"]), provider_latency_s=_latency_s(metadata))
+    return Delta()
+
+
+def _thought(block: Mapping[str, Any]) -> str:
+    return str(block.get("reasoningText", {}).get("text", ""))
+
+
+def _counts(usage: Mapping[str, Any]) -> Counts:
+    """``inputTokens`` leaves out what was read from or written to the prompt cache; ours does not."""
+    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
+    return Counts(int(usage["inputTokens"]) + (read or 0) + (written or 0), int(usage["outputTokens"]), read)
+
+
+def _latency_s(reply: Mapping[str, Any]) -> float | None:
+    milliseconds = reply.get("metrics", {}).get("latencyMs")
+    return None if milliseconds is None else float(milliseconds) / 1000.0
+
+
+def failed(error: Exception) -> AttemptFailed | None:
+    """What an exception of boto3 means. Of the server's own words only the error's code is repeated, and only a known one."""
+    from botocore import eventstream, exceptions, parsers
+
+    if isinstance(error, exceptions.ClientError):
+        return _refused(error.response)
+    if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError | exceptions.TokenRetrievalError):
+        return AttemptFailed("auth", "no AWS credentials found: set them, or AWS_BEARER_TOKEN_BEDROCK, in the environment")
+    if isinstance(error, exceptions.InvalidEndpointConfigurationError):
+        return AttemptFailed("auth", "a Bedrock API key is only sent to an endpoint with https://")
+    if isinstance(error, exceptions.ParamValidationError):
+        return AttemptFailed("malformed", "Converse has no such request: does the entry's options fit it?", is_final=True)
+    if isinstance(error, exceptions.ConnectTimeoutError | exceptions.ReadTimeoutError):
+        return AttemptFailed("timeout", "the server took too long")
+    if isinstance(error, parsers.ResponseParserError | eventstream.ParserError | ValueError):
+        return AttemptFailed("malformed", "the server's answer cannot be parsed")
+    if isinstance(error, exceptions.HTTPClientError):
+        return AttemptFailed("server", "the connection failed or broke off")
+    return _transport(error)
+
+
+def _refused(response: Mapping[str, Any]) -> AttemptFailed:
+    said = response.get("Error", {})
+    code = str(said.get("Code", ""))
+    code = code[:1].upper() + code[1:]
+    metadata = response.get("ResponseMetadata", {})
+    status = metadata.get("HTTPStatusCode")
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
+    if kind is None and (code == "ValidationException" or (isinstance(status, int) and 400 <= status < 500)):
+        kind = "context_length" if _TOO_LONG.search(str(said.get("Message", ""))) else "malformed"
+    kind = kind or "server"
+    shown = f" ({code})" if code in _BY_CODE or code in _SHOWN else ""
+    where = "reported an error in the stream" if status in (None, 200) else f"answered HTTP {status}"
+    hint = ": does the region have that model, and does it know the entry's options?" if kind == "malformed" else ""
+    wait_s = retry_after_s(metadata.get("HTTPHeaders", {}))
+    return AttemptFailed(kind, f"Bedrock {where}{shown}{hint}", retry_after_s=wait_s, is_final=kind == "malformed")
+
+
+def _transport(error: Exception) -> AttemptFailed | None:
+    """While a stream is read, urllib3's own errors come through; known by name, it is no dependency of ours."""
+    names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] == "urllib3"}
+    if "TimeoutError" in names:
+        return AttemptFailed("timeout", "the server took too long")
+    if names or isinstance(error, OSError):
+        return AttemptFailed("server", "the connection failed or broke off")
+    return None
+
+
+_SHOWN = frozenset(
+    {"ValidationException", "ResourceNotFoundException", "InternalServerException", "ServiceUnavailableException"}
+)

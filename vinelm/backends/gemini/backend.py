@@ -1,0 +1,154 @@
+"""Google's Gemini API by google-genai (extra ``gemini``). Spends money."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.gemini.client import clients_of, kept_responses
+from vinelm.backends.gemini.request import check_options, config_options, content_request, upper_bound_usd
+from vinelm.backends.gemini.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.gemini.thought_signatures import Signatures
+from vinelm.backends.openai.client import named_key
+from vinelm.backends.openai.response import begun
+from vinelm.backends.remote.backend import RemoteBackend, check_base
+from vinelm.backends.remote.client_pool import ClientWire, LoopClients
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.settings import Setup
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError, FailureKind
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+
+class GeminiWire(ClientWire["Client", "Client"]):
+    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Wire`."""
+
+    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._signatures = Signatures()
+
+    def request(
+        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+    ) -> WireRequest:
+        """Contents and config."""
+        return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
+
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed."""
+        return upper_bound_usd(model, body)
+
+    def check(self, model: Model) -> None:
+        """:class:`ConfigError` if its key, the SDK or an option is missing or unknown."""
+        self.credentials(model)
+        if _config(model, config_options(model)) is None:
+            raise ConfigError(f"model {model.name!r}: options are not of google-genai's GenerateContentConfig: see its names")
+
+    def credentials(self, model: Model) -> dict[str, Any]:
+        """What the SDK's client is told of who calls, and which of Google's services."""
+        return {"vertexai": False, "api_key": named_key(model, "GEMINI_API_KEY")}
+
+    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+        """One attempt."""
+        models, reader = self.clients.of(model).sync().models, Reader(self._signatures.of(model.model_id))
+        arguments = _arguments(model, request)
+        kept: list[Any] = []
+        try:
+            with kept_responses(kept):  # the stream begins with its first chunk
+                if request.is_streamed:
+                    chunks = iter(models.generate_content_stream(**arguments))
+                    reply = next(chunks, None)
+                else:
+                    chunks, reply = iter(()), models.generate_content(**arguments)
+            yield _begun(kept, request)
+            while reply is not None:
+                yield reader.delta(reply)
+                reply = next(chunks, None)
+        finally:
+            for response in kept:
+                response.close()
+
+    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+        """The same for a coroutine."""
+        models = (await self.clients.of(model).asynchronous()).aio.models
+        reader = Reader(self._signatures.of(model.model_id))
+        arguments = _arguments(model, request)
+        kept: list[Any] = []
+        chunks: Any = None
+        try:
+            with kept_responses(kept):
+                if request.is_streamed:
+                    chunks = aiter(await models.generate_content_stream(**arguments))
+                    reply = await anext(chunks, None)
+                else:
+                    reply = await models.generate_content(**arguments)
+            yield _begun(kept, request)
+            while reply is not None:
+                yield reader.delta(reply)
+                reply = None if chunks is None else await anext(chunks, None)
+        finally:
+            for response in kept:
+                await response.aclose()
+
+    def failed(self, error: Exception) -> AttemptFailed | None:
+        """What an exception of the SDK means."""
+        return failed(error)
+
+    def _made(self, model: Model) -> LoopClients[Client, Client]:
+        return clients_of(base_url=model.api_base, **self.credentials(model))
+
+
+class GeminiBackend(RemoteBackend[GeminiWire]):
+    """Chat models on the Gemini API. The key is read from the entry's ``api_key_env``; ``api_base`` is another endpoint.
+
+    An entry's ``options`` go into the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's
+    automatic function calls are off.
+    """
+
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`: what the API gives as the model's input limit."""
+        with suppress(Exception):
+            return self.wire.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
+        return None
+
+
+def _begun(kept: list[Any], request: WireRequest) -> Delta:
+    return begun(kept[-1].headers, is_streamed=request.is_streamed) if kept else Delta()
+
+
+def _config(model: Model, config: Mapping[str, Any]) -> Any:
+    """The SDK's config; None where it has no such options. :class:`ConfigError` without the SDK."""
+    try:
+        from google.genai import types
+    except ImportError as error:
+        raise ConfigError(f"model {model.name!r}: Gemini needs google-genai: pip install 'vinelm[gemini]'") from error
+    try:
+        return types.GenerateContentConfig.model_validate(dict(config))
+    except ValueError:
+        return None  # pydantic's text may quote a prompt
+
+
+def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
+    config = _config(model, {**request.body["config"], "http_options": {"timeout": round(model.timeout_s * 1000)}})
+    if config is None:
+        raise AttemptFailed("malformed", "google-genai's GenerateContentConfig has no such options", is_final=True)
+    from google.genai import types
+
+    contents = [types.Content.model_validate(turn) for turn in request.body["contents"]]
+    return {"model": model.model_id, "contents": contents, "config": config}
+
+
+def create(setup: Setup) -> GeminiBackend:
+    """The backend for a catalog's Gemini models. Makes no call. :class:`ConfigError` names what does not fit."""
+    for model in setup.models:
+        check_options(model, model.options)
+        check_base(model)
+    return GeminiBackend(setup, GeminiWire())

@@ -1,0 +1,68 @@
+"""google-genai's clients on HTTP clients of ours: responses can be closed early, and event loops do not share sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from vinelm.backends.remote.client_pool import LoopClients
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+MAX_CONNECTIONS = 256
+_RESPONSES: ContextVar[list[Any] | None] = ContextVar("vinelm_gemini_responses", default=None)
+
+
+@contextmanager
+def kept_responses(kept: list[Any]) -> Iterator[None]:
+    """While this is open, responses that begin in this context are put into ``kept``: the SDK itself does not give them out."""
+    token = _RESPONSES.set(kept)
+    try:
+        yield
+    finally:
+        _RESPONSES.reset(token)
+
+
+def clients_of(**settings: Any) -> LoopClients[Client, Client]:
+    """google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
+
+    def make() -> tuple[Client, Any]:
+        import httpx2
+
+        http = httpx2.Client(event_hooks={"response": [_keep]}, limits=_limits(), follow_redirects=True)
+        return _made(settings, httpx_client=http), http.close
+
+    def amake() -> tuple[Client, Any]:
+        import httpx2
+
+        http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
+        return _made(settings, httpx_async_client=http), http.aclose
+
+    return LoopClients(make, amake)
+
+
+def _made(settings: dict[str, Any], **http: Any) -> Client:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
+    given = dict(settings)
+    return Client(http_options=HttpOptions(base_url=given.pop("base_url", None), **http), **given)
+
+
+def _limits() -> Any:
+    import httpx2
+
+    return httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+
+
+def _keep(response: Any) -> None:
+    kept = _RESPONSES.get()
+    if kept is not None:
+        kept.append(response)
+
+
+async def _akeep(response: Any) -> None:
+    _keep(response)

@@ -1,0 +1,152 @@
+"""What Gemini answers, as google-genai parsed it: pieces of an answer, or a failure. Pure but for the ids of tool calls.
+
+Wire format: https://ai.google.dev/api/generate-content; errors: https://ai.google.dev/gemini-api/docs/troubleshooting
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+from vinelm.backends.gemini.thought_signatures import ModelSignatures
+from vinelm.backends.openai.backend import response as openai_reply
+from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.errors import FailureKind
+
+FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
+    {
+        "MAX_TOKENS": "truncated",
+        "SAFETY": "content_filter",
+        "RECITATION": "content_filter",
+        "LANGUAGE": "content_filter",
+        "BLOCKLIST": "content_filter",
+        "PROHIBITED_CONTENT": "content_filter",
+        "SPII": "content_filter",
+        "BLOCKED": "content_filter",
+        "MALFORMED_FUNCTION_CALL": "malformed",
+        "MALFORMED_RESPONSE": "malformed",
+        "UNEXPECTED_TOOL_CALL": "malformed",
+        "TOO_MANY_TOOL_CALLS": "malformed",
+        "MISSING_THOUGHT_SIGNATURE": "malformed",
+        "OTHER": "server",
+    }
+)
+_BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
+    {401: "auth", 403: "auth", 408: "timeout", 413: "context_length", 429: "rate_limit", 504: "timeout"}
+)
+_TOO_LONG = re.compile(r"maximum number of tokens|token count|too long|context (length|window)", re.I)
+_KEY = re.compile(r"API[ _]key", re.I)
+_SHOWN = frozenset(
+    {
+        "INVALID_ARGUMENT", "FAILED_PRECONDITION", "PERMISSION_DENIED", "UNAUTHENTICATED", "NOT_FOUND", "RESOURCE_EXHAUSTED",
+        "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED",
+    }
+)  # fmt: skip
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+class Reader:
+    """Reads the chunks of one attempt in turn: each tool call comes whole, and gets the next place."""
+
+    def __init__(self, signatures: ModelSignatures) -> None:
+        self._signatures = signatures
+        self._tools = 0
+
+    def delta(self, reply: Any) -> Delta:
+        """The next chunk, or the whole answer. :class:`AttemptFailed` (malformed) if it is none."""
+        try:
+            return self._delta(reply)
+        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+            pass  # their text may quote the answer
+        raise AttemptFailed("malformed", "the server's answer is no generated content")
+
+    def _delta(self, reply: Any) -> Delta:
+        counts = _counts(reply.usage_metadata)
+        if not reply.candidates:
+            is_blocked = reply.prompt_feedback is not None and reply.prompt_feedback.block_reason is not None
+            if not is_blocked and counts is None:
+                raise ValueError("no candidates")
+            return Delta(finish_reason="BLOCKED" if is_blocked else None, counts=counts, request_id=reply.response_id)
+        candidate = reply.candidates[0]
+        parts = (candidate.content.parts or []) if candidate.content is not None else []
+        reason = candidate.finish_reason
+        return Delta(
+            text="".join(part.text for part in parts if part.text and not part.thought),
+            reasoning="".join(part.text for part in parts if part.text and part.thought),
+            tools=list(self._calls(parts)),
+            finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
+            counts=counts,
+            request_id=reply.response_id,
+        )
+
+    def _calls(self, parts: Any) -> Iterator[ToolPiece]:
+        for part in parts:
+            if part.function_call is not None:
+                call = part.function_call
+                arguments = json.dumps(call.args or {}, ensure_ascii=False)
+                call_id = call.id or f"call_{uuid4().hex}"
+                self._signatures.remember(call_id, part.thought_signature)
+                yield ToolPiece(self._tools, arguments, call_id, call.name)
+                self._tools += 1
+
+
+def _counts(usage: Any) -> Counts | None:
+    """``candidatesTokenCount`` leaves thoughts out, which cost as much; ours does not."""
+    if usage is None or usage.prompt_token_count is None:
+        return None
+    thoughts = usage.thoughts_token_count
+    tokens_in = usage.prompt_token_count + (usage.tool_use_prompt_token_count or 0)
+    return Counts(tokens_in, (usage.candidates_token_count or 0) + (thoughts or 0), usage.cached_content_token_count, thoughts)
+
+
+def failed(error: Exception) -> AttemptFailed | None:
+    """What an exception of google-genai means. Of the server's own words only a known status is repeated."""
+    from google.genai import errors
+
+    if isinstance(error, errors.APIError):
+        return _refused(error)
+    return _unauthorized(error) or openai_reply.failed(error)
+
+
+def _unauthorized(error: Exception) -> AttemptFailed | None:
+    """Google's credentials, on Vertex: a token could not be had."""
+    from google.auth import exceptions
+
+    if isinstance(error, exceptions.TransportError) or getattr(error, "retryable", False) is True:
+        return AttemptFailed("server", "Google's token endpoint cannot be reached")
+    if isinstance(error, exceptions.GoogleAuthError):
+        return AttemptFailed("auth", "Google's credentials are refused: are they still good?")
+    return None
+
+
+def _refused(error: Any) -> AttemptFailed:
+    said, status = str(error.message or ""), error.code
+    kind = _BY_STATUS.get(status)
+    if kind is None and isinstance(status, int) and 400 <= status < 500:
+        kind = "auth" if _KEY.search(said) else "context_length" if _TOO_LONG.search(said) else "malformed"
+    kind = kind or "server"
+    hint = {
+        "auth": ": is the key (or the account) right, and may it use that model?",
+        "malformed": ": does it have that model, and does it know the entry's options?",
+    }.get(kind, "")
+    shown = f" ({error.status})" if error.status in _SHOWN else ""
+    where = f"answered HTTP {status}" if isinstance(status, int) else "reported an error in the stream"
+    return AttemptFailed(kind, f"Gemini {where}{shown}{hint}", retry_after_s=_wait_s(error), is_final=kind == "malformed")
+
+
+def _wait_s(error: Any) -> float | None:
+    """From the headers, or from the ``RetryInfo`` in the body, which is where Google writes it."""
+    headers = getattr(error.response, "headers", None)
+    asked_s = retry_after_s(headers) if headers is not None else None
+    body = error.details.get("error", error.details) if isinstance(error.details, Mapping) else {}
+    details = body.get("details") if isinstance(body, Mapping) else None
+    for detail in details if isinstance(details, list) else ():
+        found = _DELAY.fullmatch(str(detail.get("retryDelay", ""))) if isinstance(detail, Mapping) else None
+        if found is not None:
+            return max(float(found[1]), asked_s or 0.0)
+    return asked_s

@@ -1,0 +1,111 @@
+"""Gemini models on Google Cloud's Vertex AI by google-genai (extra ``gemini``). Spends money.
+
+Wire format: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any
+
+from vinelm.backends.gemini.backend import GeminiBackend, GeminiWire
+from vinelm.backends.gemini.request import check_options
+from vinelm.backends.openai.client import named_key
+from vinelm.backends.remote.backend import check_base
+from vinelm.backends.settings import Setup
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+
+
+class VertexWire(GeminiWire):
+    """Gemini's wire, to a project's place in Google Cloud, with Google's application default credentials."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._credentials: Any = None
+        self._credentials_lock = threading.Lock()
+
+    def connect(self, model: Model) -> None:
+        """Make the client, and fetch its token before the clock of an attempt starts."""
+        super().connect(model)
+        self._refresh()
+
+    async def aconnect(self, model: Model) -> None:
+        """The same without blocking the event loop."""
+        await super().aconnect(model)
+        if self._credentials is not None and not self._credentials.valid:
+            await asyncio.to_thread(self._refresh)
+
+    def credentials(self, model: Model) -> dict[str, Any]:
+        """A key of Vertex's express mode, if the entry names one; else project, place, and Google's own chain."""
+        if model.api_key_env is not None:
+            return {"vertexai": True, "api_key": named_key(model, "GOOGLE_API_KEY")}
+        project, location = _where(model)
+        return {"vertexai": True, "project": project, "location": location, "credentials": self._found(model)}
+
+    def _place(self, model: Model) -> Hashable:
+        return (model.api_base, model.api_key_env, *_where(model))
+
+    def _found(self, model: Model) -> Any:
+        try:
+            import google.auth
+        except ImportError as error:
+            raise ConfigError(f"model {model.name!r}: Vertex AI needs google-genai: pip install 'vinelm[gemini]'") from error
+        with self._credentials_lock:
+            if self._credentials is None:
+                with suppress(google.auth.exceptions.GoogleAuthError):  # its text may name what is in the file
+                    self._credentials, _ = google.auth.default(scopes=SCOPES)
+            if self._credentials is None:
+                raise ConfigError(
+                    f"model {model.name!r}: no Google credentials: set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run "
+                    "gcloud auth application-default login"
+                )
+            return self._credentials
+
+    def _refresh(self) -> None:
+        """A failure is not told here: the attempt's own one is."""
+        if self._credentials is None:
+            return
+        with self._credentials_lock, suppress(Exception):
+            if not self._credentials.valid:
+                from google.auth.transport.requests import Request
+
+                self._credentials.refresh(Request())
+
+
+class VertexBackend(GeminiBackend):
+    """Gemini models on Vertex AI: options ``project`` and ``location`` say where (default: ``GOOGLE_CLOUD_PROJECT`` and
+    ``GOOGLE_CLOUD_LOCATION``, else ``global``). Other options and the rest as for Gemini.
+    """
+
+
+def _where(model: Model) -> tuple[str | None, str | None]:
+    """Project and location; :class:`ConfigError` if nobody names the project, or the entry has both them and a key."""
+    given = [model.options.get(name) for name in ("project", "location")]
+    if model.api_key_env is not None:
+        if any(given):
+            raise ConfigError(
+                f"model {model.name!r}: a key of Vertex's express mode knows its project: leave project and location out"
+            )
+        return None, None
+    project = given[0] or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    if not project:
+        raise ConfigError(
+            f'model {model.name!r}: no Google Cloud project: add options = {{ project = "..." }} or set GOOGLE_CLOUD_PROJECT'
+        )
+    return str(project), str(given[1] or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global")
+
+
+def create(setup: Setup) -> VertexBackend:
+    """The backend for a catalog's Vertex models. Makes no call. :class:`ConfigError` names what does not fit."""
+    for model in setup.models:
+        check_options(model, model.options)
+        check_base(model)
+        _where(model)
+    return VertexBackend(setup, VertexWire())

@@ -1,0 +1,189 @@
+"""Any LangChain chat model as a provider: ready objects, and ``provider:model`` strings of LangChain's integrations.
+
+Spends whatever the model spends. Its own retries, if it has any, are hidden in the latency: turn them off (``max_retries=0``).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableBinding
+
+from vinelm.backends.langchain.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.remote.backend import RemoteBackend
+from vinelm.backends.remote.chat_model import call_meter as metered
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.settings import Setup
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError, FailureKind
+
+
+class LangChainWire:
+    """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.transport.Wire`.
+
+    Not to ``invoke``: LangChain would tell every callback twice.
+    """
+
+    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+
+    def __init__(self, live: Mapping[str, BaseChatModel]) -> None:
+        self._chats = dict(live)
+        self._with_reasons: set[str] = set()
+        self._lock = threading.Lock()
+
+    def check(self, model: Model) -> None:
+        """Make the chat model: :class:`ConfigError` if that cannot be done."""
+        self._chat(model)
+
+    def request(
+        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+    ) -> WireRequest:
+        """The chat model and what to call it with."""
+        given = {key: value for key, value in options.items() if value is not None}
+        stop, tools, choice = given.pop("stop", None), given.pop("tools", None), given.pop("tool_choice", None)
+        limit = given.get("max_tokens", model.max_tokens)
+        if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
+            raise ConfigError(
+                f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less"
+            )
+        chat = self._chat(model)
+        if tools:
+            chat, bound = _with_tools(model, chat, tools, choice)
+            given = {**bound, **given}
+        is_streamed = is_streamed and _streams(chat)
+        if is_streamed and hasattr(chat, "stream_usage"):
+            given.setdefault("stream_usage", True)
+        body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
+        return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
+        size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
+        bound: int = body["max_tokens"]
+        return metered.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
+
+    def connect(self, model: Model) -> None:
+        """Make the chat model."""
+        self._chat(model)
+
+    async def aconnect(self, model: Model) -> None:
+        """The same."""
+        self._chat(model)
+
+    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+        """One attempt."""
+        body, reader = request.body, Reader()
+        chat: BaseChatModel = body["chat"]
+        if request.is_streamed:
+            with closing(chat._stream(body["messages"], stop=body["stop"], **body["options"])) as chunks:  # type: ignore[type-var]
+                for chunk in chunks:
+                    yield reader.delta(chunk.message)
+        else:
+            result = chat._generate(body["messages"], stop=body["stop"], **body["options"])
+            yield reader.delta(result.generations[0].message)
+        yield self._last(model, reader)
+
+    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+        """The same for a coroutine."""
+        body, reader = request.body, Reader()
+        chat: BaseChatModel = body["chat"]
+        if request.is_streamed:
+            stream = chat._astream(body["messages"], stop=body["stop"], **body["options"])
+            async with aclosing(stream) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    yield reader.delta(chunk.message)
+        else:
+            result = await chat._agenerate(body["messages"], stop=body["stop"], **body["options"])
+            yield reader.delta(result.generations[0].message)
+        yield self._last(model, reader)
+
+    def failed(self, error: Exception) -> AttemptFailed | None:
+        """What an exception of the chat model means."""
+        return failed(error)
+
+    def close(self) -> None:
+        """Nothing: connections are the chat models' own."""
+
+    def _last(self, model: Model, reader: Reader) -> Delta:
+        """The end of an answer. A chat model that has ever said how one ended is taken to do so always."""
+        last = reader.last(always_has_reason=model.name in self._with_reasons)
+        if reader.has_reason:
+            self._with_reasons.add(model.name)
+        return last
+
+    def _chat(self, model: Model) -> BaseChatModel:
+        with self._lock:
+            if model.name not in self._chats:
+                self._chats[model.name] = _made(model)
+            return self._chats[model.name]
+
+
+class LangChainBackend(RemoteBackend[LangChainWire]):
+    """Metered LangChain chat models: usage from their ``usage_metadata``, else estimated. Thread-safe if they are.
+
+    Ready objects are the catalog's; other entries are made by ``langchain.chat_models.init_chat_model`` at the first call.
+    """
+
+
+def _prompt_text(body: Mapping[str, Any]) -> str:
+    messages = [(message.content, getattr(message, "tool_calls", None)) for message in body["messages"]]
+    return json.dumps([messages, body["tools"]], ensure_ascii=False, default=str)
+
+
+def _streams(chat: BaseChatModel) -> bool:
+    return type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
+
+
+def _with_tools(model: Model, chat: BaseChatModel, tools: Any, choice: Any) -> tuple[BaseChatModel, dict[str, Any]]:
+    """The chat model and the arguments that its own ``bind_tools`` makes of them."""
+    try:
+        bound: Any = chat.bind_tools(tools) if choice is None else chat.bind_tools(tools, tool_choice=choice)
+    except NotImplementedError:
+        bound = None
+    if not isinstance(bound, RunnableBinding) or not isinstance(bound.bound, BaseChatModel):
+        raise ConfigError(f"model {model.name!r}: {type(chat).__name__} takes no tools: choose another model for this stage")
+    return bound.bound, dict(bound.kwargs)
+
+
+def _made(model: Model) -> BaseChatModel:
+    if ":" not in model.model_id:
+        raise ConfigError(
+            f"model {model.name!r}: was a ready chat model of another process: pass it again, "
+            f"VineLM(models={{{model.name!r}: ...}})"
+        )
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise ConfigError(f"model {model.name!r}: LangChain models need langchain: pip install 'vinelm[langchain]'") from error
+    options = {"max_tokens": model.max_tokens, "timeout": model.timeout_s, "max_retries": 0, **model.options}
+    if model.api_base is not None:
+        options["base_url"] = model.api_base
+    reason = "does init_chat_model know the provider, and is its key in the environment?"
+    try:
+        chat: BaseChatModel = init_chat_model(model.model_id, **options)
+        return chat
+    except ImportError as error:
+        reason = f"its LangChain package is missing: pip install langchain-{model.model_id.partition(':')[0].replace('_', '-')}"
+        cause: Exception = error
+    except Exception as error:  # an integration's own checks: pydantic's may quote a key
+        cause = error
+    raise ConfigError(f"model {model.name!r}: cannot be made ({type(cause).__name__}): {reason}")
+
+
+def create(setup: Setup) -> LangChainBackend:
+    """The backend for a catalog's LangChain models. Makes no call. :class:`ConfigError` names what does not fit."""
+    live = {model.name: setup.catalog.live[model.name] for model in setup.models if model.name in setup.catalog.live}
+    for model in setup.models:
+        if model.api_key_env is not None:
+            raise ConfigError(
+                f"model {model.name!r}: api_key_env has no effect: LangChain's integrations read their own variable"
+            )
+    return LangChainBackend(setup, LangChainWire(live))

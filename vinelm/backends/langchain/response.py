@@ -1,0 +1,144 @@
+"""What a LangChain chat model gives, as pieces of an answer; what its exceptions mean. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+
+from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.errors import FailureKind, VineLMError
+
+FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
+    {
+        "length": "truncated",
+        "max_tokens": "truncated",
+        "MAX_TOKENS": "truncated",
+        "model_context_window_exceeded": "context_length",
+        "content_filter": "content_filter",
+        "content_filtered": "content_filter",
+        "guardrail_intervened": "content_filter",
+        "refusal": "content_filter",
+        "SAFETY": "content_filter",
+        "PROHIBITED_CONTENT": "content_filter",
+        "RECITATION": "content_filter",
+        "MALFORMED_FUNCTION_CALL": "malformed",
+    }
+)
+"""Finish reasons of the providers that LangChain has packages for; they differ in spelling only."""
+NOT_REPORTED = "not_reported"
+_REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
+    {401: "auth", 403: "auth", 408: "timeout", 413: "context_length", 429: "rate_limit"}
+)
+
+
+class Reader:
+    """Reads the messages of one attempt in turn: token counts add up, tool calls keep their place."""
+
+    def __init__(self) -> None:
+        self._usage: UsageMetadata | None = None
+        self._has_reason = False
+        self._tools = 0
+
+    def delta(self, message: BaseMessage) -> Delta:
+        """The next chunk, or a whole answer. :class:`AttemptFailed` (malformed) if it is none."""
+        try:
+            return self._delta(message)
+        except (AttributeError, TypeError, ValueError, KeyError):
+            pass  # their text may quote the answer
+        raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
+
+    @property
+    def has_reason(self) -> bool:
+        """The model said how the answer ended."""
+        return self._has_reason
+
+    def last(self, *, always_has_reason: bool) -> Delta:
+        """What ends the attempt: a finish reason, where the model never gives one. One that else does has broken off."""
+        return Delta() if self._has_reason or always_has_reason else Delta(finish_reason=NOT_REPORTED)
+
+    def _delta(self, message: Any) -> Delta:
+        if message.usage_metadata:
+            self._usage = add_usage(self._usage, message.usage_metadata)
+        reason = next((message.response_metadata[key] for key in _REASON_KEYS if message.response_metadata.get(key)), None)
+        self._has_reason |= reason is not None
+        return Delta(
+            text=str(message.text),
+            reasoning=str(message.additional_kwargs.get("reasoning_content") or ""),
+            tools=self._pieces(message),
+            is_refused=bool(message.additional_kwargs.get("refusal")),
+            finish_reason=None if reason is None else str(getattr(reason, "name", reason)),
+            counts=_counts(self._usage),
+        )
+
+    def _pieces(self, message: Any) -> list[ToolPiece]:
+        if isinstance(message, AIMessageChunk):
+            return [self._piece(chunk) for chunk in message.tool_call_chunks]
+        calls = [(call, json.dumps(call["args"], ensure_ascii=False)) for call in message.tool_calls]
+        calls += [(call, call["args"] or "") for call in message.invalid_tool_calls]
+        return [ToolPiece(index, text, call["id"], call["name"]) for index, (call, text) in enumerate(calls)]
+
+    def _piece(self, chunk: Any) -> ToolPiece:
+        index = chunk.get("index")
+        if not isinstance(index, int):  # a call of its own, or more of the last one
+            self._tools += bool(chunk.get("id") or chunk.get("name")) or not self._tools
+            index = self._tools - 1
+        return ToolPiece(index, chunk.get("args") or "", chunk.get("id"), chunk.get("name"))
+
+
+def _counts(usage: UsageMetadata | None) -> Counts | None:
+    """None without a prompt's tokens, too: there is no prompt of none, and it must not be booked as free."""
+    if usage is None or usage["input_tokens"] <= 0:
+        return None
+    into, out = usage.get("input_token_details", {}), usage.get("output_token_details", {})
+    return Counts(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"))
+
+
+def failed(error: Exception) -> AttemptFailed | None:
+    """What an exception means, by its SDK or its HTTP status. Of its text nothing is repeated but the name of its class."""
+    if isinstance(error, VineLMError):
+        return None
+    return _by_sdk(error) or _by_status(error) or _by_name(error)
+
+
+def _by_sdk(error: Exception) -> AttemptFailed | None:
+    home = type(error).__module__.partition(".")[0]
+    if home == "openai":
+        from vinelm.backends.openai.backend import response as openai_reply
+
+        return openai_reply.failed(error)
+    if home == "botocore":
+        from vinelm.backends.bedrock.backend import response as bedrock_reply
+
+        return bedrock_reply.failed(error)
+    return None
+
+
+def _by_status(error: Any) -> AttemptFailed | None:
+    response = getattr(error, "response", None)
+    statuses = (getattr(error, "status_code", None), getattr(response, "status_code", None), getattr(error, "code", None))
+    status = next((status for status in statuses if isinstance(status, int) and 400 <= status < 600), None)
+    if status is None:
+        return None
+    kind = _BY_STATUS.get(status) or ("malformed" if status < 500 else "server")
+    headers = getattr(response, "headers", None)
+    wait_s = retry_after_s(headers) if isinstance(headers, Mapping) else None
+    return AttemptFailed(kind, f"the server answered HTTP {status}", retry_after_s=wait_s, is_final=kind == "malformed")
+
+
+def _by_name(error: Exception) -> AttemptFailed:
+    names = " ".join(base.__name__ for base in type(error).__mro__)
+    if "Timeout" in names:
+        return AttemptFailed("timeout", "the server took too long")
+    if "RateLimit" in names or "ResourceExhausted" in names:
+        return AttemptFailed("rate_limit", "the server asks to slow down")
+    if isinstance(error, OSError) or "Connect" in names or "NetworkError" in names or "ProtocolError" in names:
+        return AttemptFailed("server", "the connection failed or broke off")
+    name = type(error).__name__
+    return AttemptFailed("unknown", f"the chat model raised {name}: call it by itself to see why", is_final=True)

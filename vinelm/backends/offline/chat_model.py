@@ -1,0 +1,237 @@
+"""The chat model of backends that answer without any network: simulated and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import ToolCall, tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
+
+from vinelm.backends.base import bound_instance
+from vinelm.backends.offline.tool_script import next_step
+from vinelm.catalog.catalog import Model
+from vinelm.errors import CallError, ConfigError
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, WallClock
+from vinelm.workflow import Request
+
+CHARS_PER_TOKEN = 4
+"""The fixed rule by which offline backends count tokens. Their usage says that it is an estimate."""
+
+
+def estimate_tokens(chars: int) -> int:
+    """Tokens of a text of that many characters, by the fixed rule: at least 1."""
+    return max(1, -(-chars // CHARS_PER_TOKEN))
+
+
+class AnswerSource(Protocol):
+    """Where an offline chat model gets its answer from."""
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+
+
+def request_of(call: CallContext, provider: str) -> Request:
+    """The call's request; one-line :class:`ConfigError` without one."""
+    if call.request is None:
+        raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
+    return call.request
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """What one chat model answers for. Kept in one field, out of every repr: a trace must not show a request's labels."""
+
+    source: AnswerSource
+    model: Model
+    call: CallContext
+
+
+class OfflineChatModel(BaseChatModel):
+    """A LangChain chat model that answers from an :class:`AnswerSource`; its latency passes on the request's clock.
+
+    Of the prompt only the length counts. Reports exactly one :class:`Usage` per call, also when it fails
+    (:class:`CallError`) or when a stream is abandoned.
+    """
+
+    binding: Any = Field(default=None, exclude=True, repr=False)
+
+    @classmethod
+    def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
+        """The chat model of one invocation, without the cost of validating what is already typed."""
+        return bound_instance(cls, _Binding(source, model, call))
+
+    @property
+    def _llm_type(self) -> str:
+        return "vinelm-offline"
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools: an answer that is a script of calls (:mod:`~vinelm.backends.offline.tool_script`) is played."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
+        self.binding.call.clock.sleep(usage.latency_s)
+        self._report(usage, messages, said)
+        return _result(*said, usage)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
+        await self._pass_time(usage.latency_s)
+        self._report(usage, messages, said)
+        return _result(*said, usage)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
+        is_complete = False
+        try:
+            if usage.failure is not None:
+                self.binding.call.clock.sleep(usage.latency_s)
+                return
+            for delay_s, chunk in _chunks(*said, usage):
+                self.binding.call.clock.sleep(delay_s)
+                yield chunk
+            is_complete = True
+        finally:
+            self._report(usage, messages, said, is_complete=is_complete)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        text, usage = self._answer(messages)
+        said = _said(text, messages, kwargs)
+        is_complete = False
+        try:
+            if usage.failure is not None:
+                await self._pass_time(usage.latency_s)
+                return
+            for delay_s, chunk in _chunks(*said, usage):
+                await self._pass_time(delay_s)
+                yield chunk
+            is_complete = True
+        finally:
+            self._report(usage, messages, said, is_complete=is_complete)
+
+    def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
+        """What the call will come to, known before it is made: so a guard is asked with its very price."""
+        bound: _Binding = self.binding
+        text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
+        if bound.call.guard is not None:
+            bound.call.guard.before(usage.cost_usd)
+        return text, usage
+
+    async def _pass_time(self, seconds: float) -> None:
+        clock = self.binding.call.clock
+        if isinstance(clock, WallClock):
+            await asyncio.sleep(seconds)  # the thread belongs to other requests
+        else:
+            clock.sleep(seconds)
+
+    def _report(
+        self, usage: Usage, messages: Sequence[BaseMessage], said: tuple[str, list[ToolCall]], *, is_complete: bool = True
+    ) -> None:
+        call: CallContext = self.binding.call
+        call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
+        if call.guard is not None:
+            call.guard.paid(usage)
+        if call.on_exchange is not None:
+            metadata = {"finish_reason": usage.finish_reason if is_complete else None}
+            answer = AIMessage(said[0], tool_calls=said[1], response_metadata=metadata)
+            call.on_exchange(messages, None if usage.failure else answer)
+        if usage.failure is not None:
+            raise CallError(f"{usage.model}: call failed: {usage.failure}", kind=usage.failure, cost_usd=usage.cost_usd)
+
+
+def _chars(message: BaseMessage) -> int:
+    content = message.content
+    return len(content) if isinstance(content, str) else len(message.text)
+
+
+def _usage_metadata(usage: Usage) -> UsageMetadata:
+    tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
+    counts: UsageMetadata = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    if usage.tokens_cached is not None:
+        counts["input_token_details"] = {"cache_read": usage.tokens_cached}
+    return counts
+
+
+def _said(text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
+    """Text and tool calls: with tools bound, an answer may be a script of calls."""
+    return next_step(text, messages) if options.get("tools") else (text, [])
+
+
+def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
+    message = AIMessage(
+        content=text,
+        tool_calls=calls,
+        usage_metadata=_usage_metadata(usage),
+        response_metadata={"model_name": usage.model, "finish_reason": usage.finish_reason},
+    )
+    return ChatResult.model_construct(generations=[ChatGeneration(message=message)], llm_output=None)
+
+
+def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
+    """(seconds to wait, chunk) word by word: the first token after ``ttft_s``, the rest evenly until ``latency_s``."""
+    words = [word + " " for word in text.split(" ")]
+    words[-1] = words[-1][:-1]
+    first_s = usage.latency_s if usage.ttft_s is None else min(usage.ttft_s, usage.latency_s)
+    step_s = (usage.latency_s - first_s) / max(len(words) - 1, 1)
+    for index, word in enumerate(words):
+        message = AIMessageChunk(content=word)
+        if index == len(words) - 1:
+            message.tool_call_chunks = [
+                tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=i)
+                for i, call in enumerate(calls)
+            ]
+            message.tool_calls = calls
+            message.usage_metadata = _usage_metadata(usage)
+            message.response_metadata = {"model_name": usage.model, "finish_reason": usage.finish_reason}
+            message.chunk_position = "last"
+        yield first_s if index == 0 else step_s, ChatGenerationChunk(message=message)

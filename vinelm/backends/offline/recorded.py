@@ -1,0 +1,163 @@
+"""Recorded answers: what real systems really wrote, replayed from a table. No key, no network, no money."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens, request_of
+from vinelm.backends.settings import Setup, model_options
+from vinelm.catalog.catalog import Model
+from vinelm.dataset import json_objects
+from vinelm.errors import ConfigError, DatasetError
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext
+
+MAX_FIELD_CHARS = 2**24
+
+
+class RecordedBackend:
+    """Answers with the text in the row of (request id, model id), whatever the stage and the prefix.
+
+    ``table`` is CSV with a header or JSON lines, either may be gzipped: one row per pair, other columns are ignored.
+    Asking the same model again repeats its answer. An empty answer is returned as it is.
+
+    The answers are real, so ``is_simulated`` is False; tokens are estimated from the text's length and marked so.
+    ``cost_column`` holds dollars per call; without it a call costs what the catalog's price makes of the estimated tokens.
+    ``latency_column`` holds seconds; without it (or where it is empty) a call takes no time, which says nothing about the
+    real system. :class:`DatasetError` (file and line) if the table is missing or malformed.
+    """
+
+    is_simulated = False
+
+    def __init__(
+        self,
+        table: str | Path,
+        *,
+        id_column: str = "question_id",
+        model_column: str = "model",
+        answer_column: str = "prediction",
+        cost_column: str | None = None,
+        latency_column: str | None = None,
+        real_time: bool = False,
+    ) -> None:
+        self.is_virtual_time = not real_time
+        self._table = Path(table)
+        self._answers: dict[tuple[str, str], tuple[str, float | None, float]] = {}
+        columns = (id_column, model_column, answer_column, cost_column, latency_column)
+        for number, row in _rows(self._table):
+            self._add(number, row, columns)
+        self._models = tuple(dict.fromkeys(model for model, _ in self._answers))
+        if not self._answers:
+            raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model for one invocation. :class:`ConfigError` if the table has no such model, or the call no request."""
+        self.check(model)
+        request_of(call, "recorded")
+        return OfflineChatModel.bound(self, model, call)
+
+    def check(self, model: Model) -> None:
+        """:class:`ConfigError` if the table has no answers of that model."""
+        if model.model_id not in self._models:
+            known = ", ".join(self._models[:20]) + (", ..." if len(self._models) > 20 else "")
+            raise ConfigError(f"model {model.name!r}: {self._table} has no system {model.model_id!r}: it has {known}")
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """The recorded text and its usage. :class:`DatasetError` if the table has no row for the request."""
+        request = request_of(call, "recorded")
+        try:
+            text, cost_usd, latency_s = self._answers[model.model_id, request.id]
+        except KeyError:
+            raise DatasetError(
+                f"{self._table}: no answer of {model.model_id!r} to request {request.id!r}: is the table of another dataset?"
+            ) from None
+        tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
+        return text, Usage(
+            model=model.name,
+            cost_usd=model.price.cost_usd(tokens_in, tokens_out) if cost_usd is None else cost_usd,
+            latency_s=latency_s,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            tokens_estimated=True,
+            finish_reason="stop",
+            price_id=model.price_id,
+        )
+
+    def _add(self, number: int, row: Mapping[str, Any], columns: tuple[str, str, str, str | None, str | None]) -> None:
+        where = f"{self._table}:{number}"
+        for column in columns:
+            if column is not None and row.get(column) is None:
+                raise DatasetError(f"{where}: no column {column!r}: the row has {', '.join(map(str, row))}")
+        id_column, model_column, answer_column, cost_column, latency_column = columns
+        key = (str(row[model_column]), str(row[id_column]))
+        if key in self._answers:
+            raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}: keep one row per pair")
+        cost_usd = None if cost_column is None else _amount(row[cost_column], where, cost_column)
+        latency_s = 0.0 if latency_column is None else _amount(row[latency_column] or 0.0, where, latency_column)
+        self._answers[key] = (str(row[answer_column]), cost_usd, latency_s)
+
+
+def _amount(value: Any, where: str, column: str) -> float:
+    try:
+        amount = float(value)
+    except (TypeError, ValueError):
+        amount = math.nan
+    if not (amount >= 0.0 and math.isfinite(amount)):
+        raise DatasetError(f"{where}: {column} is {value!r}: expected a finite number >= 0")
+    return amount
+
+
+def _rows(table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(line number, row) of the table, by the file's name: ``.csv`` or ``.jsonl``, with or without ``.gz``."""
+    suffix = table.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
+    if suffix not in ("csv", "jsonl"):
+        raise DatasetError(f"{table}: expected a .csv or .jsonl file, plain or .gz")
+    opener = gzip.open if table.name.endswith(".gz") else open
+    try:
+        with opener(table, "rt", encoding="utf-8", newline="") as opened:
+            lines = cast("TextIO", opened)
+            yield from _csv_rows(lines, table) if suffix == "csv" else json_objects(lines, table)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{table}: cannot read the table of recorded answers: {error}") from error
+
+
+def _csv_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    reader = csv.DictReader(lines)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DatasetError(f"{table}:{reader.line_num}: not valid CSV: {error}") from error
+
+
+def create(setup: Setup) -> RecordedBackend:
+    """The backend for a catalog's recorded models.
+
+    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``,
+    ``latency_column``, ``real_time``.
+    :class:`ConfigError` names what does not fit, or a model that the table lacks.
+    """
+    setup.refuse_unknown("table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "real_time")
+    if "table" not in setup.settings:
+        raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
+    backend = RecordedBackend(
+        setup.setting("table", str, ""),
+        id_column=setup.setting("id_column", str, "question_id"),
+        model_column=setup.setting("model_column", str, "model"),
+        answer_column=setup.setting("answer_column", str, "prediction"),
+        cost_column=setup.setting("cost_column", str, "") or None,
+        latency_column=setup.setting("latency_column", str, "") or None,
+        real_time=setup.setting("real_time", bool, setup.real_time),
+    )
+    for model in setup.models:
+        backend.check(model)
+        model_options(model)
+    return backend

@@ -1,0 +1,216 @@
+"""Simulated models: they write right or wrong answers as models of known behaviour would. No key, no network, no money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+
+from langchain_core.language_models import BaseChatModel
+
+from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens, request_of
+from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
+from vinelm.backends.offline.presets import (
+    FEEDBACK_GAIN,
+    HARDNESS_SD,
+    REPEAT_KIND_SHARE,
+    VISIBLE_KINDS,
+    Behaviour,
+    behaviour_of,
+    simulated_catalog,
+    simulated_tables,
+    simulated_toml,
+)
+from vinelm.backends.offline.text_writer import writer_for
+from vinelm.backends.remote.response import Counts
+from vinelm.backends.settings import Setup, model_options
+from vinelm.catalog.catalog import Catalog, Model
+from vinelm.errors import ConfigError, FailureKind
+from vinelm.observation import Usage
+from vinelm.protocols import AnswerWriter, CallContext
+from vinelm.workflow import Request
+
+__all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
+
+PREFILL_TOKENS_PER_S = 6000.0
+"""How fast prompt tokens are read, on top of a model's own time to first token."""
+REASONING_SIGMA = 0.4
+"""Spread of the log of the number of reasoning tokens."""
+FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
+"""How calls fail where a failure rate is asked for. None of them is billed."""
+OPTIONS = ("failure_rate", "cached_share")
+"""What a simulated model takes as options: both are shares."""
+
+
+class SimulatedBackend:
+    """Answers as a function of (seed, request, prefix), the same on every machine and in any order.
+
+    Of the prompt only the length matters: for token counts and time. Whether an answer is right nobody says here: the workflow
+    runs and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before
+    it made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in
+    ``catalog`` (default: the paper preset); one that is not simulated gives no feedback.
+
+    A model's option ``cached_share`` is a prompt cache: that share of a prompt is read from it where the request's invocation
+    before ran on the same model and engine. It takes no prefill time and is billed at the price's ``cached``.
+
+    ``failure_rate`` is the share of calls that fail instead (:class:`~vinelm.errors.CallError`); a model's own option
+    ``failure_rate`` overrides it. With ``real_time`` the caller must give calls a wall clock, and latencies really pass.
+    """
+
+    is_simulated = True
+
+    def __init__(
+        self,
+        writer: AnswerWriter,
+        *,
+        seed: int = 0,
+        real_time: bool = False,
+        catalog: Catalog | None = None,
+        failure_rate: float = 0.0,
+    ) -> None:
+        self.is_virtual_time = not real_time
+        self._writer = writer
+        self._seed = seed
+        self._failure_rate = _checked_rate(failure_rate, "failure_rate")
+        self._catalog = simulated_catalog() if catalog is None else catalog
+
+    def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
+        """A chat model for one invocation. :class:`ConfigError` if it has no behaviour of that id, or the call no request."""
+        behaviour_of(model)
+        request_of(call, "simulated")
+        return OfflineChatModel.bound(self, model, call)
+
+    def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
+        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+        behaviour = behaviour_of(model)
+        request = request_of(call, "simulated")
+        names = (self._seed, request.id, *call.prefix)
+        failure = self._failure(model, names)
+        text = "" if failure else self._text(behaviour, model.model_id, request, call.prefix)
+        if failure is not None:
+            return text, _failed_usage(behaviour, model, names, failure)
+        tokens_in = estimate_tokens(prompt_chars)
+        counts = Counts(tokens_in, estimate_tokens(len(text)), self._cached(model, call.prefix[:-1], tokens_in))
+        return text, _usage(behaviour, model, names, counts)
+
+    def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
+        """Prompt tokens that the engine still holds from the invocation before; None where the model has no cache."""
+        share = model_options(model, *OPTIONS).get("cached_share")
+        if share is None:
+            return None
+        last = self._catalog.get(before[-1]) if before else None
+        is_warm = last is not None and last.prompt_cache == model.prompt_cache
+        return int(_checked_rate(share, f"model {model.name!r}: cached_share") * tokens_in) if is_warm else 0
+
+    def _text(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
+        kind = self._error(behaviour, model_id, request, prefix)
+        rng = generator(self._seed, request.id, *prefix, "text")
+        return self._writer.right(request, rng) if kind is None else self._writer.wrong(request, kind, rng)
+
+    def _error(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str | None:
+        """The kind of error that the invocation makes, None where it is right."""
+        margin = self._margin(behaviour, model_id, request) + behaviour.fresh_sd * normal(
+            self._seed, request.id, *prefix, "fresh"
+        )
+        if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(request, prefix[:-1])):
+            return None
+        return self._kind(behaviour, model_id, request, prefix)
+
+    def _margin(self, behaviour: Behaviour, model_id: str, request: Request) -> float:
+        """What the model always brings to that question; the fresh effect of an invocation comes on top."""
+        seed, asked = self._seed, request.id
+        mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
+        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
+        return (
+            behaviour.ability
+            - demanded
+            + HARDNESS_SD * normal(seed, asked, "question")
+            + behaviour.family_sd * normal(seed, asked, behaviour.family, "family")
+            + behaviour.persistent_sd * normal(seed, asked, model_id, "persistent")
+        )
+
+    def _saw_error(self, request: Request, before: Sequence[str]) -> bool:
+        """Whether the invocation before made an error that shows when its answer is run."""
+        model = self._catalog.get(before[-1]) if before else None
+        if model is None or model.provider != "simulated":
+            return False
+        return self._error(behaviour_of(model), model.model_id, request, before) in VISIBLE_KINDS
+
+    def _kind(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
+        is_usual = uniform(self._seed, request.id, *prefix, "habit") < REPEAT_KIND_SHARE
+        names = (model_id,) if is_usual else tuple(prefix)
+        point = uniform(self._seed, request.id, *names, "kind")
+        weights = [behaviour.kinds.get(kind, 1.0) for kind in self._writer.kinds]
+        point *= fsum(weights)  # sum() of floats rounds differently before Python 3.12
+        for kind, weight in zip(self._writer.kinds, weights, strict=True):
+            point -= weight
+            if point < 0.0:
+                return kind
+        return self._writer.kinds[-1]
+
+    def _failure(self, model: Model, names: tuple[object, ...]) -> FailureKind | None:
+        options = model_options(model, *OPTIONS)
+        rate = self._failure_rate
+        if "failure_rate" in options:
+            rate = _checked_rate(options["failure_rate"], f"model {model.name!r}: failure_rate")
+        if rate == 0.0 or uniform(*names, "failure") >= rate:
+            return None
+        return FAILURES[digest(*names, "failure kind")[0] % len(FAILURES)]
+
+
+def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: Counts) -> Usage:
+    """``counts`` without the reasoning tokens, which are drawn here."""
+    reasoning = int(behaviour.reasoning_tokens * exp(REASONING_SIGMA * normal(*names, "reasoning")))
+    cached = counts.cached or 0
+    ttft_s = _ttft_s(behaviour, names, counts.tokens_in - cached)
+    pace = exp(behaviour.latency_sigma * normal(*names, "pace"))
+    tokens_out = reasoning + counts.tokens_out
+    return Usage(
+        model=model.name,
+        cost_usd=model.price.cost_usd(counts.tokens_in, tokens_out, cached),
+        latency_s=round(ttft_s + pace * tokens_out / behaviour.tokens_per_s, 6),
+        tokens_in=counts.tokens_in,
+        tokens_out=tokens_out,
+        tokens_cached=counts.cached,
+        tokens_reasoning=reasoning,
+        tokens_estimated=True,
+        ttft_s=round(ttft_s, 6),
+        finish_reason="stop",
+        price_id=model.price_id,
+    )
+
+
+def _failed_usage(behaviour: Behaviour, model: Model, names: Sequence[object], failure: FailureKind) -> Usage:
+    """A timeout takes the model's whole ``timeout_s``, other failures as long as a first token."""
+    latency_s = model.timeout_s if failure == "timeout" else _ttft_s(behaviour, names, 0)
+    return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), price_id=model.price_id, failure=failure)
+
+
+def _ttft_s(behaviour: Behaviour, names: Sequence[object], tokens_in: int) -> float:
+    base_s = behaviour.ttft_s + tokens_in / PREFILL_TOKENS_PER_S
+    return base_s * exp(behaviour.latency_sigma * normal(*names, "ttft"))
+
+
+def _checked_rate(rate: object, what: str) -> float:
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0.0 <= rate <= 1.0:
+        raise ConfigError(f"{what} is {rate!r}: it must be a number from 0 to 1")
+    return float(rate)
+
+
+def create(setup: Setup) -> SimulatedBackend:
+    """The backend for a catalog's simulated models.
+
+    Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (which column of the row holds the right answer,
+    for workflows without a writer of their own). :class:`ConfigError` names what does not fit.
+    """
+    setup.refuse_unknown("seed", "real_time", "failure_rate", "answer_key")
+    for model in setup.models:
+        behaviour_of(model)
+        for name, rate in model_options(model, *OPTIONS).items():
+            _checked_rate(rate, f"model {model.name!r}: {name}")
+    return SimulatedBackend(
+        writer_for(setup),
+        seed=setup.setting("seed", int, setup.seed),
+        real_time=setup.setting("real_time", bool, setup.real_time),
+        catalog=setup.catalog,
+        failure_rate=setup.setting("failure_rate", float, 0.0),
+    )

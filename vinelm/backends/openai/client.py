@@ -1,0 +1,93 @@
+"""The openai SDK's clients of one server and one key."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from vinelm.backends.quiet import keep_quiet
+from vinelm.backends.remote.client_pool import ClientWire, LoopClients
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAI, Timeout
+
+NO_KEY = "none"
+"""What a server without keys is sent. Never what the SDK would find in the environment by itself."""
+CONNECT_TIMEOUT_S = 15.0
+LOGGERS = ("openai._base_client",)
+"""Of the SDK: its older versions log whole requests."""
+
+
+def named_key(model: Model, example: str) -> str:
+    """The key from the variable that the entry names; :class:`ConfigError` if it names none, or that is not set."""
+    if model.api_key_env is None:
+        raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')
+    key = os.environ.get(model.api_key_env, "").strip()
+    if not key:
+        raise ConfigError(f"model {model.name!r}: environment variable {model.api_key_env} is not set: put the API key there")
+    return key
+
+
+def api_key(model: Model) -> str:
+    """The key; only a server of one's own may do without."""
+    if model.api_key_env is None and model.api_base is not None:
+        return NO_KEY
+    return named_key(model, "OPENAI_API_KEY")
+
+
+class OpenAIClientWire(ClientWire["OpenAI", "AsyncOpenAI"]):
+    """Wires whose HTTP goes over the openai SDK."""
+
+    def check(self, model: Model) -> None:
+        """:class:`ConfigError` without the entry's key."""
+        api_key(model)
+
+    def _made(self, model: Model) -> LoopClients[OpenAI, AsyncOpenAI]:
+        key = api_key(model)  # a missing one is said once, not kept
+        return clients_of(self._base(model), key)
+
+    def _base(self, model: Model) -> str:
+        return model.api_base or "https://api.openai.com/v1"
+
+
+def clients_of(base_url: str, key: str) -> LoopClients[OpenAI, AsyncOpenAI]:
+    """Clients of one server, whose retries are off."""
+    keep_quiet(*LOGGERS)
+
+    def make() -> tuple[OpenAI, Any]:
+        from openai import OpenAI
+
+        client = OpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        return client, client.close
+
+    def amake() -> tuple[AsyncOpenAI, Any]:
+        from openai import AsyncOpenAI
+
+        client = AsyncOpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        return client, client.close
+
+    return LoopClients(make, amake)
+
+
+def _settings(base_url: str) -> dict[str, Any]:
+    if base_url.startswith("https://api.openai.com/"):
+        return {"max_retries": 0}
+    return {"max_retries": 0, "default_headers": elsewhere()}
+
+
+def elsewhere() -> dict[str, Any]:
+    """Headers of a server that is not OpenAI's: the account there, which the SDK finds in the environment, is none of its
+    business.
+    """
+    from openai import Omit
+
+    return {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+
+
+def timeout_of(model: Model) -> Timeout:
+    """Seconds to connect, and between two pieces."""
+    from openai import Timeout
+
+    return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))

@@ -1,0 +1,139 @@
+"""LangChain messages to the body of a chat completion, and the most that it can cost: pure.
+
+Wire format: https://platform.openai.com/docs/api-reference/chat/create
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+
+from vinelm.backends.remote.chat_model import call_meter as metered
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError, WorkflowError
+
+OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")
+"""Parameters that the backend decides; as options they are refused. The completion's length is the entry's ``max_tokens``."""
+OWN_OPTIONS = ("max_tokens_parameter",)
+AZURE_OPTIONS = (*OWN_OPTIONS, "api_version")
+"""Options that are not sent: they say how to."""
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+
+
+def completion_request(
+    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+) -> WireRequest:
+    """The body: the entry's options first, then the call's. Both are sent as they are, known to the SDK or not.
+
+    :class:`ConfigError` for a parameter that is the backend's, or a call's ``max_tokens`` above the entry's.
+    :class:`WorkflowError` for a message that the format has no word for.
+    """
+    check_options(model, model.options)
+    given = {key: value for key, value in options.items() if value is not None}
+    limit = _limit(model, given)
+    check_options(model, given)
+    own = AZURE_OPTIONS if model.provider == "azure" else OWN_OPTIONS
+    body: dict[str, Any] = {
+        **{key: value for key, value in model.options.items() if key not in own},
+        **given,
+        "messages": wire_messages(messages),
+        limit_name(model): limit,
+    }
+    if body.get("tool_choice") is not None:
+        body["tool_choice"] = _tool_choice(body["tool_choice"], body.get("tools") or ())
+    if is_streamed:
+        body["stream_options"] = {"include_usage": True}
+    chars = sum(len(json.dumps(body[key], ensure_ascii=False)) for key in ("messages", "tools") if key in body)
+    return WireRequest(body=body, prompt_chars=chars, is_streamed=is_streamed)
+
+
+def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
+    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
+    return metered.upper_bound_usd(
+        model,
+        prompt_bytes=len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+        max_tokens=body.get("max_tokens") or body["max_completion_tokens"],
+        links=sum(_attachments(message) for message in body["messages"]),
+    )
+
+
+def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """The messages in the API's words. Multimodal parts are passed on, other models' thoughts are left out."""
+    try:
+        return [_with_invalid_calls(wire, source) for source in messages for wire in _converted(source)]
+    except (ValueError, KeyError, TypeError):
+        pass  # their text holds the message itself
+    raise WorkflowError("a message has content that the OpenAI format has no word for: send text, images, files or sounds")
+
+
+def limit_name(model: Model) -> str:
+    """The parameter that caps the completion: OpenAI's own models (Azure's, too) want the newer name, other servers know the
+    older.
+
+    Where that guess is wrong, the entry's option ``max_tokens_parameter`` says.
+    """
+    guess = "max_completion_tokens" if model.api_base is None or model.provider == "azure" else "max_tokens"
+    return str(model.options.get("max_tokens_parameter", guess))
+
+
+def check_options(model: Model, options: Mapping[str, Any]) -> None:
+    """:class:`ConfigError` for a parameter that the backend decides itself."""
+    for key in options:
+        if key in LIMIT_NAMES:
+            raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")
+        if key in OURS or key.startswith("extra_") or key == "timeout":
+            raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")
+    if limit_name(model) not in LIMIT_NAMES:
+        raise ConfigError(f"model {model.name!r}: max_tokens_parameter must be one of {', '.join(LIMIT_NAMES)}")
+
+
+def _limit(model: Model, given: dict[str, Any]) -> int:
+    """The call's own cap (taken out of ``given``) or the entry's."""
+    asked = [given.pop(name) for name in LIMIT_NAMES if name in given]
+    for limit in asked:
+        if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
+            raise ConfigError(
+                f"model {model.name!r}: the call asks for max_tokens = {limit!r}, "
+                f"the catalog allows {model.max_tokens}: raise it there"
+            )
+    return min(asked, default=model.max_tokens)
+
+
+def _converted(message: BaseMessage) -> list[dict[str, Any]]:
+    if isinstance(message, AIMessage) and isinstance(message.content, list):
+        kept = [part for part in message.content if isinstance(part, str) or part.get("type") not in _THOUGHTS]
+        message = message.model_copy(update={"content": kept})
+    return convert_to_openai_messages([message])
+
+
+def _with_invalid_calls(wire: dict[str, Any], source: BaseMessage) -> dict[str, Any]:
+    """Calls that could not be parsed are answered by tool messages too, so the server must see them."""
+    if isinstance(source, AIMessage) and source.invalid_tool_calls and wire["role"] == "assistant":
+        wire.setdefault("tool_calls", []).extend(
+            {"type": "function", "id": call["id"], "function": {"name": call["name"] or "", "arguments": call["args"] or ""}}
+            for call in source.invalid_tool_calls
+        )
+    return wire
+
+
+def _tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
+    if choice is True or choice == "any":
+        return "required"
+    if choice is False:
+        return "none"
+    names = [tool.get("function", {}).get("name") for tool in tools]
+    return {"type": "function", "function": {"name": choice}} if choice in names else choice
+
+
+def _attachments(message: Mapping[str, Any]) -> int:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return sum(part.get("type") != "text" for part in parts if isinstance(part, dict))
+
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})

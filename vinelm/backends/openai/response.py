@@ -1,0 +1,168 @@
+"""What an OpenAI-compatible server answers, as the SDK parsed it: pieces of an answer, or a failure. Pure.
+
+Wire format: https://platform.openai.com/docs/api-reference/chat/object and ``.../chat/streaming``; errors:
+https://platform.openai.com/docs/guides/error-codes
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
+from vinelm.errors import FailureKind
+
+FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType({"length": "truncated", "content_filter": "content_filter"})
+
+_BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
+    {401: "auth", 403: "auth", 408: "timeout", 409: "server", 413: "context_length", 429: "rate_limit"}
+)
+_BY_CODE: Mapping[str, FailureKind] = MappingProxyType(
+    {
+        "context_length_exceeded": "context_length",
+        "string_above_max_length": "context_length",
+        "content_filter": "content_filter",
+        "content_policy_violation": "content_filter",
+        "invalid_api_key": "auth",
+        "rate_limit_exceeded": "rate_limit",
+        "insufficient_quota": "rate_limit",
+    }
+)
+_TOO_LONG = re.compile(
+    r"context (length|window)|maximum (context|model|sequence|input) (length|len)|too many (input )?tokens", re.I
+)
+_FILTERED = re.compile(r"content (filter|management policy)|safety (system|policy)", re.I)
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
+def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:
+    """The first piece, from an answer's headers. :class:`AttemptFailed` if it is of another type than was asked for."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    wanted = "text/event-stream" if is_streamed else "application/json"
+    if kind != wanted:
+        raise AttemptFailed("malformed", f"the server answered with another content type than {wanted}: is api_base right?")
+    try:
+        latency_s = float(headers.get("openai-processing-ms", "")) / 1000.0
+    except ValueError:
+        latency_s = None
+    return Delta(request_id=headers.get("x-request-id"), provider_latency_s=latency_s)
+
+
+def delta_of(reply: Any, *, is_streamed: bool) -> Delta:
+    """One chunk of a stream, or a whole completion. :class:`AttemptFailed` (malformed) for what is neither."""
+    try:
+        return _delta(reply, is_streamed)
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+        pass  # their text may quote the answer
+    raise AttemptFailed("malformed", "the server's answer is no chat completion")
+
+
+def _delta(reply: Any, is_streamed: bool) -> Delta:
+    if not is_streamed and not reply.choices:
+        raise ValueError("no choices")
+    counts = _counts(reply.usage)
+    if not reply.choices:  # the chunk with the usage
+        return Delta(counts=counts, request_id=_text(reply.id) or None)
+    choice = reply.choices[0]
+    said = choice.delta if is_streamed else choice.message
+    return Delta(
+        text=_text(said.content),
+        reasoning=_text(getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None)),
+        tools=[_tool(index, call) for index, call in enumerate(said.tool_calls or ())],
+        is_refused=bool(_text(getattr(said, "refusal", None))),
+        finish_reason=_text(choice.finish_reason) or None,
+        counts=counts,
+        request_id=None if is_streamed else _text(reply.id) or None,
+    )
+
+
+def _text(value: Any) -> str:
+    if value is not None and not isinstance(value, str):
+        raise TypeError("not a text")
+    return value or ""
+
+
+def _tool(position: int, call: Any) -> ToolPiece:
+    index = getattr(call, "index", None)
+    function = call.function
+    arguments = function.arguments if function is not None else None
+    if isinstance(arguments, dict):  # some servers parse them already
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    name = function.name if function is not None else None
+    return ToolPiece(position if index is None else int(index), _text(arguments), call.id, name)
+
+
+def _counts(usage: Any) -> Counts | None:
+    if usage is None:
+        return None
+    into, out = getattr(usage, "prompt_tokens_details", None), getattr(usage, "completion_tokens_details", None)
+    cached, reasoning = getattr(into, "cached_tokens", None), getattr(out, "reasoning_tokens", None)
+    return Counts(
+        max(int(usage.prompt_tokens), 0),
+        max(int(usage.completion_tokens or 0), 0),
+        None if cached is None else int(cached),
+        None if reasoning is None else int(reasoning),
+    )
+
+
+def failed(error: Exception) -> AttemptFailed | None:
+    """What an exception means. Of the server's own words only a code of plain lower-case letters is repeated."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return _refused(error)
+    if isinstance(error, openai.APITimeoutError):
+        return AttemptFailed("timeout", "the server took too long")
+    if isinstance(error, openai.APIConnectionError):
+        return AttemptFailed("server", "the connection failed or broke off")
+    if isinstance(error, openai.APIResponseValidationError):
+        return AttemptFailed("malformed", "the server's answer is no chat completion")
+    if isinstance(error, openai.APIError):
+        code = _code_of(error)
+        return AttemptFailed(_BY_CODE.get(code, "server"), f"the server reported an error in the stream{_said(code)}")
+    if isinstance(error, ValueError):  # not JSON, not UTF-8
+        return AttemptFailed("malformed", "the server's answer cannot be parsed")
+    return _transport(error)
+
+
+def _refused(error: Any) -> AttemptFailed:
+    code, status = _code_of(error), error.status_code
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
+    if kind is None and 400 <= status < 500:
+        text = error.message if isinstance(error.message, str) else ""
+        kind = "context_length" if _TOO_LONG.search(text) else "content_filter" if _FILTERED.search(text) else "malformed"
+    kind = kind or "server"
+    hint = {
+        "auth": ": is the key in api_key_env right?",
+        "malformed": ": does it have that model, and does it know the entry's options?",
+    }.get(kind, "")
+    final = kind == "malformed" or code == "insufficient_quota"
+    wait_s = retry_after_s(error.response.headers)
+    return AttemptFailed(kind, f"the server answered HTTP {status}{_said(code)}{hint}", retry_after_s=wait_s, is_final=final)
+
+
+def _transport(error: Exception) -> AttemptFailed | None:
+    """Older SDKs let the HTTP client's own errors through while a stream is read; known by name: no dependency of ours."""
+    names = {
+        base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore")
+    }
+    if "TimeoutException" in names:
+        return AttemptFailed("timeout", "the server took too long")
+    if names:
+        return AttemptFailed("server", "the connection failed or broke off")
+    return None
+
+
+def _code_of(error: Any) -> str:
+    for value in (error.code, error.type):
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            return value
+    return ""
+
+
+def _said(code: str) -> str:
+    return f" ({code})" if code else ""

@@ -1,0 +1,251 @@
+"""The chat model of remote providers: LangChain on one side, a provider's wire on the other, in two thin shells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
+
+from vinelm.backends.base import bound_instance
+from vinelm.backends.offline.chat_model import estimate_tokens
+from vinelm.backends.remote.call_meter import MeteredCall
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import Connection, WireRequest
+from vinelm.catalog.catalog import Model
+from vinelm.errors import FailureKind
+from vinelm.protocols import CallContext, CallTicket, WallClock
+
+
+class RemoteChatModel(BaseChatModel):
+    """A LangChain chat model on a remote provider. Spends money.
+
+    Reports exactly one :class:`~vinelm.observation.Usage` per call, also when it fails (:class:`~vinelm.errors.CallError`) or
+    when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream only as long as
+    the caller has seen nothing of it.
+    """
+
+    binding: Any = Field(default=None, exclude=True, repr=False)
+
+    @classmethod
+    def bound(cls, connection: Connection) -> RemoteChatModel:
+        """The chat model of one invocation, without the cost of validating what is already typed."""
+        return bound_instance(cls, connection)
+
+    @property
+    def _llm_type(self) -> str:
+        return f"vinelm-{self.binding.model.provider}"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request, metered = self._prepare(messages, stop, kwargs, is_streamed=self.binding.streams)
+        for _ in self._deltas(request, metered, is_handed_out=False):
+            pass
+        return self._result(metered)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request, metered = self._prepare(messages, stop, kwargs, is_streamed=self.binding.streams)
+        async with aclosing(self._adeltas(request, metered, is_handed_out=False)) as deltas:
+            async for _ in deltas:
+                pass
+        return self._result(metered)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
+        with closing(self._deltas(request, metered, is_handed_out=True)) as deltas:
+            for delta in deltas:
+                yield ChatGenerationChunk(message=delta.chunk())
+        yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        request, metered = self._prepare(messages, stop, kwargs, is_streamed=True)
+        async with aclosing(self._adeltas(request, metered, is_handed_out=True)) as deltas:
+            async for delta in deltas:
+                yield ChatGenerationChunk(message=delta.chunk())
+        yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
+
+    # -- one call, in two shells ---------------------------------------------------------------------------------
+
+    def _deltas(self, request: WireRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
+        """Makes the call. Gives the pieces that the model wrote where the caller wants to see them, else nothing."""
+        bound: Connection = self.binding
+        sleep = bound.call.clock.sleep
+        with _Account(bound, metered) as account:
+            bound.wire.connect(bound.model)
+            for attempt in bound.policy.sync(metered.may_repeat, sleep):
+                with bound.gate.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
+                    with closing(bound.wire.send(bound.model, request)) as deltas:
+                        for delta in deltas:
+                            metered.see(delta)
+                            if is_handed_out and delta.is_token:
+                                metered.hand_out()
+                                yield delta
+                    metered.check()
+                with attempt:
+                    account.raise_attempt()
+        account.raise_call()
+
+    async def _adeltas(self, request: WireRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
+        bound: Connection = self.binding
+        sleep = _sleeper(bound.call)
+        with _Account(bound, metered) as account:
+            await bound.wire.aconnect(bound.model)
+            async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
+                async with bound.gate.aadmit(_tokens(bound.model, request), sleep) as ticket:
+                    with account.attempt(ticket):
+                        async with aclosing(bound.wire.asend(bound.model, request)) as deltas:
+                            async for delta in deltas:
+                                metered.see(delta)
+                                if is_handed_out and delta.is_token:
+                                    metered.hand_out()
+                                    yield delta
+                        metered.check()
+                with attempt:
+                    account.raise_attempt()
+        account.raise_call()
+
+    def _prepare(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_streamed: bool
+    ) -> tuple[WireRequest, MeteredCall]:
+        bound: Connection = self.binding
+        options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+        request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
+        if bound.call.guard is not None:
+            bound.call.guard.before(bound.wire.upper_bound_usd(bound.model, request.body))
+        metered = MeteredCall(
+            model=bound.model,
+            context=bound.call,
+            policy=bound.policy,
+            finish_failures=bound.wire.finish_failures,
+            messages=messages,
+            prompt_chars=request.prompt_chars,
+            is_streamed=request.is_streamed,
+        )
+        return request, metered
+
+    def _result(self, metered: MeteredCall) -> ChatResult:
+        message = metered.answer.message(self.binding.model.name)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class _Account:
+    """Sees to it that a call reports its usage once, however it ends, and that no error drags the SDK's along.
+
+    The SDK's exceptions hold the request: headers, prompt and answer. So they are translated where they are caught, and
+    :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
+    """
+
+    def __init__(self, bound: Connection, metered: MeteredCall) -> None:
+        self._bound = bound
+        self._metered = metered
+        self._last: AttemptFailed | None = None
+
+    @contextmanager
+    def attempt(self, ticket: CallTicket) -> Iterator[None]:
+        """One attempt: its failure is kept for :meth:`raise_attempt`, its tokens are settled with the gate."""
+        self._last = None
+        self._metered.begin()
+        try:
+            yield
+        except AttemptFailed as failed:
+            self._last = failed
+        except Exception as error:
+            self._last = self._bound.wire.failed(error)
+            if self._last is None:
+                raise
+        finally:
+            self._metered.end(self._last)
+            ticket.settle(self._metered.tokens)
+
+    def raise_attempt(self) -> None:
+        """Raise what the last attempt failed with, if it did."""
+        if self._last is not None:
+            raise self._last
+        self._metered.is_complete = True
+
+    def raise_call(self) -> None:
+        """Raise what the call failed with, if it did."""
+        if self._last is not None:
+            raise self._metered.error(self._last)
+
+    def __enter__(self) -> _Account:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        is_ours = isinstance(error, AttemptFailed)
+        failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
+        if isinstance(error, Exception) and not is_ours:
+            failure = "unknown"
+        usage, call = self._metered.usage(failure), self._bound.call
+        call.on_usage(usage)
+        if call.on_exchange is not None:
+            answer = self._metered.answer
+            call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
+        if call.guard is not None:
+            call.guard.paid(usage)
+        return is_ours
+
+
+def _tokens(model: Model, request: WireRequest) -> int:
+    """What a rate limit is charged until the real counts are known."""
+    return estimate_tokens(request.prompt_chars) + model.max_tokens
+
+
+def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:
+    """The request's clock, without blocking the event loop where it is real."""
+    if isinstance(call.clock, WallClock):
+        return asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        call.clock.sleep(seconds)
+
+    return sleep

@@ -1,0 +1,110 @@
+"""When a failed attempt is made again, and how long to wait before: one policy for all remote providers, over tenacity."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+
+from tenacity import AsyncRetrying, RetryCallState, Retrying, wait_random_exponential
+
+from vinelm.backends.settings import Setup
+from vinelm.errors import ConfigError, FailureKind
+
+RETRIES: Mapping[FailureKind, int] = MappingProxyType({"rate_limit": 5, "server": 3, "timeout": 1, "malformed": 1})
+"""Attempts after the first, by how the last one failed. Other kinds would fail again: they are not repeated."""
+BILLED_ATTEMPTS = 2
+"""A call makes no further attempt after this many that the provider may have billed."""
+SETTINGS = ("max_retries", "backoff_s", "max_wait_s")
+"""Keys of a ``[backend.NAME]`` table that :meth:`RetryPolicy.of` reads."""
+
+
+class AttemptFailed(Exception):
+    """One attempt of a call failed. The text holds no prompt, no key and nothing of the server's answer.
+
+    ``retry_after_s`` is what the server asked for. ``is_final`` says that another attempt is pointless.
+    """
+
+    def __init__(self, kind: FailureKind, detail: str, *, retry_after_s: float | None = None, is_final: bool = False) -> None:
+        super().__init__(detail)
+        self.kind: FailureKind = kind
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.is_final = is_final
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Full-jitter exponential backoff from ``backoff_s`` on; a server's Retry-After is a lower bound.
+
+    No wait is longer than ``max_wait_s``: a server that asks for more is believed, and the call fails at once.
+    ``max_retries`` caps :data:`RETRIES` for every kind.
+    """
+
+    max_retries: int = 5
+    backoff_s: float = 0.5
+    max_wait_s: float = 60.0
+
+    @classmethod
+    def of(cls, setup: Setup) -> RetryPolicy:
+        """From the provider's table; :class:`ConfigError` for a value out of range."""
+        policy = cls(
+            setup.setting("max_retries", int, cls.max_retries),
+            setup.setting("backoff_s", float, cls.backoff_s),
+            setup.setting("max_wait_s", float, cls.max_wait_s),
+        )
+        for key in SETTINGS:
+            value = getattr(policy, key)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ConfigError(f"[backend.{setup.provider}]: {key} is {value}: it must be a finite number >= 0")
+        return policy
+
+    def may_repeat(self, failed: AttemptFailed, attempts: int, billed: int) -> bool:
+        """Whether another attempt follows ``attempts`` so far, ``billed`` of which may have cost money."""
+        if failed.is_final or billed >= BILLED_ATTEMPTS or (failed.retry_after_s or 0.0) > self.max_wait_s:
+            return False
+        return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
+
+    def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Retrying:
+        """Attempts of one call; ends by raising what the last attempt raised."""
+        return Retrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
+
+    def asynchronous(
+        self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], Awaitable[None]]
+    ) -> AsyncRetrying:
+        """The same for a coroutine."""
+        return AsyncRetrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
+
+    def _wait(self, state: RetryCallState) -> float:
+        jitter_s = wait_random_exponential(multiplier=self.backoff_s, max=self.max_wait_s)(state)
+        failed = state.outcome.exception() if state.outcome is not None else None
+        asked_s = failed.retry_after_s if isinstance(failed, AttemptFailed) and failed.retry_after_s else 0.0
+        return min(asked_s + jitter_s, self.max_wait_s) if asked_s else jitter_s
+
+
+def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallState], bool]:
+    def decide(state: RetryCallState) -> bool:
+        failed = state.outcome.exception() if state.outcome is not None else None
+        return isinstance(failed, AttemptFailed) and may_repeat(failed)
+
+    return decide
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
+    """Seconds that an answer's headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None where they do not.
+
+    ``headers`` are looked up in lower case. A date that is past gives 0.
+    """
+    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / per_second
+        except ValueError:
+            continue
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    try:
+        return max(parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,129 @@
+"""SGLang by its own ``/generate``: priorities, cached tokens, flushes. For tools or images: its ``/v1`` (provider openai)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from vinelm.backends.openai.backend import drained
+from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAIClientWire, timeout_of
+from vinelm.backends.openai.response import begun
+from vinelm.backends.remote.backend import RemoteBackend, check_base
+from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.settings import Setup
+from vinelm.backends.sglang.request import check_options, generate_request, upper_bound_usd
+from vinelm.backends.sglang.response import FINISH_FAILURES, Reader, failed
+from vinelm.catalog.catalog import Model
+from vinelm.errors import ConfigError, FailureKind
+
+WHERE = 'say where the engine is: "http://host:30000"'
+
+
+class SGLangWire(OpenAIClientWire):
+    """The two thin shells around the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Wire`."""
+
+    finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+
+    def request(
+        self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
+    ) -> WireRequest:
+        """The body of the generation."""
+        return generate_request(model, messages, options, is_streamed=is_streamed)
+
+    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
+        """Dollars that a call with that body cannot exceed."""
+        return upper_bound_usd(model, body)
+
+    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+        """One attempt."""
+        from openai import Stream
+
+        client: Any = self.clients.of(model).sync()
+        reader = _reader(model)
+        if not request.is_streamed:
+            yield reader.delta(client.post("/generate", **_arguments(model, request)))
+            return
+        with closing(client.post("/generate", **_arguments(model, request), stream=True, stream_cls=Stream[object])) as events:
+            yield begun(events.response.headers, is_streamed=True)
+            for event in events:
+                delta = reader.delta(event)
+                yield delta
+                if delta.finish_reason is not None:
+                    drained(events.response)
+                    return
+
+    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+        """The same for a coroutine."""
+        from openai import AsyncStream
+
+        client: Any = await self.clients.of(model).asynchronous()
+        reader = _reader(model)
+        if not request.is_streamed:
+            yield reader.delta(await client.post("/generate", **_arguments(model, request)))
+            return
+        events = await client.post("/generate", **_arguments(model, request), stream=True, stream_cls=AsyncStream[object])
+        try:
+            yield begun(events.response.headers, is_streamed=True)
+            async for event in events:
+                yield reader.delta(event)
+        finally:
+            await events.response.aclose()
+
+    def failed(self, error: Exception) -> AttemptFailed | None:
+        """What an exception of the HTTP client means."""
+        return failed(error)
+
+    def ask(self, model: Model, method: str, path: str, kind: Any) -> Any:
+        """One request of the engine's administration; raises what the HTTP client raises."""
+        client: Any = self.clients.of(model).sync()
+        return getattr(client, method)(path, cast_to=kind, options={"timeout": CONNECT_TIMEOUT_S})
+
+    def _base(self, model: Model) -> str:
+        return str(model.api_base).rstrip("/").removesuffix("/v1")
+
+
+class SGLangBackend(RemoteBackend[SGLangWire]):
+    """Chat models on SGLang engines.
+
+    An entry's option ``chat_template`` makes text of messages; ``priority`` needs ``--enable-priority-scheduling``; what
+    is not of the request itself is a sampling parameter.
+    """
+
+    def flush_cache(self, model: Model) -> bool:
+        """Empty the engine's prefix cache. False where it is busy (it then keeps its cache) or does not answer."""
+        with suppress(Exception):
+            self.wire.ask(model, "post", "/flush_cache", str)
+            return True
+        return False
+
+    def context_tokens(self, model: Model) -> int | None:
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
+        plain: Any = None
+        with suppress(Exception):
+            plain = self.wire.ask(model, "get", "/get_server_info", object)
+        known = plain if isinstance(plain, Mapping) else {}
+        found = known.get("context_length") or known.get("max_req_input_len")
+        return found if isinstance(found, int) else None
+
+
+def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
+    return {"cast_to": object, "body": request.body, "options": {"timeout": timeout_of(model)}}
+
+
+def _reader(model: Model) -> Reader:
+    return Reader(is_incremental=bool(model.options.get("incremental_stream", False)))
+
+
+def create(setup: Setup) -> SGLangBackend:
+    """The backend for a catalog's SGLang models. Makes no call. :class:`ConfigError` names what does not fit."""
+    for model in setup.models:
+        check_options(model, model.options)
+        check_base(model, WHERE)
+        if model.api_base is None:
+            raise ConfigError(f"model {model.name!r}: api_base is None: {WHERE}")
+    return SGLangBackend(setup, SGLangWire())

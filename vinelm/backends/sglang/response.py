@@ -1,0 +1,100 @@
+"""What SGLang's ``/generate`` answers: pieces of an answer, or a failure. Pure.
+
+Wire format: https://docs.sglang.io/basic_usage/native_api.html. A stream's events hold the whole text so far, unless the server
+runs with ``--incremental-streaming-output``; the last one has a finish reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from vinelm.backends.openai.backend import response as openai_reply
+from vinelm.backends.remote.response import Counts, Delta
+from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.errors import FailureKind
+
+FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType({"length": "truncated"})
+_TOO_LONG = re.compile(r"longer than|context length|too long|exceeds? the (maximum|model)", re.I)
+_FULL = re.compile(r"queue is full|too many|preempted|priority", re.I)
+
+
+class Reader:
+    """Reads the events of one attempt in turn."""
+
+    def __init__(self, *, is_incremental: bool = False) -> None:
+        self._is_incremental = is_incremental
+        self._seen = ""
+
+    def delta(self, reply: Any) -> Delta:
+        """The next event, or the whole answer. :class:`AttemptFailed` if it is none, or says that the request was aborted."""
+        try:
+            return self._delta(reply)
+        except (AttributeError, TypeError, ValueError, KeyError):
+            pass  # their text may quote the answer
+        raise AttemptFailed("malformed", "the server's answer is no generation")
+
+    def _delta(self, reply: Mapping[str, Any]) -> Delta:
+        facts = reply["meta_info"]
+        reason = facts.get("finish_reason")
+        if isinstance(reason, Mapping) and reason.get("type") == "abort":
+            raise _aborted(reason)
+        latency_s = facts.get("e2e_latency")
+        return Delta(
+            text=self._new(reply["text"]),
+            finish_reason=str(reason["type"]) if isinstance(reason, Mapping) else reason,
+            counts=_counts(facts),
+            request_id=facts.get("id"),
+            provider_latency_s=None if latency_s is None else float(latency_s),
+        )
+
+    def _new(self, text: Any) -> str:
+        if not isinstance(text, str):
+            raise TypeError("not a text")
+        if self._is_incremental:
+            return text
+        if not text.startswith(self._seen):
+            raise AttemptFailed(
+                "malformed",
+                "the stream is not cumulative: does the server run with --incremental-streaming-output? "
+                "Then add options = { incremental_stream = true }",
+                is_final=True,
+            )
+        new, self._seen = text[len(self._seen) :], text
+        return new
+
+
+def _counts(facts: Mapping[str, Any]) -> Counts | None:
+    if facts.get("prompt_tokens") is None or facts.get("completion_tokens") is None:
+        return None
+    cached, reasoning = facts.get("cached_tokens"), facts.get("reasoning_tokens")
+    return Counts(
+        int(facts["prompt_tokens"]),
+        int(facts["completion_tokens"]),
+        None if cached is None else int(cached),
+        None if reasoning is None else int(reasoning),
+    )
+
+
+def _aborted(reason: Mapping[str, Any]) -> AttemptFailed:
+    said, status = str(reason.get("message") or ""), reason.get("status_code")
+    if _TOO_LONG.search(said):
+        return AttemptFailed("context_length", "the engine aborted the request: the prompt is too long")
+    if status in (429, 503) or _FULL.search(said):
+        return AttemptFailed("rate_limit", "the engine aborted the request: its queue is full")
+    if status == 400:
+        return AttemptFailed("malformed", "the engine aborted the request: does it know the entry's options?", is_final=True)
+    return AttemptFailed("server", "the engine aborted the request")
+
+
+def failed(error: Exception) -> AttemptFailed | None:
+    """What an exception of the HTTP client means. Of the server's own words nothing is repeated."""
+    import openai
+
+    if isinstance(error, openai.APIError) and _TOO_LONG.search(str(error.message)):
+        status = getattr(error, "status_code", None)
+        if status is None or status == 400:
+            return AttemptFailed("context_length", "the server refused the request: the prompt is too long")
+    return openai_reply.failed(error)
