@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.adapters.langgraph.context import RunContext
+from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
 from vinelm.profiler.purse import Purse
 from vinelm.protocols import CallContext, CallGate, Policy, PricesCalls

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from langgraph._internal._typing import MISSING
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
-from vinelm.adapters.langgraph.channel import PathChannel, models_of, starts_anew
+from vinelm.adapters.langgraph.path_channel import PathChannel, models_of, starts_anew
 from vinelm.template import Loop, Stage, Template
 
 

@@ -17,7 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from vinelm import VineLM
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.adapters.langgraph.runs import Runs
+from vinelm.adapters.langgraph.run_registry import Runs
 from vinelm.controller.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -162,7 +162,7 @@ def test_two_streams_read_in_turns_keep_their_policies():
 
 
 def test_where_langgraph_hides_its_channels_runs_are_found_by_their_control(monkeypatch):
-    monkeypatch.setattr("vinelm.adapters.langgraph.control.opening_of", lambda config: None)
+    monkeypatch.setattr("vinelm.adapters.langgraph.adapter.opening_of", lambda config: None)
     vine = Counting()
     graph = App().build(vine).compile()
     assert [graph.invoke({"q": "?"})["a"] for _ in range(2)] == ["m0;m0;m0;", "m1;m1;m1;"]

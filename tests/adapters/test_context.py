@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl, RunContext
-from vinelm.adapters.langgraph.context import carried_by
+from vinelm.adapters.langgraph.run_context import carried_by
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.protocols import VirtualClock, WallClock
@@ -249,7 +249,7 @@ class Instant:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_request_arrives_when_invoke_is_called_tools_before_the_first_stage_included(mode, monkeypatch):
     times = iter(float(i) for i in range(10_000))
-    monkeypatch.setattr("vinelm.adapters.langgraph.channel.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("vinelm.adapters.langgraph.path_channel.time.monotonic", lambda: next(times))
     at = {}
     vine = Noting(RealTime())
     app = App(mode=mode, turns=1)

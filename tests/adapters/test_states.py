@@ -12,7 +12,7 @@ from pydantic import BaseModel, PrivateAttr, field_validator
 from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import PATH_KEY
-from vinelm.adapters.langgraph.state_types import announced, own_state
+from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import WorkflowError
 
 PATH = ["m2", "m0", "m1"]

@@ -25,7 +25,7 @@ from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.telemetry import OpenTelemetry, Prometheus
-from vinelm.telemetry.content import VARIABLE, attributes, is_asked_for
+from vinelm.telemetry.message_content import VARIABLE, attributes, is_asked_for
 
 PROMPT, ANSWER = "the prompt's own secret", "the answer's own secret"
 IN, OUT = "gen_ai.input.messages", "gen_ai.output.messages"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinelm.telemetry.watch import Decided, Listener, Observer, Watch
+from vinelm.telemetry.events import Decided, Listener, Observer, Watch
 
 __all__ = ["Decided", "Listener", "Observer", "OpenTelemetry", "Prometheus", "Watch"]
 
@@ -12,11 +12,11 @@ __all__ = ["Decided", "Listener", "Observer", "OpenTelemetry", "Prometheus", "Wa
 def __getattr__(name: str) -> Any:
     """Import on first use: neither library is needed where nobody observes."""
     if name == "OpenTelemetry":
-        from vinelm.telemetry.spans import OpenTelemetry
+        from vinelm.telemetry.opentelemetry import OpenTelemetry
 
         return OpenTelemetry
     if name == "Prometheus":
-        from vinelm.telemetry.metrics import Prometheus
+        from vinelm.telemetry.prometheus import Prometheus
 
         return Prometheus
     raise AttributeError(f"module 'vinelm.telemetry' has no attribute {name!r}")

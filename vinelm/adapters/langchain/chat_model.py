@@ -16,10 +16,10 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.langchain.aim import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
-from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langchain.tool_binding import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
+from vinelm.adapters.langgraph.adapter import GraphControl
 from vinelm.adapters.langgraph.invocation import Invoking
-from vinelm.adapters.langgraph.runs import Run
+from vinelm.adapters.langgraph.run_registry import Run
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathChannel, PathValue
-from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langgraph.adapter import GraphControl
 from vinelm.adapters.langgraph.invocation import Invoking, invoking_in_graph
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathChannel, PathValue
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse

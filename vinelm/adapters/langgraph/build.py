@@ -7,8 +7,8 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
-from vinelm.adapters.langgraph.channel import PATH_KEY
-from vinelm.adapters.langgraph.control import GraphControl
+from vinelm.adapters.langgraph.adapter import GraphControl
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.errors import WorkflowError
 from vinelm.workflow import Workflow

@@ -10,13 +10,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph.channel import Entry, PathValue, models_of, starts_anew
-from vinelm.adapters.langgraph.runs import Run
+from vinelm.adapters.langgraph.path_channel import Entry, PathValue, models_of, starts_anew
+from vinelm.adapters.langgraph.run_registry import Run
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, Invocation
-from vinelm.telemetry.watch import Watch
+from vinelm.telemetry.events import Watch
 
 
 class Host(Protocol):

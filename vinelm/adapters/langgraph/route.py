@@ -9,11 +9,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
-from vinelm.adapters.langgraph.channel import models_of
-from vinelm.adapters.langgraph.runs import Run
+from vinelm.adapters.langgraph.path_channel import models_of
+from vinelm.adapters.langgraph.run_registry import Run
 from vinelm.adapters.langgraph.signature import Asked
 from vinelm.adapters.langgraph.stage import read_path
-from vinelm.adapters.langgraph.state_types import own_state
+from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import WorkflowError
 
 ROUTE_INJECTED = ("config", "runtime")

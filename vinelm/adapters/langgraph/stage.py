@@ -8,10 +8,10 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph.channel import PATH_KEY, Entry, PathValue, channel_of
 from vinelm.adapters.langgraph.invocation import Host, Invoking, invoking_in_graph
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue, channel_of
 from vinelm.adapters.langgraph.signature import Asked
-from vinelm.adapters.langgraph.state_types import announced, own_state
+from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.adapters.langgraph.updates import with_entry
 from vinelm.errors import WorkflowError
 

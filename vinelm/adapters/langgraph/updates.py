@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph.channel import PATH_KEY, Entry
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry
 from vinelm.errors import WorkflowError
 
 

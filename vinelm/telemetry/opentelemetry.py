@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from vinelm.catalog.catalog import Model
 from vinelm.protocols import Invocation
-from vinelm.telemetry.content import attributes, is_asked_for
-from vinelm.telemetry.watch import Decided
+from vinelm.telemetry.events import Decided
+from vinelm.telemetry.message_content import attributes, is_asked_for
 
 try:
     from opentelemetry import trace

@@ -13,10 +13,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.default import DefaultPolicy
-from vinelm.adapters.langgraph.channel import opening_of
-from vinelm.adapters.langgraph.context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.path_channel import opening_of
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
-from vinelm.adapters.langgraph.runs import Run, Runs
+from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.run_registry import Run, Runs
 from vinelm.adapters.langgraph.signature import INJECTED, asked_by
 from vinelm.adapters.langgraph.stage import make_stage
 from vinelm.backends.resolver import CatalogModels
@@ -24,7 +24,7 @@ from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.protocols import Backend, Policy
-from vinelm.telemetry.watch import Observer, Watch
+from vinelm.telemetry.events import Observer, Watch
 from vinelm.template import Template
 from vinelm.workflow import Request
 

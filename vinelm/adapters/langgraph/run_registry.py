@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from vinelm.adapters.langgraph.channel import Opening
-from vinelm.adapters.langgraph.context import RunContext
+from vinelm.adapters.langgraph.path_channel import Opening
+from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
 from vinelm.protocols import Policy
-from vinelm.telemetry.watch import Decided, Watch, explanation_of
+from vinelm.telemetry.events import Decided, Watch, explanation_of
 
 
 @dataclass(slots=True)

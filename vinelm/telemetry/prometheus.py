@@ -6,7 +6,7 @@ from typing import Any
 
 from vinelm.catalog.catalog import Model
 from vinelm.protocols import Invocation
-from vinelm.telemetry.watch import Decided
+from vinelm.telemetry.events import Decided
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
