@@ -13,8 +13,8 @@ from vinelm.profiler.ledger import Ledger, Reservation
 from vinelm.profiler.progress import StoppedBy
 from vinelm.profiler.terms import Terms
 from vinelm.profiler.work import Cell, Job, Refused
-from vinelm.traces.run_records import RunRecords
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.store import ObservationStore
 
 
 class Books:

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
-from vinelm.traces.identity import StoreIdentity
+from vinelm.traces.store.identity import StoreIdentity
 from vinelm.workflow import Workflow
 
 SETTING = "setting "

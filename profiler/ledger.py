@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.observation import Observation
-from vinelm.traces.run_records import RunRecords
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.store import ObservationStore
 
 FIRST_PROMPT_TOKENS = 2048
 """Of a prompt before any was seen."""

@@ -15,8 +15,8 @@ from vinelm.profiler.same_run import difference, settings_of
 from vinelm.profiler.sampling import Sampler, make_sampler
 from vinelm.profiler.workplace import Workplace
 from vinelm.protocols import Backend
-from vinelm.traces.run_records import RunRecords
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 

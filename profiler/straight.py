@@ -22,8 +22,8 @@ from vinelm.profiler.progress import Progress, StoppedBy
 from vinelm.profiler.sampling import Walk
 from vinelm.profiler.work import Cell, Job, Refused, Worker
 from vinelm.template import StopRule
-from vinelm.traces.run_records import RunRecords
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.store import ObservationStore
 
 
 class Straight:

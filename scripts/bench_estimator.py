@@ -34,7 +34,7 @@ from vinelm.estimator.registry import make_estimator
 from vinelm.profiler.sampling import make_sampler
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.recorded import answers_table
+from vinelm.traces.imports.recorded_answers import answers_table
 from vinelm.trie import Trie
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)

@@ -33,7 +33,7 @@ from vinelm.profiler.runner import profile
 from vinelm.profiler.source import Source
 from vinelm.profiler.workplace import Workplace
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 PAPER = {"8x3": 2.87, "2x4": 2.37, "4x6": 26.8}
@@ -209,7 +209,7 @@ def store_figures(rows: int) -> tuple[float, float, float]:
 
 
 def add_many(store: ObservationStore, rows: list[Observation]) -> None:
-    from vinelm.traces.run_records import RunRecords
+    from vinelm.traces.store.run_state import RunRecords
 
     with RunRecords(store).together():
         for row in rows:

@@ -36,7 +36,7 @@ from vinelm.profiler.runner import profile
 from vinelm.protocols import Backend, CallContext, VirtualClock
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import StopRule
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, split_requests
 from vinelm.workflows.nl2sql.stages import extract_sql, finished, shown
 from vinelm.workflows.nl2sql.workflow import nl2sql

@@ -12,8 +12,8 @@ from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request
 
 

@@ -13,7 +13,7 @@ from vinelm.cli.main import main
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 

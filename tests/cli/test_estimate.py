@@ -9,8 +9,8 @@ from vinelm.catalog.catalog import Catalog
 from vinelm.cli.main import main
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.store import ObservationStore
 from vinelm.vinefile import load_trie
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 
 PROFILE = ["profile", "nl2sql", "--dataset", "data", "--preset", "paper-2", "--isolation", "inline", "--quiet", "--json"]
 

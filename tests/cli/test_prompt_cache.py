@@ -12,7 +12,7 @@ from vinelm import Objective, VineLM
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.vinefile import load_trie
 from vinelm.workflows.registry import load_workflow
 

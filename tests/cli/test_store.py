@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

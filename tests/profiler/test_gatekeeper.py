@@ -22,7 +22,7 @@ from vinelm.profiler.runner import profile
 from vinelm.profiler.source import Source
 from vinelm.profiler.workplace import Workplace
 from vinelm.protocols import CallContext, WallClock
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 
 
 class Counting(Gate):

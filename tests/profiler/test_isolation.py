@@ -12,7 +12,7 @@ from vinelm.errors import ConfigError, WorkflowError
 from vinelm.profiler.runner import profile
 from vinelm.profiler.source import Source
 from vinelm.profiler.workplace import Workplace
-from vinelm.traces.run_records import RunRecords
+from vinelm.traces.store.run_state import RunRecords
 
 
 def processes(workers=2, *, mischief=None, settings=None, **more):

@@ -14,8 +14,8 @@ import pytest
 
 from vinelm.errors import BudgetExhausted, StoreError
 from vinelm.profiler.ledger import Ledger
-from vinelm.traces.run_records import RunRecords
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.run_state import RunRecords
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 
 INTERLEAVINGS = 10_000

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.traces.exchange import export_store, import_export, is_export, side_file
-from vinelm.traces.integrity import check_store
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.imports.export_import import export_store, import_export, is_export, side_file
+from vinelm.traces.store.integrity import check_store
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 
@@ -152,7 +152,7 @@ def test_nothing_is_overwritten_and_folders_must_be_there(tmp_path):
 def test_an_export_that_fails_leaves_the_old_table(tmp_path, monkeypatch):
     table = exported(tmp_path)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    monkeypatch.setattr("vinelm.traces.exchange._flat", lambda row: 1 / 0)
+    monkeypatch.setattr("vinelm.traces.imports.export_import._flat", lambda row: 1 / 0)
     with ObservationStore.open(tmp_path / "a.db") as store, pytest.raises(ZeroDivisionError):
         export_store(store, table)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

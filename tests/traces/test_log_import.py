@@ -15,11 +15,11 @@ from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.integrity import check_store
-from vinelm.traces.log_import import LogImport, import_log
-from vinelm.traces.logs import Condition, LogColumns
-from vinelm.traces.recorded import AnswerColumns, answers_table
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.imports.log_columns import Condition, LogColumns
+from vinelm.traces.imports.outcome_log import LogImport, import_log
+from vinelm.traces.imports.recorded_answers import AnswerColumns, answers_table
+from vinelm.traces.store.integrity import check_store
+from vinelm.traces.store.store import ObservationStore
 
 DATA = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "outcomes"
 HEAD = "id,model,right,usd,secs\n"

@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces.integrity import check_store
-from vinelm.traces.merge import merge_stores
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.integrity import check_store
+from vinelm.traces.store.merge import merge_stores
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 

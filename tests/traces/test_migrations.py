@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces import migrations
-from vinelm.traces.schema import SCHEMA_VERSION
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.store.store import ObservationStore, migrations
 from vinelm.traces.testing import a_row, an_identity
 
 OLD = {version: Path(__file__).parent / "data" / f"v{version}.sqlite-fixture" for version in range(1, SCHEMA_VERSION)}
@@ -107,7 +106,7 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from vinelm.traces import migrations
-from vinelm.traces.migrations import migrate
+from vinelm.traces.store.migrations import migrate
 path, at = Path(sys.argv[1]), int(sys.argv[2])
 from sqlalchemy import event, Engine
 seen = 0

@@ -11,15 +11,15 @@ import sys
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces.integrity import check_store
-from vinelm.traces.recovery import OPEN_RUN, recover
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.integrity import check_store
+from vinelm.traces.store.recovery import OPEN_RUN, recover
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 
 RUNNING = """
 import sys
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 store = ObservationStore.create(sys.argv[1], an_identity())
@@ -182,7 +182,7 @@ def test_a_full_disk_loses_nothing_and_the_store_goes_on_once_there_is_room(tmp_
 FILLING = """
 import os, resource, sys
 from vinelm.errors import StoreError
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 store = ObservationStore.create(sys.argv[1], an_identity())
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))

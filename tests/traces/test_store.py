@@ -10,9 +10,8 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
-from vinelm.traces import schema
-from vinelm.traces.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
+from vinelm.traces.store.store import ObservationStore, schema
 from vinelm.traces.testing import StoreContract, a_row, an_identity
 
 
@@ -119,7 +118,7 @@ def test_rows_survive_the_death_of_the_writer(tmp_path):
     path = tmp_path / "s.db"
     code = (
         "import os, sys\n"
-        "from vinelm.traces.store import ObservationStore\n"
+        "from vinelm.traces.store.store import ObservationStore\n"
         "from vinelm.traces.testing import a_row, an_identity\n"
         "store = ObservationStore.create(sys.argv[1], an_identity())\n"
         "entry = store.reserve('q1', ('small',), 1.0)\n"
@@ -144,7 +143,7 @@ def test_equal_checkpoints_take_one_blob(tmp_path):
 
 
 def test_a_locked_store_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("vinelm.traces.sqlite._BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("vinelm.traces.store.database._BUSY_TIMEOUT_S", 0.01)
     path = tmp_path / "s.db"
     with ObservationStore.create(path, an_identity()) as store:
         other = sqlite3.connect(path, isolation_level=None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vinelm.profiler.progress import ProfileResult
     from vinelm.profiler.workplace import Workplace
     from vinelm.protocols import Sampler
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
@@ -126,7 +126,7 @@ def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
     """Rename the store: what was bought is never deleted."""
-    from vinelm.traces.lock import run_lock
+    from vinelm.traces.store.lock import run_lock
 
     if not path.exists():
         return
@@ -153,7 +153,7 @@ def _identity(inputs: Inputs, seed: int) -> Any:
 def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
     """The store, made if it is not there."""
     from vinelm.errors import StoreError
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
 
     identity = _identity(inputs, seed)
     if is_default:
@@ -171,7 +171,7 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
     from vinelm.profiler.pace import rates_of
     from vinelm.profiler.plan import Wish, plan_profile
     from vinelm.profiler.sampling import make_sampler
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
 
     identity = _identity(inputs, settings["seed"])
     rows, committed_usd = [], 0.0

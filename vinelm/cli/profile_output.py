@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.profiler.plan import Interval, Plan
     from vinelm.profiler.progress import ProfileResult
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
 

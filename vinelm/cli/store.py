@@ -11,7 +11,7 @@ from vinelm.cli.options import json_option
 from vinelm.cli.store_import import command as import_command
 
 if TYPE_CHECKING:
-    from vinelm.traces.integrity import CheckedStore
+    from vinelm.traces.store.integrity import CheckedStore
 
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
 STORE = click.argument("store", type=click.Path(path_type=Path))
@@ -39,9 +39,9 @@ def info(*, store: Path, as_json: bool) -> None:
 
     from vinelm.profiler.coverage import coverage_of
     from vinelm.report.switching import cached_shares
-    from vinelm.traces.fit import misfit
-    from vinelm.traces.store import ObservationStore
-    from vinelm.traces.summary import contents_of
+    from vinelm.traces.store.row_validation import misfit
+    from vinelm.traces.store.store import ObservationStore
+    from vinelm.traces.store.summary import contents_of
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)
@@ -120,8 +120,8 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     """
     from dataclasses import asdict
 
-    from vinelm.traces.integrity import check_store
-    from vinelm.traces.recovery import recover
+    from vinelm.traces.store.integrity import check_store
+    from vinelm.traces.store.recovery import recover
 
     if accept and store.exists():
         recover(store, accept=True)
@@ -163,8 +163,8 @@ def export(*, store: Path, output: Path) -> None:
     Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """
     from vinelm.cli.inputs import refuse_replacing
-    from vinelm.traces.exchange import export_store
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.imports.export_import import export_store
+    from vinelm.traces.store.store import ObservationStore
 
     refuse_replacing(output, store)
     with ObservationStore.open(store) as opened:
@@ -184,7 +184,7 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
     Example: vinelm store merge ann.db ben.db -o both.db
     """
-    from vinelm.traces.merge import merge_stores
+    from vinelm.traces.store.merge import merge_stores
 
     merged = merge_stores(stores, output)
     for store, count in zip(stores, merged.brought, strict=True):

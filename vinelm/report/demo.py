@@ -56,7 +56,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     from vinelm.profiler.fingerprint import store_identity
     from vinelm.profiler.runner import profile
     from vinelm.report.words import usd
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
 
     path = _emptied(settings.output_dir) / "demo.db"
     settings = under(settings, "oracle")

@@ -49,7 +49,7 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
 
     :class:`StoreError`, :class:`TrieFileError`, :class:`ConfigError` if one is unreadable or they do not belong together.
     """
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
     from vinelm.vinefile import load_trie
 
     annotated = load_trie(trie)

@@ -34,7 +34,7 @@ def estimate_store(
     """
     from vinelm.estimator.cells import Cells
     from vinelm.estimator.registry import make_estimator
-    from vinelm.traces.store import ObservationStore
+    from vinelm.traces.store.store import ObservationStore
     from vinelm.trie import Trie
 
     if not 0.0 < max_error <= 1.0:

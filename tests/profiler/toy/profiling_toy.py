@@ -16,7 +16,7 @@ from vinelm.errors import CallError
 from vinelm.observation import Usage
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 ANSWERS = ("right", "odd", "plausible", "broken", "broken")

@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from vinelm.traces import schema
-from vinelm.traces.lock import holder
-from vinelm.traces.schema import SCHEMA_VERSION
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.lock import holder
+from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.store.store import ObservationStore, schema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,12 @@ from sqlalchemy import Boolean, Float, Integer, insert, select
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io.tables import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
-from vinelm.traces import schema
-from vinelm.traces.drafts import new_store, replaced
-from vinelm.traces.fit import cell, misfit
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.rows import FIELDS, read_rows
-from vinelm.traces.schema import decode_prefix
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.atomic import new_store, replaced
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.row_validation import cell, misfit
+from vinelm.traces.store.rows import FIELDS, read_rows
+from vinelm.traces.store.schema import decode_prefix
+from vinelm.traces.store.store import ObservationStore, schema
 
 NOTE = "vinelm.store"
 _FORMAT = 1

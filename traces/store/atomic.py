@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.store import ObservationStore
 
 _SIDE_FILES = ("", "-wal", "-shm", "-journal")
 

@@ -11,9 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from vinelm.traces import schema
-from vinelm.traces.schema import decode_prefix, encode_prefix
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.schema import decode_prefix, encode_prefix
+from vinelm.traces.store.store import ObservationStore, schema
 
 UNFINISHED = "unfinished_run"
 """Key in ``meta`` of the run that has not ended in good order: its settings, and ``rows``, how many rows it found."""

@@ -20,11 +20,11 @@ from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template
-from vinelm.traces.drafts import new_store
-from vinelm.traces.exchange import file_digest
-from vinelm.traces.fit import cell
-from vinelm.traces.identity import StoreIdentity
-from vinelm.traces.logs import Answer, LogColumns, read_answers_of
+from vinelm.traces.imports.export_import import file_digest
+from vinelm.traces.imports.log_columns import Answer, LogColumns, read_answers_of
+from vinelm.traces.store.atomic import new_store
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.row_validation import cell
 
 MAX_ROWS = 3_000_000
 Cells = dict[tuple[str, tuple[str, ...]], Answer]

@@ -12,8 +12,8 @@ import struct
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.traces.lock import holder, run_lock
-from vinelm.traces.sqlite import Database, connect_read_only
+from vinelm.traces.store.database import Database, connect_read_only
+from vinelm.traces.store.lock import holder, run_lock
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums

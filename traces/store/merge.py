@@ -14,12 +14,11 @@ from sqlalchemy import Connection, insert, select
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
-from vinelm.traces import schema
-from vinelm.traces.drafts import new_store
-from vinelm.traces.fit import cell
-from vinelm.traces.lock import run_lock
-from vinelm.traces.rows import read_rows, values_of
-from vinelm.traces.store import ObservationStore
+from vinelm.traces.store.atomic import new_store
+from vinelm.traces.store.lock import run_lock
+from vinelm.traces.store.row_validation import cell
+from vinelm.traces.store.rows import read_rows, values_of
+from vinelm.traces.store.store import ObservationStore, schema
 
 Entry = tuple[Any, ...]
 _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")

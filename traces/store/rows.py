@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Insert, insert, select
 from sqlalchemy.dialects import sqlite
 
 from vinelm.observation import Observation
-from vinelm.traces.schema import decode_prefix, encode_prefix, observations
+from vinelm.traces.store.schema import decode_prefix, encode_prefix, observations
 
 FIELDS = tuple(field.name for field in fields(Observation))
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
