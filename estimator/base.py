@@ -12,9 +12,9 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import NotFittedError
-from vinelm.estimator.amounts import Amount, edges_of, estimate_amount, zero_load_s
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.heads import Rates
+from vinelm.estimator.cost_latency import Amount, edges_of, estimate_amount, zero_load_s
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.outcome_rates import Rates
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
@@ -59,7 +59,7 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Learn from the rows; see :class:`~vinelm.estimator.cells.Cells` for what is refused."""
+        """Learn from the rows; see :class:`~vinelm.estimator.observation_table.Cells` for what is refused."""
         template = template.bind(tuple(catalog))
         cells = Cells.from_observations(observations, template, trie or Trie.from_template(template))
         return self.fit_cells(cells, template, catalog)

@@ -8,13 +8,13 @@ from vinelm.errors import ConfigError
 from vinelm.estimator.base import Estimator
 
 _HOME = {
-    "latent": ("vinelm.estimator.latent", "LatentEstimator"),
-    "cascade": ("vinelm.estimator.cascade", "CascadeEstimator"),
-    "cascade-svd": ("vinelm.estimator.cascade", "CascadeSvdEstimator"),
-    "average": ("vinelm.estimator.columns", "AverageEstimator"),
-    "prefix-average": ("vinelm.estimator.columns", "PrefixAverageEstimator"),
-    "prefix-impute": ("vinelm.estimator.columns", "PrefixImputeEstimator"),
-    "prefix-xgboost": ("vinelm.estimator.boosting", "PrefixXgboostEstimator"),
+    "latent": ("vinelm.estimator.latent.estimator", "LatentEstimator"),
+    "cascade": ("vinelm.estimator.baselines.cascade", "CascadeEstimator"),
+    "cascade-svd": ("vinelm.estimator.baselines.cascade", "CascadeSvdEstimator"),
+    "average": ("vinelm.estimator.baselines.column_means", "AverageEstimator"),
+    "prefix-average": ("vinelm.estimator.baselines.column_means", "PrefixAverageEstimator"),
+    "prefix-impute": ("vinelm.estimator.baselines.column_means", "PrefixImputeEstimator"),
+    "prefix-xgboost": ("vinelm.estimator.baselines.boosting", "PrefixXgboostEstimator"),
 }
 
 ESTIMATORS: tuple[str, ...] = tuple(_HOME)

@@ -27,10 +27,10 @@ from truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
-from vinelm.estimator.allocation import NeymanSampler
 from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.cells import Cells
+from vinelm.estimator.observation_table import Cells
 from vinelm.estimator.registry import make_estimator
+from vinelm.estimator.sampling.neyman import NeymanSampler
 from vinelm.profiler.sampling import make_sampler
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template

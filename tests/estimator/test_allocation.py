@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.estimator.allocation import NeymanSampler, _HeadDesign
+from vinelm.estimator.sampling.neyman import NeymanSampler, _HeadDesign
 from vinelm.observation import Observation
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from vinelm.annotated_trie import lognormal_quantile
-from vinelm.estimator.amounts import edges_of, estimate_amount, zero_load_s
-from vinelm.estimator.cells import Cells
+from vinelm.estimator.cost_latency import edges_of, estimate_amount, zero_load_s
+from vinelm.estimator.observation_table import Cells
 
 
 def bought(made: Any, seed: int, *, share: float, models: int = 4, requests: int = 200) -> tuple[Any, Cells, np.ndarray]:

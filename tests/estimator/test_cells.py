@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import InputError
-from vinelm.estimator.cells import Cells
+from vinelm.estimator.observation_table import Cells
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from vinelm.errors import InputError
 from vinelm.estimator import make_estimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.columns import Entries, low_rank
+from vinelm.estimator.baselines.column_means import Entries, low_rank
+from vinelm.estimator.observation_table import Cells
 
 
 def cells_of(made: Any, table: Any, runs: int = 20) -> Cells:

@@ -10,8 +10,8 @@ import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.evidence import gather_evidence
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.validation import gather_evidence
 from vinelm.observation import Observation
 
 HAS_XGBOOST = importlib.util.find_spec("xgboost") is not None

@@ -6,8 +6,8 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import make_estimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.evidence import Evidence, _held_out_error, gather_evidence, shape_warnings
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.validation import Evidence, _held_out_error, gather_evidence, shape_warnings
 from vinelm.template import Loop, Stage, Template
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.estimator.allocation import NeymanSampler
-from vinelm.estimator.goals import EVERYWHERE, Goal
+from vinelm.estimator.sampling.goal import EVERYWHERE, Goal
+from vinelm.estimator.sampling.neyman import NeymanSampler
 
 
 @pytest.mark.parametrize("text", ["frontier", "floor:0.9", "cap:0.01", "everything"])

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.completion import complete
-from vinelm.estimator.effects import Effects
-from vinelm.estimator.intervals import gradients, path_weights
-from vinelm.estimator.latent import LatentEstimator
-from vinelm.estimator.logistic import Regression
-from vinelm.estimator.mixture import Mixture, fit_mixture
+from vinelm.estimator.latent.em import Mixture, fit_mixture
+from vinelm.estimator.latent.estimator import LatentEstimator
+from vinelm.estimator.latent.features import Effects
+from vinelm.estimator.latent.logistic_regression import Regression
+from vinelm.estimator.latent.prediction import complete
+from vinelm.estimator.latent.standard_errors import gradients, path_weights
+from vinelm.estimator.observation_table import Cells
 from vinelm.template import StopRule
 
 
@@ -55,7 +55,7 @@ def test_it_is_closer_to_the_truth_than_raw_means_where_rows_are_few(made: Any) 
         table = made.table(seed, models=4, requests=300)
         rows, truth = made.sampled_rows(table, seed, 250), table.annotate().accuracy
         fitted = LatentEstimator().fit(rows, table.template, table.catalog).annotated_
-        from vinelm.estimator.cascade import CascadeEstimator
+        from vinelm.estimator.baselines.cascade import CascadeEstimator
 
         raw = CascadeEstimator().fit(rows, table.template, table.catalog).annotated_
         gains.append(np.abs(fitted.accuracy - truth).mean() / np.abs(raw.accuracy - truth).mean())

@@ -7,7 +7,7 @@ import numpy as np
 from tests.conftest import make_catalog, make_template
 from vinelm import AnnotatedTrie, Observation, Trie
 from vinelm.catalog.catalog import Catalog
-from vinelm.report.switching import cached_shares, edge_of, follow_ups
+from vinelm.estimator.prompt_cache import cached_shares, edge_of, follow_ups
 
 
 def catalog_on_engines(*engines: str, model_ids: tuple[str, ...] = ("x", "y", "z")) -> Catalog:

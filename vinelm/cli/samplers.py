@@ -19,8 +19,8 @@ def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | 
     from vinelm.profiler.sampling import SAMPLERS
 
     if name == "neyman":
-        from vinelm.estimator.allocation import NeymanSampler
-        from vinelm.estimator.goals import Goal
+        from vinelm.estimator.sampling.goal import Goal
+        from vinelm.estimator.sampling.neyman import NeymanSampler
 
         wanted = None if goal is None else Goal.parse(goal)
         ids = [request.id for request in inputs.workflow.requests]

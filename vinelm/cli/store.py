@@ -37,8 +37,8 @@ def info(*, store: Path, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
+    from vinelm.estimator.prompt_cache import cached_shares
     from vinelm.profiler.coverage import coverage_of
-    from vinelm.report.switching import cached_shares
     from vinelm.traces.store.row_validation import misfit
     from vinelm.traces.store.store import ObservationStore
     from vinelm.traces.store.summary import contents_of

@@ -80,7 +80,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
     """One path's annotations, with the 90 % interval's half, and the 90th percentiles of the seconds (at zero load) and dollars
     of a request that goes all the way.
     """
-    from vinelm.estimator.evidence import Z90
+    from vinelm.estimator.validation import Z90
 
     error = annotated.accuracy_se
     return {
@@ -96,7 +96,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
-    from vinelm.report.switching import follow_ups
+    from vinelm.estimator.prompt_cache import follow_ups
 
     trie = annotated.trie
     paths = frontier(annotated)
@@ -194,7 +194,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """What keeping a model saves, where some prompt tokens came from a cache."""
     from vinelm.cli.console import show_table
-    from vinelm.report.switching import follow_ups
+    from vinelm.estimator.prompt_cache import follow_ups
     from vinelm.report.words import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})

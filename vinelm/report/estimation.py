@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 from vinelm import __version__
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
+from vinelm.estimator.prompt_cache import cached_shares
 from vinelm.observation import Observation
-from vinelm.report.switching import cached_shares
 from vinelm.template import StopRule
 
 if TYPE_CHECKING:
-    from vinelm.estimator.cells import Cells
+    from vinelm.estimator.observation_table import Cells
 
 
 MAX_ERROR = 0.15
@@ -32,7 +32,7 @@ def estimate_store(
     unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store, or where the best
     path's accuracy is known less well than ``max_error`` (a fraction).
     """
-    from vinelm.estimator.cells import Cells
+    from vinelm.estimator.observation_table import Cells
     from vinelm.estimator.registry import make_estimator
     from vinelm.traces.store.store import ObservationStore
     from vinelm.trie import Trie
@@ -60,7 +60,7 @@ def estimate_store(
 
 
 def _with_evidence(annotated: AnnotatedTrie, cells: Cells, max_error: float) -> AnnotatedTrie:
-    from vinelm.estimator.evidence import gather_evidence
+    from vinelm.estimator.validation import gather_evidence
 
     evidence = gather_evidence(cells, annotated.template, annotated.catalog, annotated)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]

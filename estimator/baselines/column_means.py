@@ -17,10 +17,10 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.cascade import CascadeEstimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.heads import Rates
-from vinelm.estimator.pooling import pooled_mean
+from vinelm.estimator.baselines.cascade import CascadeEstimator
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 

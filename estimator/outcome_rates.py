@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.estimator.cells import Cells
+from vinelm.estimator.observation_table import Cells
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import EvidenceError
-from vinelm.estimator.cascade import CascadeEstimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.latent import LatentEstimator
+from vinelm.estimator.baselines.cascade import CascadeEstimator
+from vinelm.estimator.latent.estimator import LatentEstimator
+from vinelm.estimator.observation_table import Cells
 from vinelm.estimator.registry import make_estimator
 from vinelm.template import Stage, Template
 from vinelm.trie import BoolArray, FloatArray

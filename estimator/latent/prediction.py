@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.heads import Rates
-from vinelm.estimator.mixture import Chances, Mixture
+from vinelm.estimator.latent.em import Chances, Mixture
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.outcome_rates import Rates
 from vinelm.trie import FloatArray
 
 TINY = 1e-9

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.pooling import pooled_mean, shrunk_mean
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.shrinkage import pooled_mean, shrunk_mean
 from vinelm.trie import FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]

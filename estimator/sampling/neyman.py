@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
-from vinelm.estimator.amounts import estimate_amount
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.completion import Completed, complete
-from vinelm.estimator.goals import Goal
-from vinelm.estimator.intervals import design_rows, gradients, path_weights
-from vinelm.estimator.mixture import Mixture, fit_mixture
+from vinelm.estimator.cost_latency import estimate_amount
+from vinelm.estimator.latent.em import Mixture, fit_mixture
+from vinelm.estimator.latent.prediction import Completed, complete
+from vinelm.estimator.latent.standard_errors import design_rows, gradients, path_weights
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.sampling.goal import Goal
 from vinelm.observation import Observation
 from vinelm.protocols import Walk
 from vinelm.template import Template

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vinelm.errors import InputError
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.columns import ColumnEstimator, Entries
+from vinelm.estimator.baselines.column_means import ColumnEstimator, Entries
+from vinelm.estimator.observation_table import Cells
 from vinelm.trie import FloatArray
 
 

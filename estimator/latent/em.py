@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.effects import Effects
-from vinelm.estimator.logistic import ANSWER, VERDICT, Regression
+from vinelm.estimator.latent.features import Effects
+from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
+from vinelm.estimator.observation_table import Cells
 from vinelm.trie import FloatArray
 
 Ints = npt.NDArray[np.int64]

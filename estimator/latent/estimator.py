@@ -9,11 +9,11 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator, amounts_of
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.completion import complete
-from vinelm.estimator.heads import Rates
-from vinelm.estimator.intervals import standard_errors
-from vinelm.estimator.mixture import Mixture, fit_mixture
+from vinelm.estimator.latent.em import Mixture, fit_mixture
+from vinelm.estimator.latent.prediction import complete
+from vinelm.estimator.latent.standard_errors import standard_errors
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.outcome_rates import Rates
 from vinelm.template import Template
 
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.heads import Head, Rates, heads_of
-from vinelm.estimator.pooling import pooled_mean
+from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.outcome_rates import Head, Rates, heads_of
+from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie import FloatArray, Trie
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator.amounts import Amount
-from vinelm.estimator.cells import Cells
-from vinelm.estimator.completion import Completed, Sensitivity
-from vinelm.estimator.logistic import Regression
-from vinelm.estimator.mixture import Mixture
+from vinelm.estimator.cost_latency import Amount
+from vinelm.estimator.latent.em import Mixture
+from vinelm.estimator.latent.logistic_regression import Regression
+from vinelm.estimator.latent.prediction import Completed, Sensitivity
+from vinelm.estimator.observation_table import Cells
 from vinelm.trie import FloatArray, Trie
 
 ACCURACY_SCALE = 0.92

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from vinelm.estimator.effects import START_VARIANCE, Effects
+from vinelm.estimator.latent.features import START_VARIANCE, Effects
 from vinelm.trie import FloatArray
 
 Ints = npt.NDArray[np.int64]
