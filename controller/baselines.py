@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.following import Following, Judge
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.policies import Following, Judge
 from vinelm.protocols import Clock
 from vinelm.template import Template
 from vinelm.trie import BoolArray, Trie

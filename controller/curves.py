@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError
 
 VERSION = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.controller.following import Following
 from vinelm.controller.vinelm import VineLM
 from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
+from vinelm.policies import Following
 from vinelm.protocols import Clock
 from vinelm.workflow import Request, Workflow
 

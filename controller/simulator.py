@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.load import ReportedLoad
-from vinelm.controller.planner import Planner
+from vinelm.controller.load.monitors import ReportedLoad
+from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.replay import Replayed
-from vinelm.controller.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
-from vinelm.controller.apart import ApartLoad
 from vinelm.controller.curves import load_curves
-from vinelm.controller.following import Judge
-from vinelm.controller.load import OwnLoad, ReportedLoad
-from vinelm.controller.planner import Planner
-from vinelm.controller.session import Mode, OnError, Session
-from vinelm.controller.sight import Load
+from vinelm.controller.load.background import ApartLoad
+from vinelm.controller.load.load_view import Load
+from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.session import Mode, OnError, Session
 from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
+from vinelm.policies import Judge
 from vinelm.protocols import Backend, Clock, LoadMonitor, Policy, PricesCalls
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
@@ -34,7 +34,7 @@ class VineLM(GraphControl):
 
     ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
     takes the one that ``trie`` brings. Until a trie is loaded, or for a run without an objective, every stage runs its default
-    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.session.Session`; ``load`` tells the engines'
+    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.session.session.Session`; ``load`` tells the engines'
     extra seconds before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read
     with our own calls under way. By default load is seen from our own calls' latencies, where they take real time. A source
     that is slow or hangs delays no decision.

@@ -38,7 +38,7 @@ from vinelm import (
 )
 from vinelm.backends import create_backends
 from vinelm.backends.offline.chat_model import OfflineChatModel
-from vinelm.controller.load import OwnLoad
+from vinelm.controller.load.monitors import OwnLoad
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, VirtualClock, WallClock
 

@@ -8,11 +8,11 @@ import random
 import sys
 import time
 
-from vinelm.controller import frontier
-from vinelm.controller.planner import Planner
-from vinelm.controller.query import Query, load_array
+from vinelm.controller.planning import frontier
+from vinelm.controller.planning.plan_request import Query, load_array
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planning.subtree import View
 from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
-from vinelm.controller.view import View
 from vinelm.errors import InfeasibleError
 
 

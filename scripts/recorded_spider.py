@@ -26,7 +26,7 @@ import numpy as np
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
 from vinelm.controller.baselines import best_single_model, best_workflow_level
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.replay import follow
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator

@@ -18,7 +18,7 @@ from vinelm import VineLM
 from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.adapters.langgraph.run_registry import Runs
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

@@ -10,7 +10,7 @@ from langgraph.types import RetryPolicy
 
 from vinelm import VineLM
 from vinelm.adapters.forced import ForcedPolicy
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

@@ -12,8 +12,8 @@ import pytest
 
 from vinelm.cli.main import main
 from vinelm.controller.curves import load_curves
-from vinelm.controller.engines import vllm_requests
-from vinelm.controller.load import EnginePoller, OwnLoad, ReportedLoad
+from vinelm.controller.load.engine_metrics import vllm_requests
+from vinelm.controller.load.monitors import EnginePoller, OwnLoad, ReportedLoad
 from vinelm.controller.vinelm import VineLM
 from vinelm.errors import ConfigError
 

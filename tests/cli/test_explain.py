@@ -4,7 +4,7 @@ import pytest
 from conftest import random_table
 
 from vinelm.cli.main import main
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.objective import Objective
 from vinelm.vinefile import save_trie
 

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from vinelm.controller.apart import ApartLoad
+from vinelm.controller.load.background import ApartLoad
 from vinelm.errors import VineLMError
 from vinelm.protocols import EngineDelay, VirtualClock
 

@@ -11,7 +11,7 @@ from vinelm.controller.baselines import (
     single_model_nodes,
     workflow_level_nodes,
 )
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.protocols import Policy, VirtualClock

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from vinelm.controller.calibration import Experiment, calibrate_endpoint
+from vinelm.controller.load.calibration import Experiment, calibrate_endpoint
 from vinelm.errors import ConfigError, EvidenceError
 
 

@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from vinelm.controller.engines import requests_in_loads, requests_in_metrics, sglang_requests, vllm_requests
-from vinelm.controller.load import EnginePoller, ReportedLoad
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.engine_metrics import requests_in_loads, requests_in_metrics, sglang_requests, vllm_requests
+from vinelm.controller.load.monitors import EnginePoller, ReportedLoad
+from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.protocols import VirtualClock
 

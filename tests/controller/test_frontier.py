@@ -2,13 +2,13 @@ import random
 
 import pytest
 
-from vinelm.controller import frontier as frontier_module
-from vinelm.controller import index as index_module
-from vinelm.controller import tiles as tiles_module
-from vinelm.controller.planner import Planner
-from vinelm.controller.query import Query, load_array
+from vinelm.controller.planning import block_index as tiles_module
+from vinelm.controller.planning import frontier as frontier_module
+from vinelm.controller.planning import frontier_cache as index_module
+from vinelm.controller.planning.plan_request import Query, load_array
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planning.subtree import View
 from vinelm.controller.testing import grid_annotated, random_question
-from vinelm.controller.view import View
 from vinelm.objective import Objective
 
 

@@ -20,9 +20,9 @@ from vinelm.backends.offline.recorded import RecordedBackend
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.backends.offline.text_writer import TextWriter
 from vinelm.catalog.catalog import Catalog, Model, Price
-from vinelm.controller.guard import SpendGuard
-from vinelm.controller.planner import Planner
-from vinelm.controller.session import Session
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.session import Session
+from vinelm.controller.session.spend_guard import SpendGuard
 from vinelm.errors import CallError, CallRefused
 from vinelm.objective import Objective
 from vinelm.observation import Usage

@@ -1,10 +1,10 @@
 import pytest
 from conftest import random_table
 
-from vinelm.controller.load import OwnLoad, ReportedLoad
-from vinelm.controller.planner import Planner
-from vinelm.controller.session import Session
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.slowdown import SlowdownCurve
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.session import Session
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.observation import Usage

@@ -6,7 +6,7 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
@@ -229,9 +229,9 @@ def test_many_threads_share_one_planner():
 
 
 def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered(monkeypatch):
-    monkeypatch.setattr("vinelm.controller.planner.SMALL", 20)
-    monkeypatch.setattr("vinelm.controller.index.LAZY", 0)
-    monkeypatch.setattr("vinelm.controller.index.AHEAD", 0)
+    monkeypatch.setattr("vinelm.controller.planning.planner.SMALL", 20)
+    monkeypatch.setattr("vinelm.controller.planning.frontier_cache.LAZY", 0)
+    monkeypatch.setattr("vinelm.controller.planning.frontier_cache.AHEAD", 0)
     annotated = random_annotated(random.Random(5))
     planner, plain = Planner(annotated), Planner(annotated)
     loose, tight = (Objective(maximize="accuracy", max_latency_s=bound) for bound in (9.0, 1.0))
@@ -247,5 +247,5 @@ def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered
     assert plain.index_ends == 0
     other = planner.prepare_apart(Objective(minimize="cost", min_accuracy=0.2))
     other.join(30)
-    monkeypatch.setattr("vinelm.controller.planner.SMALL", 10_000)
+    monkeypatch.setattr("vinelm.controller.planning.planner.SMALL", 10_000)
     assert plain.prepare_apart(loose) is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import random_table
 
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.replay import oracle, replay
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective

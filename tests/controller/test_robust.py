@@ -5,11 +5,11 @@ import threading
 import pytest
 from conftest import make_catalog, random_table
 
-from vinelm.controller.apart import ApartLoad
-from vinelm.controller.load import OwnLoad, ReportedLoad
-from vinelm.controller.planner import Planner
-from vinelm.controller.session import Session
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.background import ApartLoad
+from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.slowdown import SlowdownCurve
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.session import Session
 from vinelm.controller.vinelm import VineLM
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -138,6 +138,6 @@ def test_a_budget_that_is_none_is_refused_before_any_call(annotated, bounds):
 
 
 def test_a_stochastic_program_over_too_many_paths_is_refused_before_any_call(annotated, monkeypatch):
-    monkeypatch.setattr("vinelm.controller.session.MOST_NODES", 10)
+    monkeypatch.setattr("vinelm.controller.session.session.MOST_NODES", 10)
     with pytest.raises(ConfigError, match="at most 10 paths"):
         vine_of(annotated).session(Objective(maximize="accuracy", max_latency_s=4.0, risk="dp"))

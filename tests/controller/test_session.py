@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from conftest import random_table
 
-from vinelm.controller.load import OwnLoad
-from vinelm.controller.planner import Planner
-from vinelm.controller.session import Session
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.monitors import OwnLoad
+from vinelm.controller.load.slowdown import SlowdownCurve
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.session import Session
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.observation import Usage

@@ -4,10 +4,10 @@ from conftest import random_table
 
 pytest.importorskip("simpy")
 
-from vinelm.controller.planner import Planner
+from vinelm.controller.load.slowdown import SlowdownCurve
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.replay import replay
 from vinelm.controller.simulator import Engine, Setting, calibrate, planned, simulate, static
-from vinelm.controller.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller.slowdown import SlowdownCurve, fit_slowdown
+from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import EvidenceError
 
 

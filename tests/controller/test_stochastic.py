@@ -6,11 +6,11 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import stochastic
-from vinelm.controller.planner import Planner
-from vinelm.controller.query import Query
-from vinelm.controller.stochastic import BINS, LATE_WEIGHT, DeadlineProgram
-from vinelm.controller.view import View
+from vinelm.controller.planning import deadline_program as stochastic
+from vinelm.controller.planning.deadline_program import BINS, LATE_WEIGHT, DeadlineProgram
+from vinelm.controller.planning.plan_request import Query
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.planning.subtree import View
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.trie import Trie

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.controller.testing import random_annotated
 from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import InfeasibleError

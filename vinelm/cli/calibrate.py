@@ -10,8 +10,8 @@ import click
 from vinelm.cli.options import output_options
 
 if TYPE_CHECKING:
-    from vinelm.controller.calibration import Calibration, Experiment
-    from vinelm.controller.endpoint import Endpoint
+    from vinelm.controller.load.calibration import Calibration, Experiment
+    from vinelm.controller.load.calibration_client import Endpoint
 
 
 @click.command("calibrate", short_help="Measure how an engine slows down under load.")
@@ -73,7 +73,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
     """Everything that can be wrong is found here, before a call is sent."""
     from vinelm.catalog.catalog import Catalog
-    from vinelm.controller.endpoint import PROMPTS, Endpoint, model_on
+    from vinelm.controller.load.calibration_client import PROMPTS, Endpoint, model_on
 
     catalog = Catalog.from_file(settings["models"])
     prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
@@ -129,7 +129,7 @@ def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) ->
 
 def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
     from vinelm.cli.console import progress
-    from vinelm.controller.calibration import calibrate_endpoint
+    from vinelm.controller.load.calibration import calibrate_endpoint
 
     with progress(quiet=quiet) as start:
         advance = start("calibrate")

@@ -11,7 +11,7 @@ from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
-    from vinelm.controller.decision import Decision
+    from vinelm.controller.planning.decision import Decision
     from vinelm.objective import Objective
 
 _WIDE = 110
@@ -48,7 +48,7 @@ def command(
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
     from vinelm.cli.goals import in_options, objective_of
-    from vinelm.controller.planner import Planner
+    from vinelm.controller.planning.planner import Planner
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
@@ -120,7 +120,7 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
-    from vinelm.controller.explain import alternatives
+    from vinelm.controller.planning.explanation import alternatives
     from vinelm.report.words import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
@@ -168,7 +168,7 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.controller.explain import alternatives
+    from vinelm.controller.planning.explanation import alternatives
 
     annotated, query = decision.known.annotated, decision.query
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))

@@ -10,8 +10,8 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.baselines import single_model_nodes, workflow_level_nodes
-from vinelm.controller.decision import Decision
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.report.content import Role

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.kind import Kind
-from vinelm.controller.known import IntArray, Known
+from vinelm.controller.planning.objective_class import Kind
+from vinelm.controller.planning.path_metrics import IntArray, Known
 from vinelm.trie import BoolArray, FloatArray
 
 LAGS = 32

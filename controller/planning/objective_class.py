@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.known import Known
-from vinelm.controller.view import DEFAULT_Z
+from vinelm.controller.planning.path_metrics import Known
+from vinelm.controller.planning.subtree import DEFAULT_Z
 from vinelm.objective import Objective
 from vinelm.trie import FloatArray
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from vinelm.controller.decision import Decision
-from vinelm.controller.following import Following, Judge
-from vinelm.controller.guard import SpendGuard
-from vinelm.controller.planner import Planner
-from vinelm.controller.replanning import Replanning
-from vinelm.controller.sight import Load, LoadSight
-from vinelm.controller.step import Step
-from vinelm.controller.stochastic import MOST_NODES
+from vinelm.controller.load.load_view import Load, LoadSight
+from vinelm.controller.planning.deadline_program import MOST_NODES
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.replanner import Replanning
+from vinelm.controller.session.spend_guard import SpendGuard
+from vinelm.controller.session.trace import Step
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.policies import Following, Judge
 from vinelm.protocols import Clock, Invocation, LoadMonitor
 from vinelm.template import Template
 from vinelm.trie import BoolArray
@@ -41,7 +41,7 @@ class Session(Following):
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
     - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls. One
-      that may block belongs into an :class:`~vinelm.controller.apart.ApartLoad`.
+      that may block belongs into an :class:`~vinelm.controller.load.background.ApartLoad`.
     - ``default``: a stage's default model, by default what the template declares.
     - ``least_call_usd``: dollars that are set aside for any call of a model, by name. Where the budget is per request, a next
       model for which not even that is left is not planned.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vinelm.controller.planner import Planner
-from vinelm.controller.query import load_array
+from vinelm.controller.planning.plan_request import load_array
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import VineLMError
 from vinelm.protocols import LoadMonitor
 from vinelm.trie import FloatArray

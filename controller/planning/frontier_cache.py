@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vinelm.controller.frontier import Frontier
-from vinelm.controller.kind import Kind, kind_of
-from vinelm.controller.known import IntArray, Known
-from vinelm.controller.pareto import pareto
+from vinelm.controller.planning.dominance import pareto
+from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.objective_class import Kind, kind_of
+from vinelm.controller.planning.path_metrics import IntArray, Known
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 

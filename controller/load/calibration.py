@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vinelm.controller.slowdown import SlowdownCurve, fit_slowdown
+from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
 from vinelm.protocols import Clock, WallClock
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.frontier import Frontier
-from vinelm.controller.known import Known
-from vinelm.controller.query import Query
-from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
+from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.path_metrics import Known
+from vinelm.controller.planning.plan_request import Query
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
 
 INTERVAL_Z = 1.6448536269514722
 """Intervals are two-sided at 90 %."""

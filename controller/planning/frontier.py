@@ -11,11 +11,11 @@ from operator import le
 
 import numpy as np
 
-from vinelm.controller.kind import Kind
-from vinelm.controller.known import IntArray, Known
-from vinelm.controller.query import Query
-from vinelm.controller.tiles import Tiles, within
-from vinelm.controller.view import View
+from vinelm.controller.planning.block_index import Tiles, within
+from vinelm.controller.planning.objective_class import Kind
+from vinelm.controller.planning.path_metrics import IntArray, Known
+from vinelm.controller.planning.plan_request import Query
+from vinelm.controller.planning.subtree import View
 from vinelm.trie import FloatArray
 
 SCAN = 12_000

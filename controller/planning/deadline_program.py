@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.view import LATENCY_CAP, View
+from vinelm.controller.planning.subtree import LATENCY_CAP, View
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 

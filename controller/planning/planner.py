@@ -6,14 +6,14 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.decision import Decision
-from vinelm.controller.frontier import Frontier
-from vinelm.controller.index import Index
-from vinelm.controller.kind import Kind, kind_of
-from vinelm.controller.known import Known
-from vinelm.controller.query import Query, load_array
-from vinelm.controller.stochastic import DeadlineProgram
-from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
+from vinelm.controller.planning.deadline_program import DeadlineProgram
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.frontier_cache import Index
+from vinelm.controller.planning.objective_class import Kind, kind_of
+from vinelm.controller.planning.path_metrics import Known
+from vinelm.controller.planning.plan_request import Query, load_array
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from vinelm.controller.known import IntArray, Known
-from vinelm.controller.query import Query
+from vinelm.controller.planning.path_metrics import IntArray, Known
+from vinelm.controller.planning.plan_request import Query
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 

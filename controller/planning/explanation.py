@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.decision import Decision
-from vinelm.controller.view import COST_CAP, FLOOR, LATENCY_CAP, View
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, View
 
 _GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over the cap", COST_CAP: "${:.3g} over the cap"}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from vinelm.controller.slowdown import SlowdownCurve
+from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import VineLMError
 from vinelm.protocols import Clock, EngineDelay, WallClock
 
@@ -159,7 +159,7 @@ class ReportedLoad:
 class EnginePoller:
     """Asks each engine for its number of requests, every ``every_s`` seconds, in a daemon thread of its own.
 
-    ``sources`` maps an engine to a function that may block or raise (:mod:`vinelm.controller.engines` has them for SGLang and
+    ``sources`` maps an engine to a function that may block or raise (:mod:`vinelm.controller.load.engine_metrics` has them for SGLang and
     vLLM): a slow engine delays nobody, a failing one grows stale. Start it once; ``with`` stops it.
     """
 

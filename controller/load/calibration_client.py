@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog, Model
-from vinelm.controller.calibration import Experiment
+from vinelm.controller.load.calibration import Experiment
 from vinelm.errors import CallError, ConfigError, VineLMError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, PricesCalls, WallClock

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from vinelm.controller.barred import Barred
-from vinelm.controller.decision import Decision
-from vinelm.controller.planner import Planner
-from vinelm.controller.sight import LoadSight
+from vinelm.controller.load.load_view import LoadSight
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.excluded_models import Barred
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from vinelm.controller.planner import Planner
+from vinelm.controller.planning.planner import Planner
 from vinelm.errors import FailureKind
 from vinelm.protocols import Invocation
 from vinelm.trie import BoolArray
