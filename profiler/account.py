@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
+from vinelm.profiler.budget.ledger import PriceBound
 from vinelm.profiler.coverage import Coverage
-from vinelm.profiler.ledger import PriceBound
-from vinelm.profiler.walking import Bounds
-from vinelm.profiler.work import Cell
+from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.walks import Bounds
 from vinelm.template import Template
 from vinelm.workflow import Request
 

@@ -9,11 +9,11 @@ from typing import Any
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.account import Account
-from vinelm.profiler.ledger import Ledger, check_caps
-from vinelm.profiler.progress import ProfileResult, Progress
+from vinelm.profiler.budget.ledger import Ledger, check_caps
+from vinelm.profiler.executor import Workplace
+from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.same_run import difference, settings_of
-from vinelm.profiler.sampling import Sampler, make_sampler
-from vinelm.profiler.workplace import Workplace
+from vinelm.profiler.samplers import Sampler, make_sampler
 from vinelm.protocols import Backend
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore
@@ -48,11 +48,11 @@ def profile(
     requests): its rows count, and the walks begin anew. :class:`StoreError` if the store is another workflow's or in another
     run's hands, :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
     """
-    from vinelm.profiler.books import Books
-    from vinelm.profiler.schedule import Schedule
-    from vinelm.profiler.straight import Straight
-    from vinelm.profiler.terms import Terms
-    from vinelm.profiler.unit import UnitWorker
+    from vinelm.profiler.config import Terms
+    from vinelm.profiler.execution.replay import Straight
+    from vinelm.profiler.execution.unit import UnitWorker
+    from vinelm.profiler.scheduling.run_state import Books
+    from vinelm.profiler.scheduling.scheduler import Schedule
 
     workplace = workplace or Workplace()
     chosen = workflow.requests if requests is None else requests

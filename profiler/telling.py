@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vinelm.profiler.books import Books
-from vinelm.profiler.progress import Progress
+from vinelm.profiler.results import Progress
+from vinelm.profiler.scheduling.run_state import Books
 
 
 class Telling:

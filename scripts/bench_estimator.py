@@ -31,7 +31,7 @@ from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import Cells
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.sampling.neyman import NeymanSampler
-from vinelm.profiler.sampling import make_sampler
+from vinelm.profiler.samplers import make_sampler
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.imports.recorded_answers import answers_table

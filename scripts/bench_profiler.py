@@ -28,10 +28,10 @@ from typing import Any, TypedDict
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
+from vinelm.profiler.executor import Workplace
 from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler.isolation.workflow_source import Source
 from vinelm.profiler.runner import profile
-from vinelm.profiler.source import Source
-from vinelm.profiler.workplace import Workplace
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow

@@ -21,7 +21,7 @@ from langchain.agents.structured_output import ToolStrategy
 from vinelm import VineMiddleware
 from vinelm.adapters.langgraph import GraphControl, build_graph
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.profiler.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 

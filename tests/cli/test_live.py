@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.cli.live import Pace, line, live, share
 from vinelm.cli.main import main
-from vinelm.profiler.progress import Progress
+from vinelm.profiler.results import Progress
 
 
 def a_progress(**changes) -> Progress:

@@ -6,8 +6,8 @@ import pytest
 from priced_toy import PricedBackend
 from profiling_toy import catalog_for, new_store, toy
 
+from vinelm.profiler.executor import Workplace
 from vinelm.profiler.runner import profile
-from vinelm.profiler.workplace import Workplace
 
 
 class Counted(PricedBackend):

@@ -8,8 +8,8 @@ from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
 from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
 from vinelm.observation import Usage
+from vinelm.profiler.executor import Workplace
 from vinelm.profiler.runner import profile
-from vinelm.profiler.workplace import Workplace
 from vinelm.workflow import Request
 
 

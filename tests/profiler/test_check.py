@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from profiling_toy import State, build, catalog_for, plain_edge, toy
 
-from vinelm.profiler.check import check_workflow
+from vinelm.profiler.readiness import check_workflow
 from vinelm.template import Loop, Stage, Template
 
 

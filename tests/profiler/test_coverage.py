@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.profiler.coverage import Coverage, coverage_of
-from vinelm.profiler.sampling import CascadeSampler
+from vinelm.profiler.samplers import CascadeSampler
 
 
 def rows_reached(table):

@@ -3,7 +3,7 @@
 import pytest
 from profiling_toy import State, ToyBackend, answer_of, catalog_for, finished, generate, reachable, repair, toy
 
-from vinelm.profiler.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitWorker
 
 ran = []
 

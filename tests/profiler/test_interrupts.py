@@ -11,8 +11,8 @@ CODE = """
 import sys, time
 from profiling_toy import *
 from vinelm.profiler.runner import profile
-from vinelm.profiler.source import Source
-from vinelm.profiler.workplace import Workplace
+from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.executor import Workplace
 path, isolation, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 mischief = {f"q{i}/m{m}": seconds for i in range(2, 6) for m in range(2)}
 source = Source(function="profiling_toy:load", arguments={"mischief": mischief, "n_requests": 6})

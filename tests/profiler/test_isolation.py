@@ -9,9 +9,9 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, expected, load, new_store, toy
 
 from vinelm.errors import ConfigError, WorkflowError
+from vinelm.profiler.executor import Workplace
+from vinelm.profiler.isolation.workflow_source import Source
 from vinelm.profiler.runner import profile
-from vinelm.profiler.source import Source
-from vinelm.profiler.workplace import Workplace
 from vinelm.traces.store.run_state import RunRecords
 
 
@@ -119,8 +119,8 @@ def test_children_end_with_the_run_that_started_them(tmp_path, python):
 import sys
 from profiling_toy import *
 from vinelm.profiler.runner import profile
-from vinelm.profiler.source import Source
-from vinelm.profiler.workplace import Workplace
+from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.executor import Workplace
 workflow = toy(n_requests=1)
 source = Source(function="profiling_toy:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
 store = new_store(sys.argv[1], workflow)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from vinelm.errors import BudgetExhausted, StoreError
-from vinelm.profiler.ledger import Ledger
+from vinelm.profiler.budget.ledger import Ledger
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity

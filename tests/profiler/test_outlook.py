@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.profiler.coverage import Coverage, Outlook
-from vinelm.profiler.walking import LARGEST_BLOCK, block_end, block_of
+from vinelm.profiler.scheduling.walks import LARGEST_BLOCK, block_end, block_of
 
 
 @given(seed=st.integers(0, 100_000), n_models=st.integers(1, 3), share=st.floats(0, 1), is_free=st.booleans())
@@ -64,7 +64,7 @@ def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
     """Requests differ in how hard they are, so that their cells go on together."""
     import numpy as np
 
-    from vinelm.profiler.sampling import CascadeSampler
+    from vinelm.profiler.samplers import CascadeSampler
 
     held = 0
     for seed in range(20):

@@ -9,9 +9,9 @@ from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
 from vinelm.backends.remote.rate_limits import Gate, Limits
-from vinelm.profiler.pace import EngineRate, Load, gates_of, rates_of
-from vinelm.profiler.plan import Wish, plan_profile
-from vinelm.profiler.sampling import make_sampler
+from vinelm.profiler.dry_run.forecast import Wish, plan_profile
+from vinelm.profiler.dry_run.throughput import EngineRate, Load, gates_of, rates_of
+from vinelm.profiler.samplers import make_sampler
 from vinelm.protocols import VirtualClock
 
 

@@ -3,15 +3,15 @@
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 
-from vinelm.profiler.plan import Wish, plan_profile
+from vinelm.profiler.dry_run.forecast import Wish, plan_profile
 from vinelm.profiler.runner import profile
-from vinelm.profiler.sampling import Walk, make_sampler
+from vinelm.profiler.samplers import Walk, make_sampler
 
 
 @pytest.fixture(autouse=True)
 def shorter(monkeypatch):
     """A quarter of the cells that a plan plays through: seconds less, and intervals that have to hold all the same."""
-    from vinelm.profiler import plan
+    from vinelm.profiler.dry_run import forecast as plan
 
     monkeypatch.setattr(plan, "_WORK", plan._WORK // 4)
 

@@ -8,10 +8,10 @@ from profiling_toy import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
-from vinelm.profiler.purse import Purse
+from vinelm.profiler.budget.unit_budget import Purse
+from vinelm.profiler.executor import Workplace
+from vinelm.profiler.isolation.workflow_source import Source
 from vinelm.profiler.runner import profile
-from vinelm.profiler.source import Source
-from vinelm.profiler.workplace import Workplace
 
 USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 

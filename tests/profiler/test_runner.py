@@ -10,7 +10,7 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store,
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.runner import profile
-from vinelm.profiler.sampling import Walk
+from vinelm.profiler.samplers import Walk
 from vinelm.traces.store.store import ObservationStore
 
 

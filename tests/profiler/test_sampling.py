@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
-from vinelm.profiler.sampling import CascadeSampler, ExhaustiveSampler, make_sampler
+from vinelm.profiler.samplers import CascadeSampler, ExhaustiveSampler, make_sampler
 from vinelm.template import Loop, Stage, Template
 
 

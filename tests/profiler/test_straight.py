@@ -8,8 +8,8 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 
 from vinelm.errors import ConfigError
+from vinelm.profiler.executor import Workplace
 from vinelm.profiler.runner import profile
-from vinelm.profiler.workplace import Workplace
 
 
 def run(store, workflow, backend=None, **settings):

@@ -9,7 +9,7 @@ import pytest
 from profiling_toy import State, ToyBackend, build, catalog_for, expected, plain_edge, reachable, toy
 
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.profiler.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.template import Loop, Stage, Template
 
 

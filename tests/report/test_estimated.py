@@ -5,7 +5,7 @@ from conftest import random_table
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.registry import make_estimator
 from vinelm.observation import Observation
-from vinelm.profiler.sampling import CascadeSampler
+from vinelm.profiler.samplers import CascadeSampler
 from vinelm.recorded_table import OutcomeTable
 from vinelm.report.estimated import REFITS, estimated_frontiers, refitted
 from vinelm.report.estimation import require_same_workflow, with_provenance

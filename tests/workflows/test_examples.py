@@ -17,7 +17,7 @@ from vinelm import AnnotatedTrie, Trie
 from vinelm.adapters.langgraph import GraphControl, build_graph
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
-from vinelm.profiler.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples import before, coding_loop, react_agent, sql_service
 from vinelm.workflows.examples.before import coding_graph as bare_coding

@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import dataset_option, json_option, models_option
 
 if TYPE_CHECKING:
-    from vinelm.profiler.check import CheckReport
+    from vinelm.profiler.readiness import CheckReport
 
 
 @click.command("check", short_help="Is a workflow ready to be profiled? Spends nothing.")
@@ -29,7 +29,7 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
     """
     from vinelm.cli.inputs import catalog_for_check
     from vinelm.errors import WorkflowError
-    from vinelm.profiler.check import check_workflow
+    from vinelm.profiler.readiness import check_workflow
     from vinelm.workflows.registry import load_workflow
 
     loaded = load_workflow(workflow, dataset=dataset)

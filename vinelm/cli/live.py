@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from vinelm.profiler.progress import Progress
+    from vinelm.profiler.results import Progress
 
 EventKind = Literal["quiet", "text", "json"]
 _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0

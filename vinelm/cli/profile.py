@@ -11,8 +11,8 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.progress import ProfileResult
-    from vinelm.profiler.workplace import Workplace
+    from vinelm.profiler.executor import Workplace
+    from vinelm.profiler.results import ProfileResult
     from vinelm.protocols import Sampler
     from vinelm.traces.store.store import ObservationStore
 
@@ -99,8 +99,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
 
 def _workplace(workflow: str, settings: dict[str, Any]) -> Workplace:
-    from vinelm.profiler.source import Source
-    from vinelm.profiler.workplace import Workplace
+    from vinelm.profiler.executor import Workplace
+    from vinelm.profiler.isolation.workflow_source import Source
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
     isolation = settings["isolation"]
@@ -168,9 +168,9 @@ def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> Observa
 
 
 def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workplace, sampler: str | Sampler) -> Any:
-    from vinelm.profiler.pace import rates_of
-    from vinelm.profiler.plan import Wish, plan_profile
-    from vinelm.profiler.sampling import make_sampler
+    from vinelm.profiler.dry_run.forecast import Wish, plan_profile
+    from vinelm.profiler.dry_run.throughput import rates_of
+    from vinelm.profiler.samplers import make_sampler
     from vinelm.traces.store.store import ObservationStore
 
     identity = _identity(inputs, settings["seed"])

@@ -9,8 +9,8 @@ import click
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.plan import Interval, Plan
-    from vinelm.profiler.progress import ProfileResult
+    from vinelm.profiler.dry_run.forecast import Interval, Plan
+    from vinelm.profiler.results import ProfileResult
     from vinelm.traces.store.store import ObservationStore
 
 GROUPS = ("model", "depth", "stage")

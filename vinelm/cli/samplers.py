@@ -16,7 +16,7 @@ def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | 
 
     :class:`ConfigError` for an unknown name, and for a goal that would have no effect.
     """
-    from vinelm.profiler.sampling import SAMPLERS
+    from vinelm.profiler.samplers import SAMPLERS
 
     if name == "neyman":
         from vinelm.estimator.sampling.goal import Goal

@@ -10,7 +10,7 @@ from typing import Any
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.objective import Objective
-from vinelm.profiler.progress import ProfileResult
+from vinelm.profiler.results import ProfileResult
 from vinelm.protocols import Backend
 from vinelm.recorded_table import OutcomeTable
 from vinelm.report.complete import Load

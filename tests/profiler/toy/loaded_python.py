@@ -156,7 +156,7 @@ if __name__ == "__main__":
     import bench_profiler  # noqa: F401
     import profiling_toy  # noqa: F401
 
-    from vinelm.profiler import unit
+    from vinelm.profiler.execution import unit
 
     unit.warm_up()
     serve(socket.socket(fileno=int(sys.argv[1])))

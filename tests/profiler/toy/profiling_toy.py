@@ -169,7 +169,7 @@ def reachable(workflow: Workflow):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a child gets from :class:`vinelm.profiler.source.Source`."""
+    """What a child gets from :class:`vinelm.profiler.isolation.workflow_source.Source`."""
 
     workflow: Workflow
     catalog: Catalog

@@ -17,10 +17,10 @@ from vinelm.adapters.langgraph import PATH_KEY, build_graph
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
-from vinelm.profiler.checkpoints import StateError, UnitSaver
-from vinelm.profiler.purse import Purse
-from vinelm.profiler.unit_control import PURSE, UnitControl
-from vinelm.profiler.unit_policy import UnitPolicy
+from vinelm.profiler.budget.unit_budget import Purse
+from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
+from vinelm.profiler.execution.unit_adapter import PURSE, UnitControl
+from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 

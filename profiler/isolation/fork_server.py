@@ -1,6 +1,6 @@
 """The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
 
-Started by :mod:`vinelm.profiler.children` as ``python -m vinelm.profiler.zygote CONTROL GATES``, two sockets. It runs no unit
+Started by :mod:`vinelm.profiler.isolation.process_worker` as ``python -m vinelm.profiler.isolation.fork_server CONTROL GATES``, two sockets. It runs no unit
 itself, has one thread, and ends with all its children when the run that started it is gone, however it went.
 """
 
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import InputError
-from vinelm.profiler.source import Source
-from vinelm.profiler.wire import plain_row, receive, send
+from vinelm.profiler.isolation.framing import plain_row, receive, send
+from vinelm.profiler.isolation.workflow_source import Source
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -52,8 +52,8 @@ def main(descriptor: int, gates: int) -> None:
 class _Zygote:
     def __init__(self, control: socket.socket, source: Source, gates: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
+        from vinelm.profiler.execution.unit import UnitWorker, warm_up
         from vinelm.profiler.fingerprint import fingerprint
-        from vinelm.profiler.unit import UnitWorker, warm_up
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.worker = UnitWorker(loaded.workflow, loaded.catalog, loaded.backends)
@@ -144,8 +144,8 @@ class _Zygote:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
-        from vinelm.profiler.gatekeeper import RemoteGate
-        from vinelm.profiler.purse import Purse
+        from vinelm.profiler.budget.unit_budget import Purse
+        from vinelm.profiler.isolation.rate_limit_proxy import RemoteGate
 
         frame = receive(channel)
         if frame is None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.profiler.ledger import FIRST_PROMPT_TOKENS, PriceBound
-from vinelm.profiler.work import Cell
+from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS, PriceBound
+from vinelm.profiler.execution.job import Cell
 from vinelm.template import Template
 
 _PRIOR = 4.0

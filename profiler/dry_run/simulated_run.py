@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from vinelm.observation import Observation
 from vinelm.profiler.coverage import Coverage
-from vinelm.profiler.made_up import Unit, World, unit_of
-from vinelm.profiler.pace import EngineRate, Load
-from vinelm.profiler.sampling import Sampler, Walk
-from vinelm.profiler.work import Cell
+from vinelm.profiler.dry_run.outcome_model import Unit, World, unit_of
+from vinelm.profiler.dry_run.throughput import EngineRate, Load
+from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.samplers import Sampler, Walk
 
 _IDLE = 20_000  # walks in a row that meet nothing new: an endless sampler has nothing left
 

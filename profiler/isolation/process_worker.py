@@ -1,6 +1,6 @@
 """Units in fresh processes: whatever the workflow's code does there, it becomes a row and nothing else suffers.
 
-One zygote (:mod:`vinelm.profiler.zygote`) imports everything and builds the graph once; each unit is a fork of it, with a
+One zygote (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork of it, with a
 process group, a memory limit and an output file of its own. A unit that takes too long is asked to end, then killed.
 """
 
@@ -22,11 +22,11 @@ from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkflowError
 from vinelm.observation import Observation
-from vinelm.profiler.child import Child, how_it_ended, last_lines
-from vinelm.profiler.gatekeeper import Gatekeeper
-from vinelm.profiler.source import Source
-from vinelm.profiler.wire import receive, send
-from vinelm.profiler.work import Done, Job, Refused
+from vinelm.profiler.execution.job import Done, Job, Refused
+from vinelm.profiler.isolation.child_process import Child, how_it_ended, last_lines
+from vinelm.profiler.isolation.framing import receive, send
+from vinelm.profiler.isolation.rate_limit_proxy import Gatekeeper
+from vinelm.profiler.isolation.workflow_source import Source
 from vinelm.protocols import CallGate
 from vinelm.template import Template
 
@@ -42,10 +42,10 @@ class Bounds:
 
 
 class ChildWorker:
-    """See :class:`vinelm.profiler.work.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
+    """See :class:`vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
 
     ``gates`` are the rate limits by model. A child knows of no other child's calls, so each of its calls waits here
-    (:mod:`vinelm.profiler.gatekeeper`).
+    (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ChildWorker:
         self._control, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno(), self._gatekeeper.theirs.fileno()]
-            command = [sys.executable, "-m", "vinelm.profiler.zygote", *map(str, descriptors)]
+            command = [sys.executable, "-m", "vinelm.profiler.isolation.fork_server", *map(str, descriptors)]
             nothing = subprocess.DEVNULL
             one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
@@ -104,7 +104,7 @@ class ChildWorker:
     # -- one unit ----------------------------------------------------------------------------------------------
 
     def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
-        """See :class:`vinelm.profiler.work.Worker`."""
+        """See :class:`vinelm.profiler.execution.job.Worker`."""
         with tempfile.TemporaryFile() as log:
             unit = self._start(log)
             try:

@@ -10,7 +10,7 @@ from vinelm.observation import Observation
 from vinelm.workflow import Request
 
 if TYPE_CHECKING:
-    from vinelm.profiler.purse import Purse
+    from vinelm.profiler.budget.unit_budget import Purse
 
 Isolation = Literal["process", "thread", "inline"]
 """Where units run: a fresh process each, threads of this process, or this very thread."""
@@ -77,7 +77,7 @@ class LocalWorker:
     def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
         """See :class:`Worker`."""
         from vinelm.errors import BudgetExhausted
-        from vinelm.profiler.purse import Purse
+        from vinelm.profiler.budget.unit_budget import Purse
 
         purse = Purse(job.upper_usd, top_up)
         try:
@@ -91,14 +91,14 @@ class LocalWorker:
 
 
 class UnitRunner(Protocol):
-    """What :class:`vinelm.profiler.unit.UnitWorker` is to a worker."""
+    """What :class:`vinelm.profiler.execution.unit.UnitWorker` is to a worker."""
 
     def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: Purse | None) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.unit.UnitWorker.run`."""
+        """See :meth:`vinelm.profiler.execution.unit.UnitWorker.run`."""
 
 
 class UnitOutcome(Protocol):
-    """What a unit gives back (:class:`vinelm.profiler.unit.UnitResult`)."""
+    """What a unit gives back (:class:`vinelm.profiler.execution.unit.UnitResult`)."""
 
     @property
     def observation(self) -> Observation:

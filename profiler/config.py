@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vinelm.catalog.catalog import Catalog
-from vinelm.profiler.progress import Progress
+from vinelm.profiler.results import Progress
 from vinelm.template import Template
 
 

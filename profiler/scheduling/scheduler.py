@@ -5,15 +5,15 @@ from __future__ import annotations
 import queue
 from functools import partial
 
-from vinelm.profiler.admission import Admission
-from vinelm.profiler.books import Books
-from vinelm.profiler.counting import Counting
-from vinelm.profiler.crew import Asked, Ended, Threads, run_job
-from vinelm.profiler.interrupts import Interrupts
-from vinelm.profiler.sampling import Sampler
+from vinelm.profiler.execution.job import Job, Worker
+from vinelm.profiler.samplers import Sampler
+from vinelm.profiler.scheduling.admission import Admission
+from vinelm.profiler.scheduling.commit import Counting
+from vinelm.profiler.scheduling.interrupts import Interrupts
+from vinelm.profiler.scheduling.run_state import Books
+from vinelm.profiler.scheduling.threads import Asked, Ended, Threads, run_job
+from vinelm.profiler.scheduling.walks import Walks
 from vinelm.profiler.telling import Telling
-from vinelm.profiler.walking import Walks
-from vinelm.profiler.work import Job, Worker
 
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vinelm.profiler.books import Books
 from vinelm.profiler.coverage import Outlook
-from vinelm.profiler.crew import Asked
-from vinelm.profiler.walking import Going, Walks
-from vinelm.profiler.work import Cell, Job
+from vinelm.profiler.execution.job import Cell, Job
+from vinelm.profiler.scheduling.run_state import Books
+from vinelm.profiler.scheduling.threads import Asked
+from vinelm.profiler.scheduling.walks import Going, Walks
 
 ROOM = 8.0
 """A unit is taken to cost at most this many times its first reservation: bounds are learned, and may be raised."""

@@ -13,8 +13,8 @@ from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens
 from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
+from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.profiler.fingerprint import fingerprint
-from vinelm.profiler.unit import UnitWorker
 from vinelm.protocols import CallContext
 from vinelm.workflow import Request, Workflow
 

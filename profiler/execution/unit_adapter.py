@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
-from vinelm.profiler.purse import Purse
+from vinelm.profiler.budget.unit_budget import Purse
 from vinelm.protocols import CallContext, CallGate, Policy, PricesCalls
 
 PURSE: ContextVar[Purse | None] = ContextVar("vinelm_purse", default=None)

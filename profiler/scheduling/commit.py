@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vinelm.observation import Observation
-from vinelm.profiler.books import Books
-from vinelm.profiler.walking import Going, Walks
-from vinelm.profiler.work import Cell
+from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.run_state import Books
+from vinelm.profiler.scheduling.walks import Going, Walks
 
 
 class Counting:

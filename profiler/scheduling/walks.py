@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vinelm.observation import Observation
-from vinelm.profiler.ledger import PriceBound
-from vinelm.profiler.sampling import Sampler, Walk
-from vinelm.profiler.work import Cell
+from vinelm.profiler.budget.ledger import PriceBound
+from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.samplers import Sampler, Walk
 from vinelm.template import StopRule
 
 LARGEST_BLOCK = 256

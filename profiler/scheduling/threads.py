@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vinelm.profiler.work import Cell, Done, Job, Refused, Worker
+from vinelm.profiler.execution.job import Cell, Done, Job, Refused, Worker
 
 
 @dataclass(frozen=True, slots=True)

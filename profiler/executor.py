@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from vinelm.errors import ConfigError
-from vinelm.profiler.source import Source
-from vinelm.profiler.work import Isolation, LocalWorker, Worker
+from vinelm.profiler.execution.job import Isolation, LocalWorker, Worker
+from vinelm.profiler.isolation.workflow_source import Source
 
 if TYPE_CHECKING:
-    from vinelm.profiler.unit import UnitWorker
+    from vinelm.profiler.execution.unit import UnitWorker
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -61,8 +61,8 @@ class Workplace:
         """What runs the units. Starts a process where they run in processes; :meth:`Worker.close` ends it."""
         if self.isolation != "process":
             return LocalWorker(units)
-        from vinelm.profiler.children import Bounds, ChildWorker
-        from vinelm.profiler.pace import gates_of
+        from vinelm.profiler.dry_run.throughput import gates_of
+        from vinelm.profiler.isolation.process_worker import Bounds, ChildWorker
 
         assert self.source is not None
         bounds = Bounds(

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 from vinelm import errors
 from vinelm.errors import InputError
-from vinelm.profiler.wire import receive, row_of, send
-from vinelm.profiler.work import Done, Job, Refused
+from vinelm.profiler.execution.job import Done, Job, Refused
+from vinelm.profiler.isolation.framing import receive, row_of, send
 
 _LINES, _CHARS = 3, 300
 _LOOK_S = 1.0  # how often a unit that waits for the run is looked at

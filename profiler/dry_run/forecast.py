@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.profiler.made_up import World
-from vinelm.profiler.play import Play, Proposals, Wish
-from vinelm.profiler.sampling import Sampler
+from vinelm.profiler.dry_run.outcome_model import World
+from vinelm.profiler.dry_run.simulated_run import Play, Proposals, Wish
+from vinelm.profiler.samplers import Sampler
 from vinelm.template import Template
 
 __all__ = ["Interval", "Plan", "Wish", "plan_profile"]
@@ -42,7 +42,7 @@ class Plan:
 
     ``hours`` are the least that the workers and the engines' limits allow, ``held_back_by`` which of them in most plays.
     ``rounds`` is how many rounds the sampler proposed; with more than one it is adaptive, and each round was proposed once, on
-    the outcomes of the play that came to it first (:class:`~vinelm.profiler.play.Proposals`).
+    the outcomes of the play that came to it first (:class:`~vinelm.profiler.dry_run.simulated_run.Proposals`).
     """
 
     calls: Mapping[str, Interval]

@@ -8,11 +8,11 @@ from dataclasses import replace
 from vinelm.errors import BudgetExhausted, ConfigError, StoreError
 from vinelm.observation import Observation
 from vinelm.profiler.account import Account
-from vinelm.profiler.crew import Ended
-from vinelm.profiler.ledger import Ledger, Reservation
-from vinelm.profiler.progress import StoppedBy
-from vinelm.profiler.terms import Terms
-from vinelm.profiler.work import Cell, Job, Refused
+from vinelm.profiler.budget.ledger import Ledger, Reservation
+from vinelm.profiler.config import Terms
+from vinelm.profiler.execution.job import Cell, Job, Refused
+from vinelm.profiler.results import StoppedBy
+from vinelm.profiler.scheduling.threads import Ended
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore
 
