@@ -25,9 +25,9 @@ import numpy as np
 from scipy.special import stdtrit
 from slo_workloads import WORKLOADS, Workload
 
-from vinelm.controller.baselines import best_workflow_level
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
+from vinelm.evaluation.baselines import best_workflow_level
+from vinelm.evaluation.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable
 

@@ -25,11 +25,11 @@ import numpy as np
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
-from vinelm.controller.baselines import best_single_model, best_workflow_level
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.replay import follow
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
+from vinelm.evaluation.baselines import best_single_model, best_workflow_level
+from vinelm.evaluation.replay import follow
 from vinelm.observation import Usage
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile

@@ -19,7 +19,7 @@ _HOME = {
     "TextWriter": "vinelm.backends.offline.text_writer",
     "Trie": "vinelm.trie",
     "VineChatModel": "vinelm.adapters.langchain.chat_model",
-    "VineLM": "vinelm.controller.vinelm",
+    "VineLM": "vinelm.api.application",
     "VineLMError": "vinelm.errors",
     "VineMiddleware": "vinelm.adapters.langchain.middleware",
     "Workflow": "vinelm.workflow",

@@ -12,9 +12,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
+from vinelm.api.application import VineLM
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog
-from vinelm.controller.vinelm import VineLM
 from vinelm.errors import CallError, ConfigError
 from vinelm.protocols import CallContext, PricesCalls, WallClock
 

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from vinelm.api.application import VineLM
 from vinelm.cli.main import main
 from vinelm.controller.curves import load_curves
 from vinelm.controller.load.engine_metrics import vllm_requests
 from vinelm.controller.load.monitors import EnginePoller, OwnLoad, ReportedLoad
-from vinelm.controller.vinelm import VineLM
 from vinelm.errors import ConfigError
 
 CANARY = "sk-canary-calibrate-1"

@@ -3,7 +3,9 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.baselines import (
+from vinelm.controller.planning.planner import Planner
+from vinelm.errors import ConfigError
+from vinelm.evaluation.baselines import (
     StaticPolicy,
     best_single_model,
     best_workflow_level,
@@ -11,8 +13,6 @@ from vinelm.controller.baselines import (
     single_model_nodes,
     workflow_level_nodes,
 )
-from vinelm.controller.planning.planner import Planner
-from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.protocols import Policy, VirtualClock
 from vinelm.trie import Trie

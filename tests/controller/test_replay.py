@@ -5,8 +5,8 @@ import pytest
 from conftest import random_table
 
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.replay import oracle, replay
 from vinelm.errors import ConfigError
+from vinelm.evaluation.replay import oracle, replay
 from vinelm.objective import Objective
 
 

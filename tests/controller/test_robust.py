@@ -5,12 +5,12 @@ import threading
 import pytest
 from conftest import make_catalog, random_table
 
+from vinelm.api.application import VineLM
 from vinelm.controller.load.background import ApartLoad
 from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
-from vinelm.controller.vinelm import VineLM
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.protocols import VirtualClock

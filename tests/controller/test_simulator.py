@@ -6,9 +6,9 @@ pytest.importorskip("simpy")
 
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.replay import replay
-from vinelm.controller.simulator import Engine, Setting, calibrate, planned, simulate, static
 from vinelm.errors import ConfigError
+from vinelm.evaluation.replay import replay
+from vinelm.evaluation.simulator import Engine, Setting, calibrate, planned, simulate, static
 from vinelm.objective import Objective
 
 FLAT = {name: SlowdownCurve((0.0,), (0.0,)) for name in ("east", "west")}

@@ -11,9 +11,9 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
-from vinelm.controller.baselines import StaticPolicy
-from vinelm.controller.serving import judge_of, serve
 from vinelm.errors import ConfigError
+from vinelm.evaluation.baselines import StaticPolicy
+from vinelm.evaluation.serving import judge_of, serve
 from vinelm.objective import Objective
 from vinelm.template import Stage, Template
 from vinelm.trie import Trie

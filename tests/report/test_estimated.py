@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 from conftest import random_table
 
+from vinelm.api.estimation import require_same_workflow, with_provenance
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.estimator.registry import make_estimator
+from vinelm.evaluation.policy_plans import Plans
 from vinelm.observation import Observation
 from vinelm.profiler.samplers import CascadeSampler
 from vinelm.recorded_table import OutcomeTable
-from vinelm.report.estimated import REFITS, estimated_frontiers, refitted
-from vinelm.report.estimation import require_same_workflow, with_provenance
-from vinelm.report.plans import Plans
+from vinelm.reports.store_report import REFITS, estimated_frontiers, refitted
 
 
 def sampled_rows(table: OutcomeTable, coverage: float, seed: int) -> list[Observation]:

@@ -4,9 +4,9 @@ import re
 import pytest
 
 from vinelm.errors import ConfigError
-from vinelm.report.content import Chart, Report, Row, Section, Series, Table
-from vinelm.report.figures import figure
-from vinelm.report.html import render, write_page
+from vinelm.reports.document import Chart, Report, Row, Section, Series, Table
+from vinelm.reports.figures import figure
+from vinelm.reports.html import render, write_page
 
 SERIES = Series(name="VineLM", role="vinelm", x=[0.001, 0.01], y=[0.5, 0.6], low=[0.4, 0.5], high=[0.6, 0.7], hover=["a", "b"])
 CLOUD = Series(name="models", role="model", x=[0.002], y=[0.5], low=[0.3], high=[0.6], is_line=False)

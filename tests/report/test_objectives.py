@@ -3,8 +3,8 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.report.objectives import _two_figures_up, showcase
-from vinelm.report.plans import Plans
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.reports.objectives import _two_figures_up, showcase
 
 
 @given(st.integers(0, 300))

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vinelm.evaluation.policy_run import PolicyRun, mean_interval, pareto, resample_weights
 from vinelm.objective import Objective
-from vinelm.report.runs import PolicyRun, mean_interval, pareto, resample_weights
 
 
 def make_run(success, cost=0.01, latency=1.0, policy="VineLM", plan="a") -> PolicyRun:

@@ -4,9 +4,9 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.controller.replay import follow
-from vinelm.report.replays import run_of
-from vinelm.report.sweep import Contestant, cap_grid, frontier_nodes, sweep
+from vinelm.evaluation.replay import follow
+from vinelm.evaluation.sweep import Contestant, cap_grid, frontier_nodes, sweep
+from vinelm.reports.replays import run_of
 
 
 @given(st.integers(0, 100))

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vinelm.evaluation.policy_run import PolicyRun
+from vinelm.evaluation.verdict import Contest, difference_text, judge
 from vinelm.objective import Objective
-from vinelm.report.runs import PolicyRun
-from vinelm.report.verdict import Contest, difference_text, judge
 
 N = 400
 

@@ -114,7 +114,7 @@ def _prompts(path: Path) -> tuple[str, ...]:
 
 def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) -> None:
     from vinelm.cli.console import print_json, say
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
 
     if as_json:
         print_json({**facts, "is_sent": False})
@@ -150,7 +150,7 @@ def _write(output: Path, target: Endpoint, found: Calibration) -> None:
 
 def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output: Path, *, as_json: bool) -> None:
     from vinelm.cli.console import print_json, say, show_table
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
 
     rows = _rows(found)
     if as_json:

@@ -12,8 +12,8 @@ import click
 from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
 
 if TYPE_CHECKING:
-    from vinelm.report.demo_result import DemoResult
-    from vinelm.report.verdict import Contest, Ruling
+    from vinelm.demo.result import DemoResult
+    from vinelm.evaluation.verdict import Contest, Ruling
 
 
 @click.command("demo", short_help="The whole idea in a minute: no keys, no network.")
@@ -40,11 +40,11 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
     """
     from vinelm.cli.console import progress
     from vinelm.cli.inputs import load_inputs
+    from vinelm.demo.page import demo_page
+    from vinelm.demo.pipeline import run_demo
+    from vinelm.demo.result import DemoSettings
     from vinelm.errors import ConfigError
-    from vinelm.report.demo import run_demo
-    from vinelm.report.demo_result import DemoSettings
-    from vinelm.report.html import write_page
-    from vinelm.report.page import demo_page
+    from vinelm.reports.html import write_page
 
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
@@ -65,8 +65,8 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
 
 def _show(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import say
-    from vinelm.report.page import headline, interval_note, own_check_line, stop_note
-    from vinelm.report.words import percent, usd
+    from vinelm.demo.page import headline, interval_note, own_check_line, stop_note
+    from vinelm.reports.formatting import percent, usd
 
     profile, perfect, own = result.profiled.result, result.perfect, result.own
     say("Simulated models: answers, prices and latencies are not those of real ones.", bold=True)
@@ -97,8 +97,8 @@ def _show(result: DemoResult, page: Path) -> None:
 
 def _show_plans(result: DemoResult) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.report.plans import NAMES, Plans, path_text
-    from vinelm.report.words import objective_words, percent, seconds, usd
+    from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
+    from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
     plans = Plans(result.perfect.annotated)
     for ruling in result.perfect.verdict.rulings:
@@ -114,7 +114,7 @@ def _show_plans(result: DemoResult) -> None:
 def _show_contest(contest: Contest) -> None:
     """VineLM and its rivals, as promised and as served; and the single model that turned out best."""
     from vinelm.cli.console import show_table
-    from vinelm.report.words import objective_words, percent, seconds, usd
+    from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
     cap, champion = contest.objective.max_latency_s, contest.champion
     hindsight = (replace(champion, policy=f"hindsight: {champion.policy}"),)
@@ -130,8 +130,8 @@ def _show_contest(contest: Contest) -> None:
 
 def _show_each_model(contest: Contest) -> None:
     from vinelm.cli.console import show_table
+    from vinelm.demo.tables import run_cells
     from vinelm.objective import Objective
-    from vinelm.report.tables import run_cells
 
     rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in contest.others]
     columns = ("one model throughout", "expected", "accuracy", "95 % interval", "cost", "latency")
@@ -140,7 +140,7 @@ def _show_each_model(contest: Contest) -> None:
 
 def _print_json(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.report.page import headline, provenance
+    from vinelm.demo.page import headline, provenance
 
     print_json(
         {
@@ -158,7 +158,7 @@ def _print_json(result: DemoResult, page: Path) -> None:
 
 
 def _ruled(ruling: Ruling) -> dict[str, Any]:
-    from vinelm.report.tables import contest_runs
+    from vinelm.demo.tables import contest_runs
 
     contest = ruling.contest
     return {

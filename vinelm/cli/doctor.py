@@ -72,7 +72,7 @@ def _plain(one: Checkup) -> dict[str, Any]:
 
 def _show(found: list[Checkup], faults: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
 
     if found:
         columns = ("model", "provider", "status", "$/Mtok in, out", "price of", "limits a minute")
@@ -113,7 +113,7 @@ def _row(one: Checkup) -> tuple[str, ...]:
 
 
 def _measured(one: Checkup) -> tuple[str, ...]:
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
 
     reply = one.reply
     assert reply is not None

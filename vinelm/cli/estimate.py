@@ -50,8 +50,8 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
+    from vinelm.api.estimation import estimate_store
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
-    from vinelm.report.estimation import estimate_store
     from vinelm.vinefile import save_trie
 
     target = output or store.with_suffix(".vine")
@@ -73,7 +73,7 @@ def command(
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
     from vinelm.cli.console import say
     from vinelm.cli.trie import show_depths
-    from vinelm.report.words import percent
+    from vinelm.reports.formatting import percent
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
@@ -89,7 +89,7 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
 
 def _show_evidence(found: Mapping[str, Any]) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.report.words import percent
+    from vinelm.reports.formatting import percent
 
     rows = [
         (

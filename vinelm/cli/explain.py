@@ -107,7 +107,7 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
 
 def _show_moment(decision: Decision, *, is_expected: bool) -> None:
     from vinelm.cli.console import say
-    from vinelm.report.words import seconds, usd
+    from vinelm.reports.formatting import seconds, usd
 
     trie, query = decision.known.trie, decision.query
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "nothing"
@@ -121,7 +121,7 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
     from vinelm.controller.planning.explanation import alternatives
-    from vinelm.report.words import objective_words, percent, seconds, usd
+    from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
     ran = decision.known.trie.depth[decision.node]
@@ -138,7 +138,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
 
 def _show_bounds(decision: Decision) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.report.words import percent, seconds, usd
+    from vinelm.reports.formatting import percent, seconds, usd
 
     speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     view = decision.view

@@ -76,7 +76,7 @@ def share(now: Progress) -> float:
 
 def line(now: Progress, pace: Pace) -> str:
     """One line for a person."""
-    from vinelm.report.words import percent, usd
+    from vinelm.reports.formatting import percent, usd
 
     low, high = now.interval
     target = f" of {percent(now.target)}" if now.target else ""

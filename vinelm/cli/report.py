@@ -27,8 +27,8 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
     from vinelm.cli.console import print_json, progress
-    from vinelm.report.estimated import store_page
-    from vinelm.report.html import write_page
+    from vinelm.reports.html import write_page
+    from vinelm.reports.store_report import store_page
 
     with progress(quiet=quiet) as start:
         page = store_page(store, trie, seed=seed, on_done=start("refit on resamples"))

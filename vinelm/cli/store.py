@@ -76,7 +76,7 @@ def info(*, store: Path, as_json: bool) -> None:
 
 def _show_info(facts: dict[str, Any]) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.report.words import percent, usd
+    from vinelm.reports.formatting import percent, usd
 
     kind = "simulated models" if facts["is_simulated"] else "real models"
     say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, made {facts['created_at'] or 'at an unknown time'}", bold=True)

@@ -153,7 +153,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
 
 
 def _words(name: str, value: Any) -> str:
-    from vinelm.report.words import percent, usd
+    from vinelm.reports.formatting import percent, usd
 
     if name == "coverage":
         return percent(value)
@@ -163,7 +163,7 @@ def _words(name: str, value: Any) -> str:
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """A table of :func:`depths`."""
     from vinelm.cli.console import show_table
-    from vinelm.report.words import percent
+    from vinelm.reports.formatting import percent
 
     columns = ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest")
     rows = [
@@ -178,7 +178,7 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 def _show_models(annotated: AnnotatedTrie) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
 
     has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
@@ -195,7 +195,7 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """What keeping a model saves, where some prompt tokens came from a cache."""
     from vinelm.cli.console import show_table
     from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.report.words import percent, seconds, usd
+    from vinelm.reports.formatting import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
     rows = []
@@ -217,7 +217,7 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.report.words import percent, seconds, usd
+    from vinelm.reports.formatting import percent, seconds, usd
 
     paths = frontier(annotated)
     rows = []

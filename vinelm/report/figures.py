@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinelm.report.content import Chart, Role, Series
+from vinelm.reports.document import Chart, Role, Series
 
 DASH: dict[Role, str] = {
     "vinelm": "solid", "full": "dot", "static": "dash", "single": "dashdot", "model": "solid", "hindsight": "longdash",

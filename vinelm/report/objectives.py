@@ -6,9 +6,9 @@ from math import ceil, floor, log10
 
 import numpy as np
 
+from vinelm.evaluation.policy_plans import Plans
+from vinelm.evaluation.sweep import frontier_nodes
 from vinelm.objective import Objective
-from vinelm.report.plans import Plans
-from vinelm.report.sweep import frontier_nodes
 
 
 def showcase(plans: Plans) -> tuple[Objective, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.replay import Replayed, follow, oracle, replay
+from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
+from vinelm.evaluation.policy_run import PolicyRun, resample_weights
+from vinelm.evaluation.replay import Replayed, follow, oracle, replay
+from vinelm.evaluation.sweep import Contestant, Frontier, cap_grid, point_of, sweep
+from vinelm.evaluation.verdict import Contest
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable
-from vinelm.report.content import Role
-from vinelm.report.plans import NAMES, Plans, path_text
-from vinelm.report.runs import PolicyRun, resample_weights
-from vinelm.report.sweep import Contestant, Frontier, cap_grid, point_of, sweep
-from vinelm.report.verdict import Contest
+from vinelm.reports.document import Role
 
 HINDSIGHT = "oracle (best path of each request)"
 

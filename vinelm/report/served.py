@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.controller.baselines import StaticPolicy
-from vinelm.controller.serving import Served, judge_of, serve
-from vinelm.controller.vinelm import VineLM
+from vinelm.api.application import VineLM
 from vinelm.errors import InfeasibleError
+from vinelm.evaluation.baselines import StaticPolicy
+from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
+from vinelm.evaluation.policy_run import PolicyRun
+from vinelm.evaluation.serving import Served, judge_of, serve
+from vinelm.evaluation.verdict import Contest
 from vinelm.objective import Objective
 from vinelm.protocols import Backend
-from vinelm.report.plans import NAMES, Plans, path_text
-from vinelm.report.runs import PolicyRun
-from vinelm.report.verdict import Contest
 from vinelm.workflow import Request, Workflow
 
 Done = Callable[[int, int], None]

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import EvidenceError
+from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
+from vinelm.evaluation.policy_run import Interval
+from vinelm.evaluation.sweep import Bound, Frontier, Point, cap_grid
 from vinelm.objective import Objective
 from vinelm.observation import Observation
-from vinelm.report.charts import cost_chart, frontier_table, latency_chart
-from vinelm.report.content import Chart, Report, Role, Row, Section, Table
-from vinelm.report.estimation import require_same_workflow
-from vinelm.report.objectives import showcase
-from vinelm.report.plans import NAMES, Plans, path_text
-from vinelm.report.provenance import Facts, catalog_facts, price_table, version_facts
-from vinelm.report.runs import Interval
-from vinelm.report.sweep import Bound, Frontier, Point, cap_grid
-from vinelm.report.words import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
+from vinelm.reports.document import Chart, Report, Role, Row, Section, Table
+from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.objectives import showcase
+from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
 from vinelm.trie import FloatArray
 
 REFITS = 60

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from vinelm.evaluation.policy_run import Interval, PolicyRun, mean_interval, resample_weights
 from vinelm.objective import Objective
-from vinelm.report.runs import Interval, PolicyRun, mean_interval, resample_weights
-from vinelm.report.words import objective_words, percent, usd
+from vinelm.reports.formatting import objective_words, percent, usd
 
 Outcome = Literal["gain", "no gain shown", "loss"]
 

@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import InfeasibleError
+from vinelm.evaluation.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.objective import Objective
-from vinelm.report.content import Role
+from vinelm.reports.document import Role
 from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vinelm.objective import Objective
-from vinelm.report.content import Role, Row, Table
-from vinelm.report.runs import PolicyRun, mean_interval, resample_weights
-from vinelm.report.verdict import (
+from vinelm.evaluation.policy_run import PolicyRun, mean_interval, resample_weights
+from vinelm.evaluation.verdict import (
     Comparison,
     Contest,
     Ruling,
@@ -18,7 +16,9 @@ from vinelm.report.verdict import (
     short_advice,
     versus_text,
 )
-from vinelm.report.words import objective_words, percent, percent_interval, seconds, usd
+from vinelm.objective import Objective
+from vinelm.reports.document import Role, Row, Table
+from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
 
 
 def contest_table(contest: Contest, ruling: Ruling) -> Table:

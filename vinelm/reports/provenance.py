@@ -9,8 +9,8 @@ from importlib.metadata import version
 from vinelm import __version__
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
-from vinelm.report.content import Row, Table
-from vinelm.report.words import usd
+from vinelm.reports.document import Row, Table
+from vinelm.reports.formatting import usd
 from vinelm.workflow import Workflow
 
 Facts = tuple[tuple[str, str], ...]

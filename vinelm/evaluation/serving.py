@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.controller.vinelm import VineLM
+from vinelm.api.application import VineLM
 from vinelm.errors import CallError, ConfigError, FailureKind, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Following

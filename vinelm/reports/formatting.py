@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import floor, isfinite, log10
 
+from vinelm.evaluation.policy_run import Interval
 from vinelm.objective import Objective
-from vinelm.report.runs import Interval
 
 
 def usd(value: float | None) -> str:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from vinelm.controller.load.monitors import ReportedLoad
 from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.replay import Replayed
 from vinelm.errors import ConfigError
+from vinelm.evaluation.replay import Replayed
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable
 from vinelm.trie import FloatArray

@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.demo.ground_truth import Progress, table_beside
+from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.evaluation.policy_plans import NAMES, Plans
+from vinelm.evaluation.verdict import Contest, judge
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable
-from vinelm.report.complete import Progress, table_beside
-from vinelm.report.content import Role
-from vinelm.report.demo_result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
-from vinelm.report.objectives import showcase
-from vinelm.report.plans import NAMES, Plans
-from vinelm.report.replays import frontiers_on, replayed_contest, replayed_run
-from vinelm.report.verdict import Contest, judge
+from vinelm.reports.document import Role
+from vinelm.reports.objectives import showcase
+from vinelm.reports.replays import frontiers_on, replayed_contest, replayed_run
 from vinelm.template import StopRule
 from vinelm.workflow import Request, split_requests
 
@@ -55,7 +55,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     """
     from vinelm.profiler.fingerprint import store_identity
     from vinelm.profiler.runner import profile
-    from vinelm.report.words import usd
+    from vinelm.reports.formatting import usd
     from vinelm.traces.store.store import ObservationStore
 
     path = _emptied(settings.output_dir) / "demo.db"
@@ -79,7 +79,7 @@ def estimated(settings: DemoSettings, profiled: Profiled, stop: StopRule) -> Ann
     Under the workflow's own stop only rows that it would have reached count. What such a profile never saw is a request whose
     right answer the check sends back: the page says how rare that is.
     """
-    from vinelm.report.estimation import estimate_store
+    from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 
     annotated = estimate_store(profiled.store, estimator=ESTIMATOR, stop=stop)
@@ -95,7 +95,7 @@ def serve_held_out(
     step: Progress,
 ) -> list[Contest]:
     """Every policy through the real LangGraph application."""
-    from vinelm.report.served import Service
+    from vinelm.reports.served import Service
 
     service = Service(settings.workflow, Plans(annotated), settings.backends, held_out)
     return service.contests(objectives, step)

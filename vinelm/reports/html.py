@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from vinelm.errors import ConfigError
-from vinelm.report.content import Chart, Report
-from vinelm.report.figures import figure
+from vinelm.reports.document import Chart, Report
+from vinelm.reports.figures import figure
 
 _SECONDS = re.compile(r"(\d) s\b")
 
@@ -21,7 +21,7 @@ def render(report: Report) -> str:
 
     note = "simulated models" if report.simulated else ""
     environment = Environment(
-        loader=PackageLoader("vinelm.report", "."),
+        loader=PackageLoader("vinelm.reports", "."),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         finalize=_typeset,

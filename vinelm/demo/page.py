@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from vinelm.demo.result import DemoResult, FullChoice, Judged
+from vinelm.demo.tables import contest_table, plain_runs, singles_table, summary_table
+from vinelm.evaluation.policy_plans import NAMES
+from vinelm.evaluation.verdict import Verdict
 from vinelm.recorded_table import OutcomeTable
-from vinelm.report.charts import cost_chart, frontier_table, latency_chart
-from vinelm.report.content import Chart, Report, Row, Section, Table
-from vinelm.report.demo_result import DemoResult, FullChoice, Judged
-from vinelm.report.plans import NAMES
-from vinelm.report.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
-from vinelm.report.tables import contest_table, plain_runs, singles_table, summary_table
-from vinelm.report.verdict import Verdict
-from vinelm.report.words import objective_words, percent, usd
+from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
+from vinelm.reports.document import Chart, Report, Row, Section, Table
+from vinelm.reports.formatting import objective_words, percent, usd
+from vinelm.reports.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
 
 
 def demo_page(result: DemoResult) -> Report:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinelm.report.content import Chart, Row, Series, Table
-from vinelm.report.sweep import Frontier, Point
-from vinelm.report.words import percent, percent_interval, seconds, usd
+from vinelm.evaluation.sweep import Frontier, Point
+from vinelm.reports.document import Chart, Row, Series, Table
+from vinelm.reports.formatting import percent, percent_interval, seconds, usd
 
 BANDS = "Bands and bars are 95 % bootstrap intervals over the held-out requests, each plan taken as given."
 

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation.policy_run import Interval, PolicyRun, mean_interval, pareto, resample_weights
 from vinelm.objective import Objective
-from vinelm.report.content import Role
-from vinelm.report.runs import Interval, PolicyRun, mean_interval, pareto, resample_weights
+from vinelm.reports.document import Role
 from vinelm.trie import FloatArray
 
 Bound = Literal["max_cost_usd", "max_latency_s"]
