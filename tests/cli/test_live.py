@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from vinelm.cli.live import Pace, line, live, share
 from vinelm.cli.main import main
+from vinelm.cli.progress import Pace, line, live, share
 from vinelm.profiler.results import Progress
 
 

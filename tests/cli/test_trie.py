@@ -5,8 +5,8 @@ import json
 import pytest
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.cli.commands.trie import frontier
 from vinelm.cli.main import main
-from vinelm.cli.trie import frontier
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

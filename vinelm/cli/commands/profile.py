@@ -66,8 +66,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
+    from vinelm.cli.commands.profile_output import print_json, print_plan, show, tell_interrupted
     from vinelm.cli.inputs import load_inputs
-    from vinelm.cli.profile_output import print_json, print_plan, show, tell_interrupted
     from vinelm.cli.samplers import sampler_of
     from vinelm.errors import BudgetExhausted
     from vinelm.profiler.runner import check_terms
@@ -191,7 +191,7 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
 
 
 def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: Workplace, kind: Any) -> ProfileResult:
-    from vinelm.cli.live import live, noted
+    from vinelm.cli.progress import live, noted
     from vinelm.profiler.runner import profile
 
     with live(kind) as on_progress:

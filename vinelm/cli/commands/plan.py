@@ -27,7 +27,7 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
-    from vinelm.cli.goals import in_options, objective_of
+    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.evaluation.policy_plans import Plans
     from vinelm.vinefile import load_trie
 

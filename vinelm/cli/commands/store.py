@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.options import json_option
-from vinelm.cli.store_import import command as import_command
 
 if TYPE_CHECKING:
     from vinelm.traces.store.integrity import CheckedStore

@@ -47,7 +47,7 @@ def command(
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
-    from vinelm.cli.goals import in_options, objective_of
+    from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller.planning.planner import Planner
     from vinelm.vinefile import load_trie
 

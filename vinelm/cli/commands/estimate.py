@@ -60,8 +60,8 @@ def command(
     annotated = estimate_store(store, estimator=estimator, stop=stop, checked=check, max_error=max_error)
     save_trie(target, annotated)
     if as_json:
+        from vinelm.cli.commands.trie import depths
         from vinelm.cli.console import print_json
-        from vinelm.cli.trie import depths
 
         print_json({"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, "depths": depths(annotated)})
         return
@@ -71,8 +71,8 @@ def command(
 
 
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
+    from vinelm.cli.commands.trie import show_depths
     from vinelm.cli.console import say
-    from vinelm.cli.trie import show_depths
     from vinelm.reports.formatting import percent
 
     meta = annotated.meta
