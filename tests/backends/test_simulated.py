@@ -13,7 +13,7 @@ from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.protocols import Backend, WallClock
-from vinelm.workflows.nl2sql.writer import SqlWriter
+from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
 PROMPT = [HumanMessage("x" * 2000)]
 CATALOG = simulated_catalog()
@@ -138,7 +138,7 @@ from conftest import make_requests
 from vinelm.backends.settings import Setup
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.protocols import CallContext, VirtualClock
-from vinelm.workflows.nl2sql.writer import SqlWriter
+from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 catalog, backend = simulated_catalog(), SimulatedBackend(SqlWriter(sys.argv[2]), seed=3)
 for request in make_requests(12):
     for prefix in (("sim-glm",), ("sim-gemma-27b", "sim-sonnet"), ("sim-glm", "sim-glm", "sim-qwen-32b")):

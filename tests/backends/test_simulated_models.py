@@ -7,7 +7,7 @@ from vinelm.backends.offline.presets import BEHAVIOURS, PRESETS
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog, simulated_tables, simulated_toml
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.workflows.nl2sql.writer import SqlWriter
+from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
 
 @pytest.mark.parametrize("preset", PRESETS)

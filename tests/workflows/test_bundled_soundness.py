@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.workflows.nl2sql.bundled.build import SEED, write_database
-from vinelm.workflows.nl2sql.bundled.dice import Dice, later
 from vinelm.workflows.nl2sql.bundled.domain import Domain, ask
-from vinelm.workflows.nl2sql.bundled.domains import DOMAINS
+from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
+from vinelm.workflows.nl2sql.bundled.question_checks import MAX_ROWS, fault_of
 from vinelm.workflows.nl2sql.bundled.questions import questions_of
-from vinelm.workflows.nl2sql.bundled.soundness import MAX_ROWS, fault_of
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice, later
 
 
 @pytest.fixture

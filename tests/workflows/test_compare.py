@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.workflows.nl2sql import compare
-from vinelm.workflows.nl2sql.compare import orders_rows, same_result
+from vinelm.workflows.nl2sql import result_comparison as compare
 from vinelm.workflows.nl2sql.databases import Databases
+from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
 
 CELLS = st.sampled_from([None, 0, 1, 2, 1.0, 0.5, "a", "b", "1", b"a"])
 

@@ -15,7 +15,7 @@ from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.protocols import VirtualClock
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.nl2sql.exact import exact_table
+from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 from vinelm.workflows.nl2sql.workflow import nl2sql, nl2sql_2
 
 

@@ -19,11 +19,14 @@ from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.vinefile import save_trie
-from vinelm.workflows.examples import before, coding_loop, react_agent, sql_service
-from vinelm.workflows.examples.before import coding_graph as bare_coding
-from vinelm.workflows.examples.before import react_graph as bare_react
-from vinelm.workflows.examples.before import sql_graph as bare_sql
-from vinelm.workflows.examples.command import SIMULATED, Defaults, run
+from vinelm.workflows.examples import before
+from vinelm.workflows.examples.coding import app as coding_loop
+from vinelm.workflows.examples.coding import graph_before as bare_coding
+from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
+from vinelm.workflows.examples.react import app as react_agent
+from vinelm.workflows.examples.react import graph_before as bare_react
+from vinelm.workflows.examples.sql import app as sql_service
+from vinelm.workflows.examples.sql import graph_before as bare_sql
 from vinelm.workflows.nl2sql.workflow import bundled
 from vinelm.workflows.registry import load_workflow
 
@@ -167,7 +170,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
 @pytest.mark.slow
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    spec, brief = "vinelm.workflows.examples.react_agent:workflow", Defaults(0.01, max_error=1.0, max_cost_usd=1.0)
+    spec, brief = "vinelm.workflows.examples.react.app:workflow", Defaults(0.01, max_error=1.0, max_cost_usd=1.0)
     assert run(react_agent.workflow, spec, lambda state: "shown", ["--limit", "2"], defaults=brief) == 0
     out = capsys.readouterr().out
     assert f"$ vinelm profile {spec}" in out

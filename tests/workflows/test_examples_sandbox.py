@@ -2,8 +2,8 @@
 
 import pytest
 
-from vinelm.workflows.examples.coding_tasks import TASKS
-from vinelm.workflows.examples.sandbox import run_pytest
+from vinelm.workflows.examples.coding.sandbox import run_pytest
+from vinelm.workflows.examples.coding.tasks import TASKS
 
 TESTS = "from solution import f\n\ndef test_f():\n    assert f(1) == 2\n"
 

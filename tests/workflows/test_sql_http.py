@@ -18,9 +18,9 @@ from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.errors import CallError, ConfigError
 from vinelm.vinefile import save_trie
-from vinelm.workflows.examples.command import SIMULATED
-from vinelm.workflows.examples.sql_http import MAX_BODY_BYTES, Service, server_of
-from vinelm.workflows.examples.sql_service import workflow as sql_service
+from vinelm.workflows.examples.example_cli import SIMULATED
+from vinelm.workflows.examples.sql.app import workflow as sql_service
+from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, Service, server_of
 
 CHEAP, DEAR = SIMULATED[0], SIMULATED[-1]
 
@@ -169,7 +169,7 @@ def test_a_failed_call_and_a_fault_of_ours(running, capsys):
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
 def test_it_is_started_and_stopped_by_a_command(workflow, annotated, tmp_path, ends):
     save_trie(tmp_path / "x.vine", annotated)
-    command = [sys.executable, "-m", "vinelm.workflows.examples.sql_service", "--trie", str(tmp_path / "x.vine"), "--port", "0"]
+    command = [sys.executable, "-m", "vinelm.workflows.examples.sql.app", "--trie", str(tmp_path / "x.vine"), "--port", "0"]
     with subprocess.Popen(
         command,
         cwd=tmp_path,

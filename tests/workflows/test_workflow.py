@@ -8,7 +8,7 @@ from vinelm.trie import Trie
 from vinelm.workflow import Workflow
 from vinelm.workflows.nl2sql import workflow as module
 from vinelm.workflows.nl2sql.bundled import bundled_dataset
-from vinelm.workflows.nl2sql.sql import run_sql
+from vinelm.workflows.nl2sql.sql_execution import run_sql
 from vinelm.workflows.nl2sql.workflow import nl2sql, nl2sql_2
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from vinelm.errors import DatasetError
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql.writer import ERROR_KINDS, SqlWriter, read_schema
+from vinelm.workflows.nl2sql.simulated_writer import ERROR_KINDS, SqlWriter, read_schema
 
 GOLD = (
     "SELECT count(*) FROM singer",

@@ -74,7 +74,7 @@ def table_beside(load: Load, request_ids: Sequence[str]) -> Iterator[Pending]:
 
 
 def _table(load: Load, request_ids: tuple[str, ...]) -> OutcomeTable:
-    from vinelm.workflows.nl2sql.exact import exact_table
+    from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 
     loaded = load()
     by_id = {request.id: request for request in loaded.workflow.requests}

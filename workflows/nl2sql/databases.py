@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vinelm.errors import DatasetError
 from vinelm.workflows.nl2sql.schema import read_schema
-from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql
+from vinelm.workflows.nl2sql.sql_execution import SqlResult, open_reading, run_sql
 
 MEMO_CELLS = 5_000_000
 """How many cells of results one :class:`Databases` remembers before it forgets the least recently used."""

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.prompts import GENERATE, REPAIR, SYSTEM, extract_sql
-from vinelm.workflows.nl2sql.sql import SqlResult
+from vinelm.workflows.nl2sql.sql_execution import SqlResult
 
 _SYSTEM = SystemMessage(SYSTEM)
 SHOWN_ROWS = 5

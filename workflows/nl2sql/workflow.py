@@ -43,7 +43,7 @@ def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
 
 
 def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
-    from vinelm.workflows.nl2sql.writer import SqlWriter
+    from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
     data = bundled() if dataset is None else load_dataset(dataset)
     databases = data.databases

@@ -11,9 +11,9 @@ from itertools import zip_longest
 from pathlib import Path
 
 from vinelm.workflows.nl2sql.bundled.cache import DATABASES, MANIFEST, QUESTIONS
-from vinelm.workflows.nl2sql.bundled.dice import Dice
 from vinelm.workflows.nl2sql.bundled.domain import Domain
 from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 
 SEED = "vinelm-nl2sql-1"
 _WRITTEN_BY = (3_040_000).to_bytes(4, "big")

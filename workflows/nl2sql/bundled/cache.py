@@ -79,7 +79,7 @@ def _is_whole(folder: Path) -> bool:
 def _build(folder: Path) -> None:
     """Write into a folder beside, then rename. Whoever renames first wins; the other's work is thrown away."""
     from vinelm.workflows.nl2sql.bundled.build import write_all
-    from vinelm.workflows.nl2sql.bundled.domains import DOMAINS
+    from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)

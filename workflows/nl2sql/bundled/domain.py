@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from vinelm.workflows.nl2sql.bundled.dice import Dice
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 
 Row: TypeAlias = tuple[Any, ...]
 Tables: TypeAlias = dict[str, list[Row]]

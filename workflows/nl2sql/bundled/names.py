@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinelm.workflows.nl2sql.bundled.dice import Dice
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 
 
 def _words(text: str) -> tuple[str, ...]:

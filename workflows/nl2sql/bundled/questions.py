@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vinelm.workflows.nl2sql.bundled.dice import Dice
 from vinelm.workflows.nl2sql.bundled.domain import Ask, Domain
-from vinelm.workflows.nl2sql.bundled.soundness import fault_of
+from vinelm.workflows.nl2sql.bundled.question_checks import fault_of
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 
 
 @dataclass(frozen=True, slots=True)

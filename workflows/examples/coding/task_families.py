@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinelm.workflows.examples.coding_task import Task, task
+from vinelm.workflows.examples.coding.task import Task, task
 
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9)
 

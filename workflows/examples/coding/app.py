@@ -1,4 +1,4 @@
-"""Example (c): generate, test, fix, with pytest in a sandboxed child. ``python -m vinelm.workflows.examples.coding_loop``."""
+"""Example (c): generate, test, fix, with pytest in a sandboxed child. ``python -m vinelm.workflows.examples.coding.app``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.examples.coding_graph import build
-from vinelm.workflows.examples.coding_tasks import TASKS
-from vinelm.workflows.examples.command import Defaults, run
-from vinelm.workflows.examples.sandbox import run_pytest
+from vinelm.workflows.examples.coding.graph import build
+from vinelm.workflows.examples.coding.sandbox import run_pytest
+from vinelm.workflows.examples.coding.tasks import TASKS
+from vinelm.workflows.examples.example_cli import Defaults, run
 
 _BY_NAME = {task.name: task for task in TASKS}
 
@@ -69,7 +69,7 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    spec = "vinelm.workflows.examples.coding_loop:workflow"
+    spec = "vinelm.workflows.examples.coding.app:workflow"
     raise SystemExit(
         run(workflow, spec, lambda state: str(state["report"]), defaults=Defaults(0.2, max_error=0.25, max_cost_usd=0.001))
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.workflows.examples.coding_families import families
-from vinelm.workflows.examples.coding_task import task
+from vinelm.workflows.examples.coding.task import task
+from vinelm.workflows.examples.coding.task_families import families
 
 TASKS = (
     task(

@@ -1,4 +1,4 @@
-"""Example (b): a ReAct agent with ``create_agent`` and three tools. ``python -m vinelm.workflows.examples.react_agent``."""
+"""Example (b): a ReAct agent with ``create_agent`` and three tools. ``python -m vinelm.workflows.examples.react.app``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.examples.command import Defaults, run
-from vinelm.workflows.examples.react_graph import PRICES_EUR, RATES, build
+from vinelm.workflows.examples.example_cli import Defaults, run
+from vinelm.workflows.examples.react.graph import PRICES_EUR, RATES, build
 
 _AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
 
@@ -85,7 +85,7 @@ workflow = Workflow(
 )
 
 if __name__ == "__main__":
-    spec = "vinelm.workflows.examples.react_agent:workflow"
+    spec = "vinelm.workflows.examples.react.app:workflow"
     raise SystemExit(
         run(
             workflow,

@@ -17,8 +17,8 @@ from sqlglot.errors import SqlglotError
 
 from vinelm.errors import DatasetError
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql.mutations import Schema, Site, mutated, nodes_of, sites, syntax_error
-from vinelm.workflows.nl2sql.sql import open_reading
+from vinelm.workflows.nl2sql.sql_execution import open_reading
+from vinelm.workflows.nl2sql.sql_mutations import Schema, Site, mutated, nodes_of, sites, syntax_error
 
 if TYPE_CHECKING:
     Node: TypeAlias = exp.Expr

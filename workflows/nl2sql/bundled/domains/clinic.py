@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vinelm.workflows.nl2sql.bundled.dice import Dice, later
 from vinelm.workflows.nl2sql.bundled.domain import Domain, Row, Tables, ask
 from vinelm.workflows.nl2sql.bundled.names import CITIES, people
+from vinelm.workflows.nl2sql.bundled.seeded_random import Dice, later
 
 SCHEMA = """
 CREATE TABLE department (

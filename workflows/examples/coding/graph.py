@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.workflows.examples.sandbox import run_pytest
+from vinelm.workflows.examples.coding.sandbox import run_pytest
 
 TRIES = 3
 _FENCE = re.compile(r"```(?:python)?\n(.*?)```", re.S)
@@ -45,12 +45,12 @@ def finished(state: State) -> bool:
     return state["passed"] or state["tries"] >= TRIES
 
 
-def build(model: Any) -> Any:
+def build(vine: Any) -> Any:
     """The graph."""
     graph = StateGraph(State)
-    graph.add_node("write", lambda state: write(state, model))
+    graph.add_node("write", vine.stage("write", write))
     graph.add_node("test", test)
     graph.add_edge(START, "write")
     graph.add_edge("write", "test")
-    graph.add_conditional_edges("test", lambda state: END if finished(state) else "write")
+    graph.add_conditional_edges("test", vine.route(finished, again="write", end=END))
     return graph

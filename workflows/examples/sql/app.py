@@ -1,4 +1,4 @@
-"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql_service``, with ``--port`` over HTTP."""
+"""Example (a): a text-to-SQL service. ``python -m vinelm.workflows.examples.sql.app``, with ``--port`` over HTTP."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Workflow
-from vinelm.workflows.examples.command import Served, run
-from vinelm.workflows.examples.sql_graph import graph_over
-from vinelm.workflows.examples.sql_http import Service, serve
+from vinelm.workflows.examples.example_cli import Served, run
+from vinelm.workflows.examples.sql.graph import graph_over
+from vinelm.workflows.examples.sql.http_server import Service, serve
 from vinelm.workflows.nl2sql import prompts
+from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 from vinelm.workflows.nl2sql.workflow import Scorer, bundled
-from vinelm.workflows.nl2sql.writer import SqlWriter
 
 
 def workflow() -> Workflow:
@@ -43,4 +43,4 @@ def listen(served: Served) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql_service:workflow", answer, serve=listen))
+    raise SystemExit(run(workflow(), "vinelm.workflows.examples.sql.app:workflow", answer, serve=listen))
