@@ -61,7 +61,7 @@ class Workplace:
         """What runs the units. Starts a process where they run in processes; :meth:`Worker.close` ends it."""
         if self.isolation != "process":
             return LocalWorker(units)
-        from vinelm.profiler.dry_run.throughput import gates_of
+        from vinelm.backends.registry import gates_of
         from vinelm.profiler.isolation.process_worker import Bounds, ChildWorker
 
         assert self.source is not None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler.account import Account
 from vinelm.profiler.budget.ledger import Ledger, check_caps
 from vinelm.profiler.executor import Workplace
 from vinelm.profiler.results import ProfileResult, Progress
-from vinelm.profiler.same_run import difference, settings_of
-from vinelm.profiler.samplers import Sampler, make_sampler
-from vinelm.protocols import Backend
+from vinelm.profiler.samplers import make_sampler
+from vinelm.profiler.scheduling.run_state import Account
+from vinelm.protocols import Backend, Sampler
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request, Workflow
@@ -154,3 +155,40 @@ def _result(run: Any, store: ObservationStore, ledger: Ledger, account: Account)
         abandoned=ledger.abandoned,
         message=run.message,
     )
+
+
+_ELSEWHERE = ("template", "catalog", "request_ids")  # the store's identity has the first two, the digest the third
+
+
+def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
+    """Plain JSON: the sampler's class and every public setting of it that is a plain value or a dataclass (as its text), and
+    a digest of the requests.
+    """
+    own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _ELSEWHERE}
+    plain = {name: _plain(value) for name, value in own.items() if name[0] != "_" and _is_plain(value)}
+    ids = hashlib.sha256("\n".join(request.id for request in requests).encode()).hexdigest()
+    return {"seed": None, **plain, "sampler": type(sampler).__name__, "requests": ids}
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What is set otherwise, in a few words; None if nothing is. ``before`` came from JSON."""
+    names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
+    words = [
+        "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"
+        for name in sorted(names, key=lambda name: (name == "requests", name))
+    ]
+    return ", ".join(words) or None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (str, int)) or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if is_dataclass(value) else value
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value).removesuffix("Sampler").lower()

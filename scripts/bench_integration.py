@@ -38,9 +38,10 @@ from vinelm import (
 )
 from vinelm.backends import create_backends
 from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.clock import VirtualClock, WallClock
 from vinelm.controller.load.monitors import OwnLoad
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext, VirtualClock, WallClock
+from vinelm.protocols import CallContext
 
 MODELS, DEPTH, SERVER_S = 8, 3, 0.05
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=1000.0, max_cost_usd=10.0)

@@ -162,7 +162,8 @@ def run(arguments: dict[str, Any], workplace: Workplace, **settings: Any) -> tup
 
 def bare_stage_s() -> float:
     """The stage's own time: its function on its model, without graph, checkpoint, ledger or store."""
-    from vinelm.protocols import CallContext, VirtualClock
+    from vinelm.clock import VirtualClock
+    from vinelm.protocols import CallContext
 
     loaded = load(2, 3, 1)
     request, backend = loaded.workflow.requests[0], loaded.backends["bench"]

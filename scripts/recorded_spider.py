@@ -25,7 +25,9 @@ import numpy as np
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
+from vinelm.clock import VirtualClock
 from vinelm.controller.planning.planner import Planner
+from vinelm.dataset import split_requests
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
 from vinelm.evaluation.baselines import best_single_model, best_workflow_level
@@ -33,12 +35,12 @@ from vinelm.evaluation.replay import follow
 from vinelm.observation import Usage
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile
-from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import StopRule
 from vinelm.traces.store.store import ObservationStore
-from vinelm.workflow import Request, split_requests
-from vinelm.workflows.nl2sql.stages import extract_sql, finished, shown
+from vinelm.workflow import Request
+from vinelm.workflows.nl2sql.graph import extract_sql, finished, shown
 from vinelm.workflows.nl2sql.workflow import nl2sql
 
 HEAD = (

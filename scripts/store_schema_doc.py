@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Table
 
-from vinelm.traces.store.store import schema
+from vinelm.traces.store import schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import ARRAYS, FloatArray, Trie
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
@@ -167,3 +167,13 @@ def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> Float
 def _read_only(values: Array) -> Array:
     values.flags.writeable = False
     return values
+
+
+def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
+    """The same annotations over a trie whose leaves alone are answerable, so that plans lead to the last invocation.
+
+    A planner over it looks plans up; one that is handed the leaves as ``candidates`` measures the subtree each time.
+    """
+    trie = annotated.trie
+    arrays = {name: getattr(trie, name) for name in ARRAYS} | {"answerable": trie.answerable & trie.is_leaf}
+    return replace(annotated, trie=Trie(stages=trie.stages, models=trie.models, **arrays))

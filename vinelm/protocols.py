@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from vinelm.clock import Clock
 from vinelm.errors import FailureKind
 from vinelm.observation import Observation, Usage
 
@@ -20,43 +19,6 @@ if TYPE_CHECKING:
     from vinelm.catalog.catalog import Model
     from vinelm.template import Template
     from vinelm.workflow import Request
-
-
-class Clock(Protocol):
-    """Seconds of one request. Real time for real models, virtual time for simulated ones."""
-
-    def now(self) -> float:
-        """Seconds since an arbitrary start; never goes back."""
-
-    def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
-
-
-class WallClock:
-    """Real time."""
-
-    def now(self) -> float:
-        """Seconds of the machine's monotonic clock."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Block the thread."""
-        time.sleep(seconds)
-
-
-@dataclass(slots=True)
-class VirtualClock:
-    """Time that passes only when somebody sleeps: a simulated hour costs nothing and comes out the same everywhere."""
-
-    seconds: float = 0.0
-
-    def now(self) -> float:
-        """Virtual seconds so far."""
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        """Advance at once."""
-        self.seconds += seconds
 
 
 class CallGuard(Protocol):
@@ -131,22 +93,6 @@ class PricesCalls(Protocol):
 
         ``options`` are what the chat model would be called or bound with, tools above all.
         """
-
-
-class AnswerWriter(Protocol):
-    """Writes right and wrong answers for a simulated model. Whether one is right is for the workflow's scorer to say."""
-
-    kinds: Sequence[str]
-    """Kinds of error that :meth:`wrong` can make."""
-
-    def skills(self, request: Request) -> Mapping[str, float]:
-        """How much of each skill the request demands, each in [0, 1]."""
-
-    def right(self, request: Request, rng: random.Random) -> str:
-        """A right answer, in the form that a stage expects."""
-
-    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """A wrong answer of that kind; another kind where this one does not apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

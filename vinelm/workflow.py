@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
-from vinelm.dataset import json_objects
 from vinelm.errors import DatasetError
-from vinelm.protocols import AnswerWriter
 from vinelm.template import Template
 
 
@@ -73,49 +70,17 @@ class Workflow:
         return hashlib.sha256("".join(request.digest() for request in self.requests).encode()).hexdigest()
 
 
-def read_jsonl(path: str | Path, *, required: Sequence[str] = (), id_key: str = "id") -> list[Request]:
-    """Requests from JSON lines, plain or gzip. :class:`DatasetError` names file and line at fault.
+class AnswerWriter(Protocol):
+    """Writes right and wrong answers for a simulated model. Whether one is right is for the workflow's scorer to say."""
 
-    Each line is an object with the keys ``required``; ``id_key`` names the one that identifies it (its value is made a string;
-    a file without it gets line numbers as ids).
-    """
-    requests: list[Request] = []
-    first_line: dict[str, int] = {}
-    for number, row in _rows(Path(path)):
-        for key in required:
-            if key not in row:
-                raise DatasetError(f"{path}:{number}: the key {key!r} is missing: every line needs {', '.join(required)}")
-        request_id = str(row.get(id_key, number))
-        if not request_id:
-            raise DatasetError(f"{path}:{number}: {id_key!r} is empty: give every line an id of its own")
-        if request_id in first_line:
-            raise DatasetError(
-                f"{path}:{number}: the id {request_id!r} repeats line {first_line[request_id]}: ids must be unique"
-            )
-        first_line[request_id] = number
-        requests.append(Request(request_id, row))
-    if not requests:
-        raise DatasetError(f"{path}: the dataset is empty: it needs one JSON object per line")
-    return requests
+    kinds: Sequence[str]
+    """Kinds of error that :meth:`wrong` can make."""
 
+    def skills(self, request: Request) -> Mapping[str, float]:
+        """How much of each skill the request demands, each in [0, 1]."""
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as lines:
-            yield from json_objects(lines, path)
-    except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise DatasetError(f"{path}: cannot read the dataset: {error}") from error
+    def right(self, request: Request, rng: random.Random) -> str:
+        """A right answer, in the form that a stage expects."""
 
-
-def split_requests(requests: Sequence[Request], held_out: float, seed: int) -> tuple[list[Request], list[Request]]:
-    """(training, held-out) requests, both in dataset order. Which side a request is on depends on its id and the seed alone,
-    so that a growing dataset never moves a request across.
-    """
-
-    def share(request: Request) -> float:
-        digest = hashlib.sha256(f"{seed}:{request.id}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") / 2**64
-
-    training = [request for request in requests if share(request) >= held_out]
-    return training, [request for request in requests if share(request) < held_out]
+    def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
+        """A wrong answer of that kind; another kind where this one does not apply."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 
+from vinelm.clock import Clock, WallClock
 from vinelm.errors import VineLMError
-from vinelm.protocols import Clock, EngineDelay, LoadMonitor, WallClock
+from vinelm.protocols import EngineDelay, LoadMonitor
 
 PATIENCE_S = 0.002
 """A decision waits so long for a fresh answer, and not at all while an older question is still open."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
-from vinelm.protocols import Clock, WallClock
 
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
 """Numbers of other requests that the paper measured."""

@@ -13,10 +13,11 @@ from urllib.request import urlopen
 
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog, Model
+from vinelm.clock import WallClock
 from vinelm.controller.load.calibration import Experiment
 from vinelm.errors import CallError, ConfigError, VineLMError
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext, PricesCalls, WallClock
+from vinelm.protocols import CallContext, PricesCalls
 
 PROMPTS = tuple(
     f"Write a SQL query that answers the question, then explain it clause by clause.\nTables: {tables}\nQuestion: {question}"

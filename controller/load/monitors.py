@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
+from vinelm.clock import Clock, WallClock
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import VineLMError
-from vinelm.protocols import Clock, EngineDelay, WallClock
+from vinelm.protocols import EngineDelay
 
 WINDOW_S = 30.0
 """How far back finished calls tell about the present."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vinelm.errors import EvidenceError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.trie import FloatArray
 
 
@@ -62,3 +68,78 @@ def _isotonic(values: FloatArray, weight: FloatArray) -> FloatArray:
             (m1, w1, n1), (m2, w2, n2) = pools[-2:]
             pools[-2:] = [((m1 * w1 + m2 * w2) / (w1 + w2), w1 + w2, n1 + n2)]
     return np.repeat([mean for mean, _, _ in pools], [members for _, _, members in pools])
+
+
+VERSION = 1
+_FORMAT = "vinelm slowdown curves"
+
+
+def load_curves(path: str | Path) -> dict[str, SlowdownCurve]:
+    """The curves of a file by engine: JSON as :func:`save_curve` writes it, or the same tables as TOML.
+
+    :class:`ConfigError` for a file that is missing, newer or malformed; it names the engine at fault.
+    """
+    plain = _read(Path(path))
+    return {engine: _curve(engine, fields, path) for engine, fields in plain["curves"].items()}
+
+
+def save_curve(path: str | Path, engine: str, curve: SlowdownCurve, measured: Mapping[str, Any]) -> None:
+    """Write the engine's curve into the JSON file, beside those of other engines that it holds. ``measured`` is kept with it.
+
+    Whole or not at all: the old file stays until the new one is on disk.
+    """
+    target = check_writable(path)
+    plain: dict[str, Any] = _read(target) if target.exists() else {"format": _FORMAT, "version": VERSION, "curves": {}}
+    curves = {**plain["curves"], engine: {**curve.to_dict(), "measured": dict(measured)}}
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps({**plain, "curves": curves}, indent=1) + "\n", encoding="utf-8")
+        os.replace(beside, target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(f"{path}: cannot write the curves: {error.strerror}: name another file") from error
+
+
+def check_writable(path: str | Path) -> Path:
+    """The path, if :func:`save_curve` can write there; asked before the first call is paid for. :class:`ConfigError` else."""
+    target = Path(path)
+    if target.suffix == ".toml":
+        raise ConfigError(f"{path}: curves are written as JSON: name a .json file")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise ConfigError(f"{path}: cannot write there: make the folder, or name another file")
+    if target.exists():
+        load_curves(target)
+    return target
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        plain = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the slowdown curves: {error.strerror}: run `vinelm calibrate` first") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: holds no slowdown curves: {type(error).__name__}: write it with `vinelm calibrate`"
+        ) from error
+    if not isinstance(plain, dict) or plain.get("format") != _FORMAT or not isinstance(plain.get("curves"), dict):
+        raise ConfigError(f"{path}: holds no slowdown curves: write it with `vinelm calibrate`")
+    if plain.get("version") != VERSION:
+        raise ConfigError(f"{path}: version {plain.get('version')} of the slowdown curves is not known: update VineLM")
+    return plain
+
+
+def _curve(engine: str, fields: Any, path: str | Path) -> SlowdownCurve:
+    try:
+        curve = SlowdownCurve.from_dict(fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: curve of {engine!r}: it needs the lists of numbers `requests` and `extra_s`") from error
+    requests, extra_s = curve.requests, curve.extra_s
+    rises = all(a < b for a, b in pairwise(requests))
+    never_falls = all(a <= b for a, b in pairwise(extra_s))
+    finite = all(map(math.isfinite, (*requests, *extra_s)))
+    if not (requests and len(requests) == len(extra_s) and finite and rises and never_falls and requests[0] == extra_s[0] == 0):
+        raise ConfigError(
+            f"{path}: curve of {engine!r}: `requests` must rise from 0 and `extra_s` start at 0 and never fall, both as long"
+        )
+    return curve

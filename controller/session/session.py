@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
+from vinelm.clock import Clock
 from vinelm.controller.load.load_view import Load, LoadSight
 from vinelm.controller.planning.deadline_program import MOST_NODES
 from vinelm.controller.planning.decision import Decision
@@ -15,7 +16,7 @@ from vinelm.controller.session.trace import Step
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Following, Judge
-from vinelm.protocols import Clock, Invocation, LoadMonitor
+from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.template import Template
 from vinelm.trie import BoolArray
 from vinelm.workflow import Request

@@ -7,22 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
+from vinelm.backends.registry import gates_of
+from vinelm.backends.remote.rate_limits import WINDOW_S, Limits
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
-
-
-def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, Gate]:
-    """By model, the limits that its backend holds its calls to; models without any are left out. Models on one engine share
-    one.
-    """
-    found: dict[str, Gate] = {}
-    for model in catalog.models:
-        gates: Mapping[str, Gate] = getattr(backends.get(model.provider), "gates", {})
-        gate = gates.get(model.engine)
-        if gate is not None and gate.limits != Limits():
-            found[model.name] = gate
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from threading import Lock
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, VineLMError
 from vinelm.observation import Observation
-from vinelm.profiler.account import Account
 from vinelm.profiler.budget.ledger import Ledger, PriceBound
 from vinelm.profiler.execution.job import Cell, Job, Refused, Worker
 from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.samplers import Walk
 from vinelm.profiler.scheduling.admission import ROOM
+from vinelm.profiler.scheduling.run_state import Account
 from vinelm.template import StopRule
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore

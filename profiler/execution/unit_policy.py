@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vinelm.adapters.forced import ForcedMode, ForcedPolicy
+from vinelm.clock import Clock
 from vinelm.errors import FailureKind
 from vinelm.observation import Observation
-from vinelm.protocols import Clock, Invocation
+from vinelm.policies import ForcedMode, ForcedPolicy
+from vinelm.protocols import Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
 

@@ -13,10 +13,10 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from vinelm.adapters.forced import ForcedPolicy
 from vinelm.adapters.langgraph import PATH_KEY, GraphControl
+from vinelm.clock import VirtualClock
 from vinelm.observation import Usage
-from vinelm.protocols import VirtualClock
+from vinelm.policies import ForcedPolicy
 
 TOKENS = ("one ", "two ", "three")
 

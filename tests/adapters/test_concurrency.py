@@ -15,12 +15,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from vinelm import VineLM
-from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.adapters.langgraph.run_registry import Runs
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
+from vinelm.policies import DefaultPolicy
 
 RUNS = 60
 

@@ -14,12 +14,12 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import GraphControl, RunContext
 from vinelm.adapters.langgraph.run_context import carried_by
+from vinelm.clock import VirtualClock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.protocols import VirtualClock, WallClock
+from vinelm.policies import DefaultPolicy
 from vinelm.workflow import Request
 
 GOAL = Objective(maximize="accuracy", max_latency_s=15)

@@ -10,8 +10,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
-from vinelm.adapters.forced import ForcedPolicy
 from vinelm.errors import WorkflowError
+from vinelm.policies import ForcedPolicy
 
 WIDTH = 3
 

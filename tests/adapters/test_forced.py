@@ -5,9 +5,10 @@ from conftest import make_template
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.adapters.forced import ForcedPolicy
+from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
-from vinelm.protocols import Invocation, Policy, VirtualClock
+from vinelm.policies import ForcedPolicy
+from vinelm.protocols import Invocation, Policy
 
 TEMPLATE = make_template(3, 3)
 

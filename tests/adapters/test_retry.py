@@ -9,10 +9,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import RetryPolicy
 
 from vinelm import VineLM
-from vinelm.adapters.forced import ForcedPolicy
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
+from vinelm.policies import ForcedPolicy
 
 PATH = ["m2", "m0", "m1"]
 

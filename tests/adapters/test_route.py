@@ -8,9 +8,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph import PATH_KEY, GraphControl
 from vinelm.errors import WorkflowError
+from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Stage, Template
 
 PATH = ["m2", "m0", "m1"]

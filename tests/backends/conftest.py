@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from vinelm.protocols import CallContext, VirtualClock
+from vinelm.clock import VirtualClock
+from vinelm.protocols import CallContext
 from vinelm.workflow import Request
 
 SHAPES = (

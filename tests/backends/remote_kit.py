@@ -9,8 +9,9 @@ import pytest
 
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.clock import WallClock
 from vinelm.errors import CallError
-from vinelm.protocols import CallContext, WallClock
+from vinelm.protocols import CallContext
 
 MODES = ("invoke", "ainvoke", "stream", "astream")
 SHELLS = ("invoke", "astream")

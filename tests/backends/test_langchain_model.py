@@ -15,8 +15,9 @@ from pydantic import Field
 from vinelm.api.application import VineLM
 from vinelm.backends import create_backends
 from vinelm.catalog.catalog import Catalog
+from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
-from vinelm.protocols import CallContext, PricesCalls, WallClock
+from vinelm.protocols import CallContext, PricesCalls
 
 SECRET = "s3cret words"
 PROMPT = "my-secret-prompt"

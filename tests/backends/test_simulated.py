@@ -11,8 +11,9 @@ from vinelm.backends.offline.presets import BEHAVIOURS
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
 from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Catalog
+from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
-from vinelm.protocols import Backend, WallClock
+from vinelm.protocols import Backend
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
 PROMPT = [HumanMessage("x" * 2000)]
@@ -35,7 +36,8 @@ def text_of(make_call):
 @pytest.fixture(scope="module")
 def outcomes(backend, judge, requests):
     """{prefix: the ids of the requests that it gets right}, prefixes of length 1 and 2, each answered by execution."""
-    from vinelm.protocols import CallContext, VirtualClock
+    from vinelm.clock import VirtualClock
+    from vinelm.protocols import CallContext
 
     def right(prefix):
         clock = VirtualClock()

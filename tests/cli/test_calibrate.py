@@ -12,9 +12,9 @@ import pytest
 
 from vinelm.api.application import VineLM
 from vinelm.cli.main import main
-from vinelm.controller.curves import load_curves
 from vinelm.controller.load.engine_metrics import vllm_requests
 from vinelm.controller.load.monitors import EnginePoller, OwnLoad, ReportedLoad
+from vinelm.controller.load.slowdown import load_curves
 from vinelm.errors import ConfigError
 
 CANARY = "sk-canary-calibrate-1"

@@ -3,9 +3,10 @@ import threading
 
 import pytest
 
+from vinelm.clock import VirtualClock
 from vinelm.controller.load.background import ApartLoad
 from vinelm.errors import VineLMError
-from vinelm.protocols import EngineDelay, VirtualClock
+from vinelm.protocols import EngineDelay
 
 
 def settled(load):

@@ -3,10 +3,10 @@ import pytest
 from conftest import make_catalog, make_template, random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.clock import VirtualClock
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.baselines import (
-    StaticPolicy,
     best_single_model,
     best_workflow_level,
     greedy_cascade,
@@ -14,7 +14,8 @@ from vinelm.evaluation.baselines import (
     workflow_level_nodes,
 )
 from vinelm.objective import Objective
-from vinelm.protocols import Policy, VirtualClock
+from vinelm.policies import StaticPolicy
+from vinelm.protocols import Policy
 from vinelm.trie import Trie
 
 

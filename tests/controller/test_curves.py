@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from vinelm.controller.curves import check_writable, load_curves, save_curve
-from vinelm.controller.load.slowdown import SlowdownCurve
+from vinelm.controller.load.slowdown import SlowdownCurve, check_writable, load_curves, save_curve
 from vinelm.errors import ConfigError
 
 LINE = SlowdownCurve((0.0, 2.0, 8.0), (0.0, 0.5, 3.0))

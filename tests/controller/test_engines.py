@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from vinelm.clock import VirtualClock
 from vinelm.controller.load.engine_metrics import requests_in_loads, requests_in_metrics, sglang_requests, vllm_requests
 from vinelm.controller.load.monitors import EnginePoller, ReportedLoad
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.protocols import VirtualClock
 
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))
 CANARY = "sk-canary-engine-1"

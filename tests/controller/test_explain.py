@@ -3,12 +3,12 @@ import random
 
 import pytest
 
+from vinelm.clock import VirtualClock
 from vinelm.controller.planning.explanation import alternatives, explain
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
 from vinelm.controller.testing import brute_force, random_annotated, random_question
 from vinelm.objective import Objective
-from vinelm.protocols import VirtualClock
 
 
 @pytest.mark.parametrize("seed", range(30))

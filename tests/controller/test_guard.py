@@ -20,13 +20,14 @@ from vinelm.backends.offline.recorded import RecordedBackend
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.backends.offline.text_writer import TextWriter
 from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.clock import VirtualClock
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
 from vinelm.controller.session.spend_guard import SpendGuard
 from vinelm.errors import CallError, CallRefused
 from vinelm.objective import Objective
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext, Invocation, VirtualClock
+from vinelm.protocols import CallContext, Invocation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.workflow import Request

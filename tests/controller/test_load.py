@@ -1,6 +1,7 @@
 import pytest
 from conftest import random_table
 
+from vinelm.clock import VirtualClock
 from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
@@ -8,7 +9,7 @@ from vinelm.controller.session.session import Session
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
-from vinelm.protocols import Invocation, VirtualClock
+from vinelm.protocols import Invocation
 
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))  # half a second per request
 

@@ -6,6 +6,7 @@ import pytest
 from conftest import make_catalog, random_table
 
 from vinelm.api.application import VineLM
+from vinelm.clock import VirtualClock
 from vinelm.controller.load.background import ApartLoad
 from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
 from vinelm.controller.load.slowdown import SlowdownCurve
@@ -13,7 +14,6 @@ from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.protocols import VirtualClock
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=4.0)
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))

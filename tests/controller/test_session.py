@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import random_table
 
+from vinelm.clock import VirtualClock
 from vinelm.controller.load.monitors import OwnLoad
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
@@ -11,7 +12,7 @@ from vinelm.controller.session.session import Session
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
-from vinelm.protocols import Invocation, Policy, VirtualClock
+from vinelm.protocols import Invocation, Policy
 
 OBJECTIVE = Objective(maximize="accuracy", max_latency_s=4.0)
 

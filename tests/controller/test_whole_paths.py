@@ -2,9 +2,9 @@ import random
 
 import pytest
 
+from vinelm.annotated_trie import whole_paths
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.testing import random_annotated
-from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 

@@ -52,7 +52,7 @@ def open_entries(store):
     """Units that have money set aside and no row."""
     from sqlalchemy import select
 
-    from vinelm.traces.store.store import schema
+    from vinelm.traces.store import schema
 
     query = select(schema.ledger.c.entry_id).where(schema.ledger.c.settled_usd.is_(None))
     with store._database.transaction() as connection:

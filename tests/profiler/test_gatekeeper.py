@@ -15,13 +15,14 @@ from wired_toy import wired
 
 from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
 from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.clock import WallClock
 from vinelm.profiler.executor import Workplace
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.rate_limit_proxy import Gatekeeper, RemoteGate
 from vinelm.profiler.isolation.workflow_source import Source
 from vinelm.profiler.runner import profile
-from vinelm.protocols import CallContext, WallClock
+from vinelm.protocols import CallContext
 from vinelm.traces.store.store import ObservationStore
 
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
+from vinelm.backends.registry import gates_of
 from vinelm.backends.remote.rate_limits import Gate, Limits
+from vinelm.clock import VirtualClock
 from vinelm.profiler.dry_run.forecast import Wish, plan_profile
-from vinelm.profiler.dry_run.throughput import EngineRate, Load, gates_of, rates_of
+from vinelm.profiler.dry_run.throughput import EngineRate, Load, rates_of
 from vinelm.profiler.samplers import make_sampler
-from vinelm.protocols import VirtualClock
 
 
 def load_of(requests, tokens=0.0, call_s=0.0, tool_s=0.0):

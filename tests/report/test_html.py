@@ -4,8 +4,8 @@ import re
 import pytest
 
 from vinelm.errors import ConfigError
+from vinelm.reports.charts import figure
 from vinelm.reports.document import Chart, Report, Row, Section, Series, Table
-from vinelm.reports.figures import figure
 from vinelm.reports.html import render, write_page
 
 SERIES = Series(name="VineLM", role="vinelm", x=[0.001, 0.01], y=[0.5, 0.6], low=[0.4, 0.5], high=[0.6, 0.7], hover=["a", "b"])

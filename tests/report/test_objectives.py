@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.evaluation.policy_plans import Plans
-from vinelm.reports.objectives import _two_figures_up, showcase
+from vinelm.evaluation.sweep import _two_figures_up, showcase
 
 
 @given(st.integers(0, 300))

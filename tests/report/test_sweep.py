@@ -4,9 +4,8 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation.replay import follow
+from vinelm.evaluation.replay import follow, run_of
 from vinelm.evaluation.sweep import Contestant, cap_grid, frontier_nodes, sweep
-from vinelm.reports.replays import run_of
 
 
 @given(st.integers(0, 100))

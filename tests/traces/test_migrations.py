@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import StoreError
+from vinelm.traces.store import migrations
 from vinelm.traces.store.schema import SCHEMA_VERSION
-from vinelm.traces.store.store import ObservationStore, migrations
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
 
 OLD = {version: Path(__file__).parent / "data" / f"v{version}.sqlite-fixture" for version in range(1, SCHEMA_VERSION)}

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from vinelm.traces.store.store import schema
+from vinelm.traces.store import schema
 
 REPO = Path(__file__).parents[2]
 

@@ -10,8 +10,9 @@ import pytest
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.store import schema
 from vinelm.traces.store.schema import SCHEMA_VERSION, decode_prefix, encode_prefix
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.testing import StoreContract, a_row, an_identity
 
 

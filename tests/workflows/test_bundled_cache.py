@@ -11,7 +11,7 @@ import pytest
 from vinelm.errors import DatasetError
 from vinelm.workflows.nl2sql.bundled import build, bundled_dataset
 from vinelm.workflows.nl2sql.bundled.cache import source_digest
-from vinelm.workflows.nl2sql.bundled.domains.registry import registry as domains
+from vinelm.workflows.nl2sql.bundled.domains import registry as domains
 
 CONTENT = "3d226c20960af20ad1cca56b57b4cddfa380eb059c92165bd02c46d2c5b7323c"
 """SHA-256 over all files of the dataset: the same on every machine, Python and SQLite. Changes only with the data."""

@@ -5,14 +5,14 @@ import gzip
 import numpy as np
 import pytest
 
-from vinelm.adapters.forced import ForcedPolicy
 from vinelm.adapters.langgraph import GraphControl
 from vinelm.backends import create_backends
 from vinelm.backends.offline.recorded import RecordedBackend
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.protocols import VirtualClock
+from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql.exact_outcomes import exact_table

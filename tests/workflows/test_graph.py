@@ -5,13 +5,12 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel, G
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from vinelm.adapters.forced import ForcedPolicy
 from vinelm.adapters.langgraph import GraphControl
-from vinelm.protocols import VirtualClock
+from vinelm.clock import VirtualClock
+from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflows.nl2sql.databases import Databases
-from vinelm.workflows.nl2sql.graph import make_build
-from vinelm.workflows.nl2sql.stages import SHOWN_CHARS, SHOWN_ROWS, Stages, finished, outcome_text
+from vinelm.workflows.nl2sql.graph import SHOWN_CHARS, SHOWN_ROWS, Stages, finished, make_build, outcome_text
 
 
 class Scripted:

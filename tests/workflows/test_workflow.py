@@ -3,9 +3,8 @@ import json
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.protocols import AnswerWriter
 from vinelm.trie import Trie
-from vinelm.workflow import Workflow
+from vinelm.workflow import AnswerWriter, Workflow
 from vinelm.workflows.nl2sql import workflow as module
 from vinelm.workflows.nl2sql.bundled import bundled_dataset
 from vinelm.workflows.nl2sql.sql_execution import run_sql

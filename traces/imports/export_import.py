@@ -19,12 +19,13 @@ from sqlalchemy import Boolean, Float, Integer, insert, select
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io.tables import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
+from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.row_validation import cell, misfit
 from vinelm.traces.store.rows import FIELDS, read_rows
 from vinelm.traces.store.schema import decode_prefix
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 
 NOTE = "vinelm.store"
 _FORMAT = 1

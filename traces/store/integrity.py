@@ -14,12 +14,13 @@ from typing import Any
 from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.template import Template
+from vinelm.traces.store import schema
 from vinelm.traces.store.database import connect_read_only
 from vinelm.traces.store.lock import holder
 from vinelm.traces.store.row_validation import cell, misfit
 from vinelm.traces.store.rows import FIELDS
 from vinelm.traces.store.schema import decode_prefix
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 
 Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 

@@ -14,11 +14,12 @@ from sqlalchemy import Connection, insert, select
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.lock import run_lock
 from vinelm.traces.store.row_validation import cell
 from vinelm.traces.store.rows import read_rows, values_of
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 
 Entry = tuple[Any, ...]
 _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")

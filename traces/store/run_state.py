@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
+from vinelm.traces.store import schema
 from vinelm.traces.store.schema import decode_prefix, encode_prefix
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
 """Key in ``meta`` of the run that has not ended in good order: its settings, and ``rows``, how many rows it found."""

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.store import schema
 from vinelm.traces.store.database import Database, read_meta
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
@@ -25,7 +26,6 @@ from vinelm.traces.store.migrations import migrate
 from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
 from vinelm.traces.store.schema import SCHEMA_VERSION, encode_prefix
-from vinelm.traces.store.store import schema
 from vinelm.workflow import Request
 
 Prefix = tuple[str, ...]

@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from vinelm.traces.store import schema
 from vinelm.traces.store.lock import holder
 from vinelm.traces.store.schema import SCHEMA_VERSION
-from vinelm.traces.store.store import ObservationStore, schema
+from vinelm.traces.store.store import ObservationStore
 
 
 @dataclass(frozen=True, kw_only=True)

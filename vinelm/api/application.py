@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinelm.adapters.langgraph import GraphControl, RunContext
-from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie, whole_paths
 from vinelm.catalog.catalog import Catalog
-from vinelm.controller.curves import load_curves
+from vinelm.clock import Clock
 from vinelm.controller.load.background import ApartLoad
 from vinelm.controller.load.load_view import Load
 from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.slowdown import load_curves
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Mode, OnError, Session
-from vinelm.controller.whole_paths import whole_paths
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Judge
-from vinelm.protocols import Backend, Clock, LoadMonitor, Policy, PricesCalls
+from vinelm.protocols import Backend, LoadMonitor, Policy, PricesCalls
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request

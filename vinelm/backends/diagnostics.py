@@ -12,9 +12,10 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from vinelm.backends.registry import PROVIDERS, create_backends
 from vinelm.catalog.catalog import Catalog, Model
+from vinelm.clock import WallClock
 from vinelm.errors import CallError, FailureKind, InputError
 from vinelm.observation import Usage
-from vinelm.protocols import Backend, CallContext, PricesCalls, WallClock
+from vinelm.protocols import Backend, CallContext, PricesCalls
 
 OFFLINE = ("recorded", "simulated")
 """Providers that answer from a workflow's requests: there is nobody to call."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
+from vinelm.backends.remote.rate_limits import Gate, Limits
 from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
@@ -59,3 +60,16 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
     )
     backend: Backend = import_module(PROVIDERS[provider]).create(setup)
     return backend
+
+
+def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, Gate]:
+    """By model, the limits that its backend holds its calls to; models without any are left out. Models on one engine share
+    one.
+    """
+    found: dict[str, Gate] = {}
+    for model in catalog.models:
+        gates: Mapping[str, Gate] = getattr(backends.get(model.provider), "gates", {})
+        gate = gates.get(model.engine)
+        if gate is not None and gate.limits != Limits():
+            found[model.name] = gate
+    return found

@@ -9,8 +9,9 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.catalog.catalog import Catalog, Model
+from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError
-from vinelm.protocols import Backend, CallContext, Clock, VirtualClock, WallClock
+from vinelm.protocols import Backend, CallContext
 
 
 class CatalogModels:

@@ -11,6 +11,10 @@ from vinelm.errors import ConfigError
 from vinelm.workflow import Workflow
 
 if TYPE_CHECKING:
+    from vinelm.protocols import Sampler
+
+
+if TYPE_CHECKING:
     from vinelm.protocols import Backend
     from vinelm.template import StopRule
 
@@ -100,3 +104,24 @@ def refuse_other_file(output: Path) -> None:
         with output.open("rb") as file:
             if file.read(2) != b"PK":
                 raise ConfigError(f"{output}: exists and is no trie file: give -o another name, or move it away")
+
+
+def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | Sampler:
+    """What the runner is given: the profiler's own samplers by name, ``neyman`` as an object with its ``goal``.
+
+    :class:`ConfigError` for an unknown name, and for a goal that would have no effect.
+    """
+    from vinelm.profiler.samplers import SAMPLERS
+
+    if name == "neyman":
+        from vinelm.estimator.sampling.goal import Goal
+        from vinelm.estimator.sampling.neyman import NeymanSampler
+
+        wanted = None if goal is None else Goal.parse(goal)
+        ids = [request.id for request in inputs.workflow.requests]
+        return NeymanSampler(inputs.workflow.template, inputs.catalog, ids, seed, goal=wanted)
+    if goal is not None:
+        raise ConfigError(f"--goal has no effect with --sampler {name}: use --sampler neyman, or leave it out")
+    if name not in SAMPLERS:
+        raise ConfigError(f"unknown sampler {name!r}: use {', '.join(SAMPLERS)} or neyman")
+    return name

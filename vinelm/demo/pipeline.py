@@ -7,18 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.dataset import split_requests
 from vinelm.demo.ground_truth import Progress, table_beside
 from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation.policy_plans import NAMES, Plans
+from vinelm.evaluation.policy_run import Role
+from vinelm.evaluation.replay import frontiers_on, replayed_contest, replayed_run
+from vinelm.evaluation.sweep import showcase
 from vinelm.evaluation.verdict import Contest, judge
 from vinelm.objective import Objective
 from vinelm.recorded_table import OutcomeTable
-from vinelm.reports.document import Role
-from vinelm.reports.objectives import showcase
-from vinelm.reports.replays import frontiers_on, replayed_contest, replayed_run
 from vinelm.template import StopRule
-from vinelm.workflow import Request, split_requests
+from vinelm.workflow import Request
 
 ESTIMATOR = "latent"
 
@@ -95,7 +96,7 @@ def serve_held_out(
     step: Progress,
 ) -> list[Contest]:
     """Every policy through the real LangGraph application."""
-    from vinelm.reports.served import Service
+    from vinelm.evaluation.serving import Service
 
     service = Service(settings.workflow, Plans(annotated), settings.backends, held_out)
     return service.contests(objectives, step)

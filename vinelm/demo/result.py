@@ -10,14 +10,13 @@ from typing import Any
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.demo.ground_truth import Load
-from vinelm.evaluation.policy_run import PolicyRun
+from vinelm.evaluation.policy_run import PolicyRun, Role
 from vinelm.evaluation.sweep import Frontier
 from vinelm.evaluation.verdict import Verdict
 from vinelm.objective import Objective
 from vinelm.profiler.results import ProfileResult
 from vinelm.protocols import Backend
 from vinelm.recorded_table import OutcomeTable
-from vinelm.reports.document import Role
 from vinelm.workflow import Request, Workflow
 
 

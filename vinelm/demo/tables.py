@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vinelm.evaluation.policy_run import PolicyRun, mean_interval, resample_weights
+from vinelm.evaluation.policy_run import PolicyRun, Role, mean_interval, resample_weights
 from vinelm.evaluation.verdict import (
     Comparison,
     Contest,
@@ -17,7 +17,7 @@ from vinelm.evaluation.verdict import (
     versus_text,
 )
 from vinelm.objective import Objective
-from vinelm.reports.document import Role, Row, Table
+from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
 
 

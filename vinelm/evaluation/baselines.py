@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.policies import Following, Judge
-from vinelm.protocols import Clock
-from vinelm.template import Template
 from vinelm.trie import BoolArray, Trie
-from vinelm.workflow import Request
 
 
 def single_model_nodes(annotated: AnnotatedTrie, model: str) -> BoolArray:
@@ -92,37 +85,3 @@ def _next_answers(trie: Trie, node: int) -> BoolArray:
         else:
             open_nodes.extend(trie.children(at))
     return near
-
-
-class StaticPolicy(Following):
-    """A :class:`~vinelm.protocols.Policy` that follows one path chosen up front and ends at its last model.
-
-    A stage beyond the path runs its declared default. ``judge`` is needed under the oracle stop.
-    """
-
-    def __init__(
-        self,
-        template: Template,
-        path: Sequence[str],
-        *,
-        clock: Clock | None = None,
-        request: Request | None = None,
-        judge: Judge | None = None,
-        started_at: float | None = None,
-    ) -> None:
-        super().__init__(template, clock=clock, request=request, judge=judge, started_at=started_at)
-        self.path = tuple(path)
-        if not self.path:
-            raise ConfigError("a static plan needs at least one model: name the models of its invocations in order")
-
-    def next(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The path's model for this invocation."""
-        return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)
-
-    def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Until the stop rule has spoken or the path is at its end."""
-        return not self.has_ended(finished, state) and len(prefix) < len(self.path)
-
-    def trace(self) -> list[dict[str, Any]]:
-        """The fixed plan, as plain JSON types."""
-        return [{"kind": "static", "plan": list(self.path)}]

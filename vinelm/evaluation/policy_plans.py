@@ -13,8 +13,8 @@ from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.baselines import single_model_nodes, workflow_level_nodes
+from vinelm.evaluation.policy_run import Role
 from vinelm.objective import Objective
-from vinelm.reports.document import Role
 from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -131,3 +132,8 @@ def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
             kept.append(index)
             best = points[index][1]
     return kept
+
+
+Role = Literal["vinelm", "full", "static", "single", "model", "hindsight"]
+"""Who a series or row belongs to: decides colour, dash and marker. ``full``: VineLM planning on a fully profiled trie;
+``single``: the best single model; ``model``: any one model; ``hindsight``: planned with the held-out outcomes themselves."""

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Role = Literal["vinelm", "full", "static", "single", "model", "hindsight"]
-"""Who a series or row belongs to: decides colour, dash and marker. ``full``: VineLM planning on a fully profiled trie;
-``single``: the best single model; ``model``: any one model; ``hindsight``: planned with the held-out outcomes themselves."""
+from vinelm.evaluation.policy_run import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

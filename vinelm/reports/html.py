@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from vinelm.errors import ConfigError
+from vinelm.reports.charts import figure
 from vinelm.reports.document import Chart, Report
-from vinelm.reports.figures import figure
 
 _SECONDS = re.compile(r"(\d) s\b")
 

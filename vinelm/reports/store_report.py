@@ -13,14 +13,13 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import EvidenceError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
-from vinelm.evaluation.policy_run import Interval
-from vinelm.evaluation.sweep import Bound, Frontier, Point, cap_grid
+from vinelm.evaluation.policy_run import Interval, Role
+from vinelm.evaluation.sweep import Bound, Frontier, Point, cap_grid, showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
-from vinelm.reports.document import Chart, Report, Role, Row, Section, Table
+from vinelm.reports.document import Chart, Report, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
-from vinelm.reports.objectives import showcase
 from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
 from vinelm.trie import FloatArray
 

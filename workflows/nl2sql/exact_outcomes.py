@@ -10,15 +10,16 @@ import numpy as np
 from langchain_core.messages import BaseMessage
 
 from vinelm.catalog.catalog import Catalog
+from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.observation import Usage
-from vinelm.protocols import Backend, CallContext, VirtualClock
+from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import OutcomeTable
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql.databases import Databases
-from vinelm.workflows.nl2sql.stages import Stages, State, finished, shown
+from vinelm.workflows.nl2sql.graph import Stages, State, finished, shown
 from vinelm.workflows.nl2sql.workflow import Scorer
 
 Progress = Callable[[int, int], None]

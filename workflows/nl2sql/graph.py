@@ -1,13 +1,106 @@
-"""The LangGraph graph: generate, execute, and repair until the check is content."""
+"""The stages of the workflow as plain functions of a state: two LLM stages, one tool, one check."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from vinelm.protocols import Vine
 from vinelm.workflows.nl2sql.databases import Databases
-from vinelm.workflows.nl2sql.stages import Stages, State, finished
+from vinelm.workflows.nl2sql.prompts import GENERATE, REPAIR, SYSTEM, extract_sql
+from vinelm.workflows.nl2sql.sql_execution import SqlResult
+
+_SYSTEM = SystemMessage(SYSTEM)
+SHOWN_ROWS = 5
+SHOWN_CHARS = 200
+
+
+class State(TypedDict, total=False):
+    """JSON types only, so that a checkpoint gives back what it was given.
+
+    ``rows`` are the first few of ``row_count``, long cells cut, blobs as text: for the repair prompt. ``is_truncated``:
+    there were more rows than the cap.
+    """
+
+    question: str
+    db_id: str
+    sql: str
+    status: str
+    error: str | None
+    columns: list[str]
+    rows: list[list[Any]]
+    row_count: int
+    is_truncated: bool
+
+
+class Stages:
+    """The stage functions over one folder of databases."""
+
+    def __init__(self, databases: Databases) -> None:
+        self.databases = databases
+
+    def generate(self, state: State, model: Any) -> State:
+        """A first statement for the question. One model call."""
+        prompt = GENERATE.format(schema=self.databases.schema_text(state["db_id"]), question=state["question"])
+        return _written(model, prompt)
+
+    def repair(self, state: State, model: Any) -> State:
+        """Another statement, in sight of the last one and of what it gave. One model call."""
+        prompt = REPAIR.format(
+            schema=self.databases.schema_text(state["db_id"]),
+            question=state["question"],
+            sql=state["sql"],
+            outcome=outcome_text(state),
+        )
+        return _written(model, prompt)
+
+    def execute(self, state: State) -> State:
+        """What the statement gives, executed now."""
+        return shown(self.databases.run(state["db_id"], state["sql"]))
+
+
+def finished(state: State) -> bool:
+    """The workflow's own check: the statement ran without error and gave at least one row."""
+    return state.get("status") == "ok" and state.get("row_count", 0) > 0
+
+
+def shown(result: SqlResult) -> State:
+    """The part of a state that describes a result."""
+    return {
+        "status": result.status,
+        "error": result.error,
+        "columns": list(result.columns),
+        "rows": [[_plain(cell) for cell in row] for row in result.rows[:SHOWN_ROWS]],
+        "row_count": len(result.rows),
+        "is_truncated": result.is_truncated,
+    }
+
+
+def outcome_text(state: State) -> str:
+    """What the last statement gave, in words for the model that repairs it."""
+    if state["status"] != "ok":
+        return f"It failed ({state['status']}): {state['error']}"
+    if not state["row_count"]:
+        return "It ran and gave no rows."
+    lines = [" | ".join(state["columns"]), *(" | ".join(map(str, row)) for row in state["rows"])]
+    total = f"{'more than ' if state['is_truncated'] else ''}{state['row_count']} rows"
+    return f"It gave {total}, the first of them:\n" + "\n".join(lines)
+
+
+def _written(model: Any, prompt: str) -> State:
+    messages: list[BaseMessage] = [_SYSTEM, HumanMessage(prompt)]
+    return {"sql": extract_sql(str(model.invoke(messages).text))}
+
+
+def _plain(cell: Any) -> Any:
+    if isinstance(cell, bytes):
+        return f"<{len(cell)} bytes>"
+    if isinstance(cell, str) and len(cell) > SHOWN_CHARS:
+        return cell[:SHOWN_CHARS] + "…"
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:

@@ -5,8 +5,9 @@ from types import MappingProxyType
 
 from profiling_toy import Loaded, State, catalog_for, toy
 
+from vinelm.backends.base import Counts
 from vinelm.backends.remote.backend import RemoteBackend
-from vinelm.backends.remote.response import Counts, Delta
+from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import WireRequest
 from vinelm.backends.settings import Setup

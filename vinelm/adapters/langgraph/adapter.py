@@ -12,7 +12,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.default import DefaultPolicy
 from vinelm.adapters.langgraph.path_channel import opening_of
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
@@ -23,6 +22,7 @@ from vinelm.backends.resolver import CatalogModels
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.policies import DefaultPolicy
 from vinelm.protocols import Backend, Policy
 from vinelm.telemetry.events import Observer, Watch
 from vinelm.template import Template

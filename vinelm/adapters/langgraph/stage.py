@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
+from langgraph.types import Command, Send
 
 from vinelm.adapters.langgraph.invocation import Host, Invoking, invoking_in_graph
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue, channel_of
 from vinelm.adapters.langgraph.signature import Asked
 from vinelm.adapters.langgraph.state_schema import announced, own_state
-from vinelm.adapters.langgraph.updates import with_entry
 from vinelm.errors import WorkflowError
 
 STAGE_MARK = "__vinelm_stage__"
@@ -87,3 +88,35 @@ def _arguments(asked: Asked, model: Any, config: RunnableConfig, runtime: Runtim
         else:
             arguments[name] = getattr(runtime, "stream_writer" if name == "writer" else name)
     return arguments
+
+
+def with_entry(out: Any, entry: Entry, stage: str) -> Any:
+    """``out`` and the entry as one update of one node, so that LangGraph writes both or neither."""
+    mine = {PATH_KEY: [entry]}
+    if out is None:
+        return mine
+    if isinstance(out, dict):
+        return {**out, **mine}
+    if isinstance(out, Command):
+        return _with_command(out, mine, stage)
+    if isinstance(out, Send):
+        return Command(update=mine, goto=out)
+    if isinstance(out, (list, tuple)):
+        for item in out:
+            _refuse_parent(item, stage)
+        return [*out, Command(update=mine)]
+    return [out, Command(update=mine)]
+
+
+def _with_command(out: Command[Any], mine: dict[str, Any], stage: str) -> Any:
+    _refuse_parent(out, stage)
+    if out.update is None:
+        return replace(out, update=mine)
+    if isinstance(out.update, Mapping):
+        return replace(out, update={**out.update, **mine})
+    return [out, Command(update=mine)]
+
+
+def _refuse_parent(item: Any, stage: str) -> None:
+    if isinstance(item, Command) and item.graph is not None:
+        raise WorkflowError(f"stage {stage!r} returned Command(graph=...): a stage must be a node of the root graph")

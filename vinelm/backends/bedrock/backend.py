@@ -12,9 +12,8 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.bedrock.request import check_options, converse_request, upper_bound_usd
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
-from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import Shared
+from vinelm.backends.remote.client_pool import Shared, keep_quiet
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import WireRequest

@@ -14,8 +14,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.chat_model import call_meter as metered
 from vinelm.backends.remote.transport import WireRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -48,7 +48,7 @@ def converse_request(
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
     """Dollars that a call with that body cannot exceed, repeated attempts included."""
     prompt = _prompt_text(body)
-    return metered.upper_bound_usd(
+    return call_meter.upper_bound_usd(
         model,
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["inferenceConfig"]["maxTokens"],

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.base import Counts
+from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 

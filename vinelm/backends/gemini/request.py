@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signatures
+from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.chat_model import call_meter as metered
 from vinelm.backends.remote.transport import WireRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -55,7 +55,7 @@ def content_request(
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
     """Dollars that a call with that body cannot exceed, repeated attempts included."""
     prompt = _prompt_text(body)
-    return metered.upper_bound_usd(
+    return call_meter.upper_bound_usd(
         model,
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["config"]["max_output_tokens"],

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
+from vinelm.backends.base import Counts
 from vinelm.backends.gemini.thought_signatures import ModelSignatures
-from vinelm.backends.openai.backend import response as openai_reply
-from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 
@@ -110,7 +111,7 @@ def failed(error: Exception) -> AttemptFailed | None:
 
     if isinstance(error, errors.APIError):
         return _refused(error)
-    return _unauthorized(error) or openai_reply.failed(error)
+    return _unauthorized(error) or openai_response.failed(error)
 
 
 def _unauthorized(error: Exception) -> AttemptFailed | None:

@@ -16,8 +16,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableBinding
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.backend import RemoteBackend
-from vinelm.backends.remote.chat_model import call_meter as metered
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import WireRequest
@@ -68,7 +68,7 @@ class LangChainWire:
         """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
         size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
         bound: int = body["max_tokens"]
-        return metered.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
+        return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
 
     def connect(self, model: Model) -> None:
         """Make the chat model."""

@@ -10,7 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
-from vinelm.backends.remote.response import Counts, Delta, ToolPiece
+from vinelm.backends.base import Counts
+from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind, VineLMError
 
@@ -110,13 +111,13 @@ def failed(error: Exception) -> AttemptFailed | None:
 def _by_sdk(error: Exception) -> AttemptFailed | None:
     home = type(error).__module__.partition(".")[0]
     if home == "openai":
-        from vinelm.backends.openai.backend import response as openai_reply
+        from vinelm.backends.openai import response as openai_response
 
-        return openai_reply.failed(error)
+        return openai_response.failed(error)
     if home == "botocore":
-        from vinelm.backends.bedrock.backend import response as bedrock_reply
+        from vinelm.backends.bedrock import response as bedrock_response
 
-        return bedrock_reply.failed(error)
+        return bedrock_response.failed(error)
     return None
 
 

@@ -22,18 +22,11 @@ from pydantic import Field
 from vinelm.backends.base import bound_instance
 from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog.catalog import Model
+from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext, WallClock
+from vinelm.protocols import CallContext
 from vinelm.workflow import Request
-
-CHARS_PER_TOKEN = 4
-"""The fixed rule by which offline backends count tokens. Their usage says that it is an estimate."""
-
-
-def estimate_tokens(chars: int) -> int:
-    """Tokens of a text of that many characters, by the fixed rule: at least 1."""
-    return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
 class AnswerSource(Protocol):

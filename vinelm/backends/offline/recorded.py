@@ -11,7 +11,8 @@ from typing import Any, TextIO, cast
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens, request_of
+from vinelm.backends.base import estimate_tokens
+from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.settings import Setup, model_options
 from vinelm.catalog.catalog import Model
 from vinelm.dataset import json_objects

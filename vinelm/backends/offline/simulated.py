@@ -7,7 +7,8 @@ from math import fsum
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.offline.chat_model import OfflineChatModel, estimate_tokens, request_of
+from vinelm.backends.base import Counts, estimate_tokens
+from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.offline.hash_random import digest, exp, generator, normal, uniform
 from vinelm.backends.offline.presets import (
     FEEDBACK_GAIN,
@@ -21,13 +22,12 @@ from vinelm.backends.offline.presets import (
     simulated_toml,
 )
 from vinelm.backends.offline.text_writer import writer_for
-from vinelm.backends.remote.response import Counts
 from vinelm.backends.settings import Setup, model_options
 from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
-from vinelm.protocols import AnswerWriter, CallContext
-from vinelm.workflow import Request
+from vinelm.protocols import CallContext
+from vinelm.workflow import AnswerWriter, Request
 
 __all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from vinelm.backends.settings import Setup
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.protocols import AnswerWriter
-from vinelm.workflow import Request
+from vinelm.workflow import AnswerWriter, Request
 
 DEFAULT_ANSWER_KEY = "answer"
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from vinelm.backends.openai.backend import OpenAIWire
 from vinelm.backends.openai.client import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
-from vinelm.backends.quiet import keep_quiet
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import LoopClients
+from vinelm.backends.remote.client_pool import LoopClients, keep_quiet
 from vinelm.backends.settings import Setup
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError

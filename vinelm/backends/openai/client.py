@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.quiet import keep_quiet
-from vinelm.backends.remote.client_pool import ClientWire, LoopClients
+from vinelm.backends.remote.client_pool import ClientWire, LoopClients, keep_quiet
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 

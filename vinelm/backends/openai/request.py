@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
-from vinelm.backends.remote.chat_model import call_meter as metered
+from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.transport import WireRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -54,7 +54,7 @@ def completion_request(
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
     """Dollars that a call with that body cannot exceed, repeated attempts included."""
     sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
-    return metered.upper_bound_usd(
+    return call_meter.upper_bound_usd(
         model,
         prompt_bytes=len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")),
         max_tokens=body.get("max_tokens") or body["max_completion_tokens"],

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.offline.chat_model import estimate_tokens
-from vinelm.backends.remote.response import Answer, Counts, Delta
+from vinelm.backends.base import Counts, estimate_tokens
+from vinelm.backends.remote.response import Answer, Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
 from vinelm.catalog.catalog import Model
 from vinelm.errors import CallError, FailureKind

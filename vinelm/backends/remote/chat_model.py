@@ -16,15 +16,15 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from vinelm.backends.base import bound_instance
-from vinelm.backends.offline.chat_model import estimate_tokens
+from vinelm.backends.base import bound_instance, estimate_tokens
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import Connection, WireRequest
 from vinelm.catalog.catalog import Model
+from vinelm.clock import WallClock
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, CallTicket, WallClock
+from vinelm.protocols import CallContext, CallTicket
 
 
 class RemoteChatModel(BaseChatModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
@@ -140,3 +141,15 @@ class ClientWire(Generic[S, A]):
     def _made(self, model: Model) -> LoopClients[S, A]:
         """Clients for that place."""
         raise NotImplementedError
+
+
+def keep_quiet(*names: str) -> None:
+    """Drop the debug records of these loggers; what is louder stays."""
+    for name in names:
+        logger = logging.getLogger(name)
+        if _is_loud not in logger.filters:
+            logger.addFilter(_is_loud)
+
+
+def _is_loud(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG

@@ -17,8 +17,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vinelm.backends.settings import Setup
+from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
-from vinelm.protocols import Clock, WallClock
 
 WINDOW_S = 60.0
 

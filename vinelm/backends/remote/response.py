@@ -9,15 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk, UsageMetadata
 from langchain_core.messages.tool import default_tool_parser, tool_call_chunk
 
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Tokens as the provider reports them; None where it does not. ``cached`` is a part of ``tokens_in``."""
-
-    tokens_in: int
-    tokens_out: int
-    cached: int | None = None
-    reasoning: int | None = None
+from vinelm.backends.base import Counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.request import wire_messages
+from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.chat_model import call_meter as metered
 from vinelm.backends.remote.transport import WireRequest
 from vinelm.backends.sglang.chat_template import chat_template
 from vinelm.catalog.catalog import Model
@@ -62,7 +62,7 @@ def generate_request(
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
     """Dollars that a call with that body cannot exceed, repeated attempts included."""
     size = len(body["text"].encode("utf-8", "surrogatepass"))
-    return metered.upper_bound_usd(model, prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
+    return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.openai.backend import response as openai_reply
-from vinelm.backends.remote.response import Counts, Delta
+from vinelm.backends.base import Counts
+from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.errors import FailureKind
 
@@ -97,4 +98,4 @@ def failed(error: Exception) -> AttemptFailed | None:
         status = getattr(error, "status_code", None)
         if status is None or status == 400:
             return AttemptFailed("context_length", "the server refused the request: the prompt is too long")
-    return openai_reply.failed(error)
+    return openai_response.failed(error)

@@ -49,7 +49,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
     Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
     """
-    from vinelm.controller.curves import check_writable
+    from vinelm.controller.load.slowdown import check_writable
 
     target, experiment = _prepared(endpoint, settings)
     check_writable(output)
@@ -137,7 +137,7 @@ def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
 
 
 def _write(output: Path, target: Endpoint, found: Calibration) -> None:
-    from vinelm.controller.curves import save_curve
+    from vinelm.controller.load.slowdown import save_curve
 
     measured = {
         "model": target.model.name,

@@ -67,8 +67,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
     from vinelm.cli.commands.profile_output import print_json, print_plan, show, tell_interrupted
-    from vinelm.cli.inputs import load_inputs
-    from vinelm.cli.samplers import sampler_of
+    from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.errors import BudgetExhausted
     from vinelm.profiler.runner import check_terms
 

@@ -1,1 +1,0 @@
-"""Sweeps and the HTML report."""
