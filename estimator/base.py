@@ -12,8 +12,8 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import NotFittedError
-from vinelm.estimator.cost_latency import Amount, edges_of, estimate_amount, zero_load_s
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.cost_latency import MeanEstimate, edges_of, estimate_amount, zero_load_s
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.observation import Observation
 from vinelm.template import Template
@@ -32,7 +32,7 @@ class Estimator(Protocol):
     ) -> Self:
         """Learn from the rows. ``trie`` restricts the template's prefixes; by default all of them."""
 
-    def fit_cells(self, cells: Cells, template: Template, catalog: Catalog) -> Self:
+    def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
 
 
@@ -59,17 +59,17 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Learn from the rows; see :class:`~vinelm.estimator.observation_table.Cells` for what is refused."""
+        """Learn from the rows; see :class:`~vinelm.estimator.observation_table.ObservationTable` for what is refused."""
         template = template.bind(tuple(catalog))
-        cells = Cells.from_observations(observations, template, trie or Trie.from_template(template))
+        cells = ObservationTable.from_observations(observations, template, trie or Trie.from_template(template))
         return self.fit_cells(cells, template, catalog)
 
-    def fit_cells(self, cells: Cells, template: Template, catalog: Catalog) -> Self:
+    def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
         self._annotated = self._annotate(cells, template, catalog)
         return self
 
-    def _annotate(self, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
+    def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         rates = self._rates(cells)
         cost, latency = amounts_of(cells, catalog)
         return AnnotatedTrie(
@@ -89,7 +89,7 @@ class RateEstimator(ABC):
             meta=self._meta(cells),
         )
 
-    def _meta(self, cells: Cells) -> dict[str, Any]:
+    def _meta(self, cells: ObservationTable) -> dict[str, Any]:
         return {
             "estimator": self.name,
             "settings": self.settings,
@@ -101,11 +101,13 @@ class RateEstimator(ABC):
         }
 
     @abstractmethod
-    def _rates(self, cells: Cells) -> Rates:
+    def _rates(self, cells: ObservationTable) -> Rates:
         """The three rates of every node."""
 
 
-def amounts_of(cells: Cells, catalog: Catalog, reaching: FloatArray | None = None) -> tuple[Amount, Amount]:
+def amounts_of(
+    cells: ObservationTable, catalog: Catalog, reaching: FloatArray | None = None
+) -> tuple[MeanEstimate, MeanEstimate]:
     """(dollars, seconds at zero load) of one invocation per node."""
     trie = cells.trie
     engine = _per_node(trie, [catalog[name].engine for name in trie.models])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.shrinkage import pooled_mean, shrunk_mean
 from vinelm.trie import FloatArray, Trie
 
@@ -22,7 +22,7 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Amount:
+class MeanEstimate:
     """Mean and variance of one invocation per node, shape (n + 1,), 0 at the root; and how well that mean is known.
     ``size_var`` is the part of ``var`` that is the request's size, and so the same request's everywhere.
 
@@ -48,7 +48,7 @@ def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
     return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)
 
 
-def zero_load_s(cells: Cells, engine: npt.NDArray[np.int16]) -> FloatArray:
+def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> FloatArray:
     """``cells.latency_s`` as it would have been on idle engines: divided by 1 + slope x calls in flight, a slope per engine.
 
     The slope is a regression within depth x model; one that is not twice its standard error, or negative, is taken as none.
@@ -74,8 +74,8 @@ def zero_load_s(cells: Cells, engine: npt.NDArray[np.int16]) -> FloatArray:
 
 
 def estimate_amount(
-    cells: Cells, values: FloatArray, *, edges: Ints | None = None, reaching: FloatArray | None = None
-) -> Amount:
+    cells: ObservationTable, values: FloatArray, *, edges: Ints | None = None, reaching: FloatArray | None = None
+) -> MeanEstimate:
     """Moments of ``values`` (one per cell); failed calls count with what they cost until then.
 
     A value is taken as (depth x model) x (edge) x (node) x (request size) x noise, so that a model tried on long requests
@@ -84,7 +84,7 @@ def estimate_amount(
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
-        return Amount(*np.zeros((5, size)))
+        return MeanEstimate(*np.zeros((5, size)))
     count = cells.count.astype(np.float64)
     edges = np.zeros(size, np.int64) if edges is None else edges
     edge_factor = np.ones(3)
@@ -111,7 +111,7 @@ def estimate_amount(
     size_var = var * (1.0 - sizes.noise)
     for array in (mean, var, size_var, mean_var, along):
         array[0] = 0.0
-    return Amount(mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _few(cells.n_requests - 1))
+    return MeanEstimate(mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _few(cells.n_requests - 1))
 
 
 def _few(free: int) -> float:
@@ -120,7 +120,7 @@ def _few(free: int) -> float:
 
 
 def _typical(
-    cells: Cells, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
+    cells: ObservationTable, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean of each node for a request of size 1 (its depth x model's, times the edge's and the node's own shrunken factors),
     and the edges' factors anew. ``sizes`` is the size of each cell's request.
@@ -151,7 +151,7 @@ class _Sizes:
     unknown: float
 
     @classmethod
-    def of(cls, cells: Cells, ratio: FloatArray) -> _Sizes:
+    def of(cls, cells: ObservationTable, ratio: FloatArray) -> _Sizes:
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
         mean = total / n_rows

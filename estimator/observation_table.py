@@ -19,7 +19,7 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ObservationTable:
     """What was observed, one entry per cell, sorted by node and then request id: the order of the rows does not matter.
 
     ``request`` indexes ``request_ids`` (sorted), ``node`` the trie. ``stop``: the request goes no further from here under the
@@ -62,7 +62,7 @@ class Cells:
         per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
         return [int(n) for n in per_depth[1:]]
 
-    def of_requests(self, keep: BoolArray) -> Cells:
+    def of_requests(self, keep: BoolArray) -> ObservationTable:
         """Only the cells of those requests; ``keep`` has shape (requests,)."""
         cell = keep[self.request]
         place = np.cumsum(keep) - 1
@@ -71,7 +71,7 @@ class Cells:
         return replace(self, request_ids=names, request=place[self.request[cell]], n_beyond_stop=0, **arrays)
 
     @classmethod
-    def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> Cells:
+    def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
         """Checks and encodes the rows. A row that repeats another exactly counts once.
 
         :class:`InputError` for a prefix or stage that the template lacks, for two different rows of one cell, and for a row
@@ -124,7 +124,7 @@ class Cells:
         cost_usd: FloatArray,
         latency_s: FloatArray,
         in_flight: FloatArray | None = None,
-    ) -> Cells:
+    ) -> ObservationTable:
         """Cells from arrays that are already checked and sorted by (node, request); drops the cells that are not reached.
 
         Without ``in_flight`` the engines were idle.

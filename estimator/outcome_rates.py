@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 
@@ -18,14 +18,14 @@ class Head:
     asked: BoolArray
     yes: BoolArray
 
-    def counts(self, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    def counts(self, cells: ObservationTable) -> tuple[FloatArray, FloatArray]:
         """(yes answers, answers) of each node, both of shape (n + 1,)."""
         size = len(cells.trie)
         yes = np.bincount(cells.node[self.asked & self.yes], minlength=size)
         return yes.astype(np.float64), np.bincount(cells.node[self.asked], minlength=size).astype(np.float64)
 
 
-def heads_of(cells: Cells) -> tuple[Head, Head, Head]:
+def outcome_questions(cells: ObservationTable) -> tuple[Head, Head, Head]:
     """Does the request stop here; is it right, given that it stops; is it right, given that it goes on.
 
     Together they give s, b = s P(right | stop) and a = b + (1 - s) P(right | goes on) under any stop rule. "Accepted" is never

@@ -18,7 +18,7 @@ from vinelm.catalog.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.template import Stage, Template
 from vinelm.trie import BoolArray, FloatArray
@@ -54,7 +54,7 @@ class Disagreement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class ValidationReport:
     """What the observations say of the estimate's worth. All accuracies and errors are fractions.
 
     - ``held_out_error``: root mean square error of P(right | reached) at nodes with two held-out rows or more, sampling noise
@@ -109,7 +109,9 @@ def _remedy(times: float, requests: int, spent_usd: float, everything_usd: float
     )
 
 
-def gather_evidence(cells: Cells, template: Template, catalog: Catalog, fitted: AnnotatedTrie, *, seed: int = 0) -> Evidence:
+def gather_evidence(
+    cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie, *, seed: int = 0
+) -> ValidationReport:
     """Fits the estimator of ``fitted`` on either half of the requests, and others on all. Pure; the time of some five fits."""
     halves = _halves(cells, seed)
     name = str(fitted.meta["estimator"])
@@ -122,7 +124,7 @@ def gather_evidence(cells: Cells, template: Template, catalog: Catalog, fitted: 
     disagreements = _disagreements(cells, template, catalog, fitted)
     se = latent.accuracy_se
     assert se is not None
-    return Evidence(
+    return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),
         best_accuracy=float(latent.accuracy[best]),
@@ -139,7 +141,7 @@ def gather_evidence(cells: Cells, template: Template, catalog: Catalog, fitted: 
 # -- the split -------------------------------------------------------------------------------------------------
 
 
-def _halves(cells: Cells, seed: int) -> tuple[Cells, Cells] | None:
+def _halves(cells: ObservationTable, seed: int) -> tuple[ObservationTable, ObservationTable] | None:
     """Two sets of requests, by a hash of their ids alone; None if one would be empty."""
     first = np.array([hashlib.sha256(f"{seed}:{name}".encode()).digest()[0] % 2 == 0 for name in cells.request_ids])
     if first.all() or not first.any():
@@ -147,11 +149,11 @@ def _halves(cells: Cells, seed: int) -> tuple[Cells, Cells] | None:
     return cells.of_requests(first), cells.of_requests(~first)
 
 
-def _fit(name: str, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
+def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
     return make_estimator(name).fit_cells(cells, template, catalog).annotated_
 
 
-def _held_out_error(pairs: list[tuple[AnnotatedTrie, Cells]]) -> tuple[float | None, int]:
+def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
     """Products of two different requests' residuals at a node have the squared error of its rate as their mean: their own noise
     does not enter.
     """
@@ -168,14 +170,14 @@ def _held_out_error(pairs: list[tuple[AnnotatedTrie, Cells]]) -> tuple[float | N
     return (math.sqrt(max(total / weight, 0.0)) if weight else None), nodes
 
 
-def _residuals(fitted: AnnotatedTrie, cells: Cells) -> tuple[Any, FloatArray]:
+def _residuals(fitted: AnnotatedTrie, cells: ObservationTable) -> tuple[Any, FloatArray]:
     """(node, right - predicted) of the labelled cells at nodes that hold an answer."""
     keep = cells.labelled & cells.trie.answerable[cells.node]
     node = cells.node[keep]
     return node, cells.right[keep] - fitted.success[node]
 
 
-def _depth_checks(pairs: list[tuple[AnnotatedTrie, Cells]], max_depth: int) -> tuple[DepthCheck, ...]:
+def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth: int) -> tuple[DepthCheck, ...]:
     found = []
     for depth in range(1, max_depth + 1):
         off, seen, rows, square = 0.0, 0.0, 0, 0.0
@@ -215,7 +217,9 @@ def _best(fitted: AnnotatedTrie) -> int:
     return int(np.argmax(np.where(fitted.trie.answerable, fitted.accuracy, -1.0)))
 
 
-def _disagreements(cells: Cells, template: Template, catalog: Catalog, fitted: AnnotatedTrie) -> tuple[Disagreement, ...]:
+def _disagreements(
+    cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie
+) -> tuple[Disagreement, ...]:
     others = {
         "latent without difficulty": LatentEstimator(n_points=1),
         "cascade": CascadeEstimator(),
@@ -233,7 +237,7 @@ def _disagreements(cells: Cells, template: Template, catalog: Catalog, fitted: A
 # -- warnings --------------------------------------------------------------------------------------------------
 
 
-def _warnings(cells: Cells, depths: tuple[DepthCheck, ...]) -> tuple[str, ...]:
+def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[str, ...]:
     found = []
     count = cells.count_by_depth
     for depth, rows in enumerate(count, start=1):
@@ -252,7 +256,7 @@ def _warnings(cells: Cells, depths: tuple[DepthCheck, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _go_on(cells: Cells, depth: int) -> BoolArray:
+def _go_on(cells: ObservationTable, depth: int) -> BoolArray:
     """Cells of that depth after which the request goes on."""
     return np.asarray(~cells.stop & (cells.trie.depth[cells.node] == depth))
 

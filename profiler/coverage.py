@@ -30,8 +30,8 @@ class Coverage:
         self.allowed: FloatArray = np.zeros(shape)
         for depth, stage in enumerate(template.invocations):
             self.allowed[depth, [self._index[name] for name in stage.models or ()]] = 1.0
-        self.tally = Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape))
-        self._of_request: dict[str, Tally] = {}
+        self.tally = CellCounts(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        self._of_request: dict[str, CellCounts] = {}
         self.unopened: FloatArray = np.zeros(shape)
         """Cells that are reached and not run."""
         self.unopened[0] = n_requests * self.allowed[0]
@@ -42,7 +42,7 @@ class Coverage:
         mine = self._of_request.get(observation.request_id)
         if mine is None:
             shape = self.unopened.shape
-            mine = self._of_request[observation.request_id] = Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+            mine = self._of_request[observation.request_id] = CellCounts(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         went_on = not observation.ended(self.template.stop)
         for tally in (self.tally, mine):
             tally.counts[at] += 1
@@ -113,12 +113,12 @@ class Coverage:
         paid = float((weight[:, None] * self.tally.paid).sum())
         return paid + float(self.tally.rest(self.unopened, self.allowed, weight))
 
-    def in_force(self) -> Tally:
+    def in_force(self) -> CellCounts:
         """The tally that coverage is measured by: dollars, or cells where every one was free."""
         tally = self.tally
-        return tally if tally.paid.any() else Tally(tally.counts, tally.counts, tally.went_on)
+        return tally if tally.paid.any() else CellCounts(tally.counts, tally.counts, tally.went_on)
 
-    def _rest(self, tally: Tally) -> float:
+    def _rest(self, tally: CellCounts) -> float:
         return float(tally.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
 
     def _rest_draws(self) -> FloatArray:
@@ -130,11 +130,11 @@ class Coverage:
 
         counts = drawn([one.counts for one in seen])
         paid = drawn([one.paid for one in seen]) if self.tally.paid.any() else counts
-        tally = Tally(counts, paid, drawn([one.went_on for one in seen]))
+        tally = CellCounts(counts, paid, drawn([one.went_on for one in seen]))
         return tally.rest(self.unopened, self.allowed, np.ones(len(self.allowed)))
 
 
-class Outlook:
+class CoverageUpperBound:
     """How far coverage may be at most, whatever comes of cells that are under way or may come before another one.
 
     Never too low, for any subset of them run: paid is at its upper bound, and the rest is at its least, with every such cell
@@ -163,7 +163,7 @@ class Outlook:
         if not tally.paid.any():
             if extra > 0:
                 return 1.0  # the first dollar decides what coverage is measured in
-            tally, extra = Tally(tally.counts, tally.counts, tally.went_on), 0.0
+            tally, extra = CellCounts(tally.counts, tally.counts, tally.went_on), 0.0
         paid = float(tally.paid.sum()) + extra
         rest = float(tally.rest(self._unopened, self._account.allowed, np.ones(len(self._unopened))))
         return paid / (paid + rest) if paid + rest > 0 else 0.0
@@ -182,16 +182,16 @@ _RATE_PRIOR = 4.0  # observations' worth of the depth's mean over all models
 
 
 @dataclass(slots=True)
-class Tally:
+class CellCounts:
     """Executed cells: how many, what they cost in all, how many of them went on."""
 
     counts: FloatArray
     paid: FloatArray
     went_on: FloatArray
 
-    def copy(self) -> Tally:
+    def copy(self) -> CellCounts:
         """Arrays of its own."""
-        return Tally(self.counts.copy(), self.paid.copy(), self.went_on.copy())
+        return CellCounts(self.counts.copy(), self.paid.copy(), self.went_on.copy())
 
     def means(self) -> FloatArray:
         """Cost per cell, shrunk towards the model's mean over depths; towards everybody's for a model never run."""

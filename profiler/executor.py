@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from vinelm.errors import ConfigError
 from vinelm.profiler.execution.job import Isolation, LocalWorker, Worker
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
 if TYPE_CHECKING:
     from vinelm.profiler.execution.unit import UnitWorker
@@ -18,7 +18,7 @@ DEFAULT_MEMORY_MB = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workplace:
+class ExecutionConfig:
     """``process``: a fresh process per unit, forked from one that has everything loaded; what the workflow's code does there,
     crashes included, becomes a row. Needs ``source``, because a workflow made in code cannot be made again elsewhere.
     ``thread`` and ``inline`` (this very thread) are for trusted code.
@@ -29,7 +29,7 @@ class Workplace:
 
     isolation: Isolation = "inline"
     workers: int = 1
-    source: Source | None = None
+    source: WorkflowSource | None = None
     timeout_s: float | None = None
     memory_mb: int | None = None
 
@@ -62,15 +62,15 @@ class Workplace:
         if self.isolation != "process":
             return LocalWorker(units)
         from vinelm.backends.registry import gates_of
-        from vinelm.profiler.isolation.process_worker import Bounds, ChildWorker
+        from vinelm.profiler.isolation.process_worker import ProcessWorker, UnitLimits
 
         assert self.source is not None
-        bounds = Bounds(
+        bounds = UnitLimits(
             DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s,
             DEFAULT_MEMORY_MB if self.memory_mb is None else self.memory_mb,
         )
         control = units.control
-        return ChildWorker(
+        return ProcessWorker(
             self.source, units.template, bounds=bounds, fingerprint=fingerprint, is_virtual_time=control.is_virtual_time,
             gates=gates_of(control.catalog, control.backends),
         )  # fmt: skip

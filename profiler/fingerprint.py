@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.traces.store.identity import StoreIdentity
@@ -67,7 +67,7 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
     """Part to digest: ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``resource X``."""
-    recorder = _Recorder(GraphControl(catalog, backends, template=workflow.template))
+    recorder = _Recorder(GraphAdapter(catalog, backends, template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
     parts = {"graph": _digest(_shape(builder))}
@@ -92,7 +92,7 @@ def code_digest(target: Callable[..., Any]) -> str:
 class _Recorder:
     """A ``Vine`` that hands everything on and remembers the functions before they are wrapped."""
 
-    def __init__(self, control: GraphControl) -> None:
+    def __init__(self, control: GraphAdapter) -> None:
         self._control = control
         self.stages: dict[str, Callable[..., Any]] = {}
         self.routes: list[Callable[..., Any]] = []

@@ -11,7 +11,7 @@ from typing import Any
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.budget.ledger import Ledger, check_caps
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
 from vinelm.profiler.scheduling.run_state import Account
@@ -33,7 +33,7 @@ def profile(
     budget_usd: float | None = None,
     budget_calls: int | None = None,
     seed: int = 0,
-    workplace: Workplace | None = None,
+    workplace: ExecutionConfig | None = None,
     checkpoints: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -53,9 +53,9 @@ def profile(
     from vinelm.profiler.execution.replay import Straight
     from vinelm.profiler.execution.unit import UnitWorker
     from vinelm.profiler.scheduling.run_state import Books
-    from vinelm.profiler.scheduling.scheduler import Schedule
+    from vinelm.profiler.scheduling.scheduler import Scheduler
 
-    workplace = workplace or Workplace()
+    workplace = workplace or ExecutionConfig()
     chosen = workflow.requests if requests is None else requests
     if not chosen:
         raise DatasetError("no request to profile: give at least one")
@@ -79,7 +79,7 @@ def profile(
                 virtual = units.control.is_virtual_time
                 terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress)
                 run = Books(store, ledger, account, terms)
-                Schedule(worker, sampler, run).run()
+                Scheduler(worker, sampler, run).run()
             else:
                 run = Straight(worker, store, ledger, account, catalog, workers=workplace.workers, on_progress=on_progress)
                 run.run(sampler.walks(0, ()))

@@ -8,10 +8,10 @@ from itertools import product
 
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
-from vinelm.protocols import Sampler, Walk
+from vinelm.protocols import RequestPath, Sampler
 from vinelm.template import Template
 
-__all__ = ["SAMPLERS", "CascadeSampler", "ExhaustiveSampler", "Sampler", "Walk", "make_sampler"]
+__all__ = ["SAMPLERS", "CascadeSampler", "ExhaustiveSampler", "RequestPath", "Sampler", "make_sampler"]
 
 
 class CascadeSampler:
@@ -25,13 +25,13 @@ class CascadeSampler:
         self.request_ids = tuple(request_ids)
         self.seed = seed
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[Walk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :class:`Sampler`."""
         rng = random.Random(f"cascade:{self.seed}:{round_}")
         choices = [stage.models or () for stage in self.template.invocations]
         while True:
             request_id = self.request_ids[int(rng.random() * len(self.request_ids))]
-            yield Walk(request_id, tuple(models[int(rng.random() * len(models))] for models in choices))
+            yield RequestPath(request_id, tuple(models[int(rng.random() * len(models))] for models in choices))
 
 
 class ExhaustiveSampler:
@@ -42,12 +42,12 @@ class ExhaustiveSampler:
         self.request_ids = tuple(request_ids)
         self.seed = seed  # takes no part: everything is run
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[Walk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :class:`Sampler`."""
         choices = [stage.models or () for stage in self.template.invocations]
         for request_id in self.request_ids if round_ == 0 else ():
             for path in product(*choices):
-                yield Walk(request_id, path)
+                yield RequestPath(request_id, path)
 
 
 _SAMPLERS: Mapping[str, type[CascadeSampler] | type[ExhaustiveSampler]] = {

@@ -28,11 +28,11 @@ from truths import SHAPES, TRUTHS, make_truth
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.sampling.neyman import NeymanSampler
 from vinelm.profiler.samplers import make_sampler
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.imports.recorded_answers import answers_table
 from vinelm.trie import Trie
@@ -58,9 +58,9 @@ Bools = npt.NDArray[np.bool_]
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
-def tables(data: Path | None, names: list[str] | None, *, held_out: bool = False) -> Iterator[tuple[str, OutcomeTable]]:
+def tables(data: Path | None, names: list[str] | None, *, held_out: bool = False) -> Iterator[tuple[str, RecordedTable]]:
     """The development tables, or those that were kept back: other systems, other seeds of the truths."""
-    makers: dict[str, Callable[[], OutcomeTable]] = {}
+    makers: dict[str, Callable[[], RecordedTable]] = {}
     if data is not None and data.is_dir() and held_out:
         usd = HELD_OUT_USD_PER_1000
         makers["held out, real: spider a 8x3"] = lambda: spider_table(data, dict(list(usd.items())[:8]))
@@ -77,7 +77,7 @@ def tables(data: Path | None, names: list[str] | None, *, held_out: bool = False
             yield name, make()
 
 
-def spider_table(data: Path, usd_per_1000: dict[str, float]) -> OutcomeTable:
+def spider_table(data: Path, usd_per_1000: dict[str, float]) -> RecordedTable:
     """Recorded systems; asking the same one again repeats its answer, so the table is exact at every depth."""
     catalog = catalog_of(list(usd_per_1000))
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=2)), "oracle").bind(tuple(catalog))
@@ -90,7 +90,7 @@ def spider_table(data: Path, usd_per_1000: dict[str, float]) -> OutcomeTable:
     return answers_table(data / "outcomes" / "spider_sql.csv.gz", template, catalog, cost)
 
 
-def exam_table(data: Path) -> OutcomeTable:
+def exam_table(data: Path) -> RecordedTable:
     """Exam questions, nine models, two turns. Round 2 of the same model is its recorded retry; another model after a failure is
     that model's own first answer. Exact to depth 2 and no further. Questions that some model left without an answer are out.
     """
@@ -118,7 +118,7 @@ def exam_table(data: Path) -> OutcomeTable:
             success[i, node] = row["correct"] == "1"
             cost[i, node], latency[i, node] = float(row["cost_usd"] or 0.0), float(row["latency_s"] or 0.0)
     names = tuple("/".join(question) for question in questions)
-    return OutcomeTable(template, catalog, trie, names, success, success.copy(), cost, latency)
+    return RecordedTable(template, catalog, trie, names, success, success.copy(), cost, latency)
 
 
 def catalog_of(models: list[str]) -> Catalog:
@@ -129,7 +129,7 @@ def catalog_of(models: list[str]) -> Catalog:
 # -- sampling --------------------------------------------------------------------------------------------------
 
 
-def buy(table: OutcomeTable, sampler: str, coverage: float, seed: int) -> Bools:
+def buy(table: RecordedTable, sampler: str, coverage: float, seed: int) -> Bools:
     """Cells bought until their dollars reach the coverage, shape (requests, n + 1)."""
     budget = coverage * table.exhaustive_cost_usd
     row = {name: i for i, name in enumerate(table.request_ids)}
@@ -162,7 +162,7 @@ def buy(table: OutcomeTable, sampler: str, coverage: float, seed: int) -> Bools:
     return bought
 
 
-def encode(table: OutcomeTable, bought: Bools) -> Cells:
+def encode(table: RecordedTable, bought: Bools) -> ObservationTable:
     node, request = np.nonzero(bought.T)  # by node, then request
     used = np.unique(request)
     order = np.argsort(np.array([table.request_ids[i] for i in used]))
@@ -172,7 +172,7 @@ def encode(table: OutcomeTable, bought: Bools) -> Cells:
     at = np.lexsort((place, node))
     node, request, place = node[at].astype(np.int64), request[at], place[at]
     none = np.zeros(len(node), np.bool_)
-    return Cells.from_arrays(
+    return ObservationTable.from_arrays(
         trie=table.trie, rule=table.template.stop, request_ids=tuple(table.request_ids[i] for i in used[order]),
         request=place, node=node, stop=table.ended[request, node], right=table.success[request, node], labelled=~none,
         failed=none, cost_usd=table.cost_usd[request, node], latency_s=table.latency_s[request, node],
@@ -193,7 +193,7 @@ class Truth:
     floors: Floats
 
     @classmethod
-    def of(cls, table: OutcomeTable) -> Truth:
+    def of(cls, table: RecordedTable) -> Truth:
         """Caps at quantiles of the paths' costs, floors evenly over their accuracies."""
         exact = table.annotate()
         accuracy, cost = exact.accuracy[1:], exact.path_cost_usd[1:]
@@ -240,7 +240,7 @@ def _misses(truth: Truth, fitted: AnnotatedTrie, floor: float) -> bool:
 # -- running ---------------------------------------------------------------------------------------------------
 
 
-def run(name: str, table: OutcomeTable, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def run(name: str, table: RecordedTable, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
     truth = Truth.of(table)
     for sampler in settings.samplers:
         is_brief = settings.quick and sampler == "neyman"  # each portion that it buys costs a look at every path
@@ -264,14 +264,14 @@ def run(name: str, table: OutcomeTable, settings: argparse.Namespace) -> Iterato
                 }  # fmt: skip
 
 
-def estimators(name: str, table: OutcomeTable, coverage: float, slow: bool) -> list[str]:
+def estimators(name: str, table: RecordedTable, coverage: float, slow: bool) -> list[str]:
     known = [each for each in EVERYWHERE if table.template.stop == "oracle" or not each.startswith("prefix")]
     if slow and coverage == 0.02 and table.template.stop == "oracle" and "8x3" in name:
         known += SLOW
     return known
 
 
-def fit_and_judge(name: str, cells: Cells, table: OutcomeTable, truth: Truth) -> dict[str, float]:
+def fit_and_judge(name: str, cells: ObservationTable, table: RecordedTable, truth: Truth) -> dict[str, float]:
     estimator = make_estimator(name)
     assert isinstance(estimator, RateEstimator)
     start = time.perf_counter()

@@ -39,7 +39,7 @@ from vinelm import (
 from vinelm.backends import create_backends
 from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.clock import VirtualClock, WallClock
-from vinelm.controller.load.monitors import OwnLoad
+from vinelm.controller.load.monitors import InFlightLoadMonitor
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
@@ -95,7 +95,7 @@ def routed(models, stages, backends=None):
     success = np.where(depth > 0, 0.1 + 0.25 * depth + 0.02 * rng.random(len(trie)), 0.0)
     some = np.where(depth > 0, 0.01, 0.0)
     annotated = AnnotatedTrie(trie, template, models, success, zeros, zeros, some, zeros, some, zeros)
-    return VineLM(models, backends, trie=annotated, load=OwnLoad())
+    return VineLM(models, backends, trie=annotated, load=InFlightLoadMonitor())
 
 
 TWO_STAGES = (Stage("generate"), Loop((Stage("repair"),), times=DEPTH - 1))

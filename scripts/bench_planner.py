@@ -15,9 +15,9 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.application import VineLM
 from vinelm.catalog.catalog import Catalog, Model, Price
-from vinelm.controller.planning.plan_request import Query, load_array
+from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.planning.subtree import View
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
@@ -282,7 +282,9 @@ def slice_time(planner, asked, loads) -> float:
     times = []
     for objective, load in zip(asked, loads, strict=True):
         before = time.perf_counter_ns()
-        view = View(planner.known, Query(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True))
+        view = SubtreeView(
+            planner.known, PlanRequest(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True)
+        )
         view.choose()
         times.append((time.perf_counter_ns() - before) / 1000)
     return statistics.median(times)

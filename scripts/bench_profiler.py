@@ -28,9 +28,9 @@ from typing import Any, TypedDict
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.fingerprint import store_identity
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.profiler.runner import profile
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.store.store import ObservationStore
@@ -110,7 +110,7 @@ def build(vine: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedWorkflow:
     """What a child imports."""
 
     workflow: Workflow
@@ -118,7 +118,7 @@ class Loaded:
     backends: dict[str, BenchBackend]
 
 
-def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Loaded:
+def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> LoadedWorkflow:
     names = tuple(f"m{i}" for i in range(models))
     workflow = Workflow(
         name="bench",
@@ -131,24 +131,26 @@ def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Load
     catalog = Catalog(
         Model(name=n, provider="bench", model_id="bench", engine="bench", max_tokens=100, price=price) for n in names
     )
-    return Loaded(workflow, catalog, {"bench": BenchBackend(latency_s)})
+    return LoadedWorkflow(workflow, catalog, {"bench": BenchBackend(latency_s)})
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def new_store(loaded: Loaded) -> Iterator[ObservationStore]:
+def new_store(loaded: LoadedWorkflow) -> Iterator[ObservationStore]:
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with tempfile.TemporaryDirectory() as folder, ObservationStore.create(Path(folder) / "bench.db", identity) as store:
         yield store
 
 
-def place(isolation: Any, workers: int, arguments: dict[str, Any]) -> Workplace:
-    return Workplace(isolation=isolation, workers=workers, source=Source(function="bench_profiler:load", arguments=arguments))
+def place(isolation: Any, workers: int, arguments: dict[str, Any]) -> ExecutionConfig:
+    return ExecutionConfig(
+        isolation=isolation, workers=workers, source=WorkflowSource(function="bench_profiler:load", arguments=arguments)
+    )
 
 
-def run(arguments: dict[str, Any], workplace: Workplace, **settings: Any) -> tuple[list[float], float, Any, float]:
+def run(arguments: dict[str, Any], workplace: ExecutionConfig, **settings: Any) -> tuple[list[float], float, Any, float]:
     """(seconds at each row, seconds in all, result, committed dollars)."""
     loaded = load(**arguments)
     with new_store(loaded) as store:

@@ -29,7 +29,7 @@ from vinelm.controller.planning.planner import Planner
 from vinelm.evaluation.baselines import best_workflow_level
 from vinelm.evaluation.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
 from vinelm.objective import Objective
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 
 STATIC, UNAWARE, AWARE, DEVIATION, PROGRAM = POLICIES = (
     "static plan", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",
@@ -100,7 +100,7 @@ class Bench:
 
     workload: Workload
     planner: Planner
-    served: OutcomeTable
+    served: RecordedTable
     engines: tuple[Engine, ...]
     curves: dict
     seed: int

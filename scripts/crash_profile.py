@@ -75,12 +75,12 @@ if how["moment"] == "call" and how["isolation"] != "process":
     BenchBackend.answer = answer_or_die
 if how["moment"] == "start":
     from vinelm.profiler import schedule
-    dispatch = schedule.Schedule._dispatch
+    dispatch = schedule.Scheduler._dispatch
     def dispatch_or_die(self, jobs, interrupts):
         for job in jobs:
             die()
         return dispatch(self, jobs, interrupts)
-    schedule.Schedule._dispatch = dispatch_or_die
+    schedule.Scheduler._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
         workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])

@@ -36,7 +36,7 @@ from vinelm.observation import Usage
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.runner import profile
 from vinelm.protocols import Backend, CallContext
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
 from vinelm.traces.store.store import ObservationStore
 from vinelm.workflow import Request
@@ -64,12 +64,12 @@ N_BUDGETS = 12
 
 @dataclass(frozen=True)
 class Study:
-    """The recorded systems as a workflow, and its exact table (every rule's; see ``OutcomeTable.with_stop``)."""
+    """The recorded systems as a workflow, and its exact table (every rule's; see ``RecordedTable.with_stop``)."""
 
     workflow: Workflow
     catalog: Catalog
     backends: dict[str, Backend]
-    table: OutcomeTable
+    table: RecordedTable
     folder: Path
     estimator: str
 
@@ -142,7 +142,7 @@ def priced_answers(recorded: Path, answers: Path) -> None:
             writer.writerow((row["question_id"], row["model"], row["prediction"], repr(cost_usd)))
 
 
-def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Backend]) -> OutcomeTable:
+def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Backend]) -> RecordedTable:
     """Each answer asked of the backend and executed once: systems are independent, so that makes every path's outcome."""
     template = workflow.template.bind(tuple(catalog))
     stage = template.invocations[0].name
@@ -158,7 +158,7 @@ def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Back
             success[r, m] = workflow.score(request, state)
             stopped[r, m] = finished(state)
             cost_usd[r, m] = usages[0].cost_usd
-    return OutcomeTable.from_answers(
+    return RecordedTable.from_answers(
         template,
         catalog,
         [request.id for request in workflow.requests],
@@ -169,7 +169,7 @@ def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Back
     )
 
 
-def frontier(estimate: AnnotatedTrie, held_out: OutcomeTable) -> list[dict[str, float]]:
+def frontier(estimate: AnnotatedTrie, held_out: RecordedTable) -> list[dict[str, float]]:
     """Accuracy on held-out requests under each budget: paths chosen from the estimate, the oracle's from the held-out truth."""
     planner, oracle = Planner(estimate), Planner(held_out.annotate())
     points = []

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog.catalog import Catalog
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
 
@@ -41,7 +41,7 @@ class Structure:
     stop: StopRule = "oracle"
 
 
-def make_truth(name: str, shape: str, seed: int = 0, n_requests: int = N_REQUESTS) -> OutcomeTable:
+def make_truth(name: str, shape: str, seed: int = 0, n_requests: int = N_REQUESTS) -> RecordedTable:
     """The table of a named structure (see :data:`TRUTHS`) in a named shape (see :data:`SHAPES`)."""
     n_models, depth = SHAPES[shape]
     rng = np.random.default_rng([seed, sorted(TRUTHS).index(name), n_models, depth])
@@ -112,7 +112,7 @@ TRUTHS: dict[str, Callable[[np.random.Generator, int, int], Structure]] = {
 # -- the table -------------------------------------------------------------------------------------------------
 
 
-def _table(made: Structure, depth: int, rng: np.random.Generator) -> OutcomeTable:
+def _table(made: Structure, depth: int, rng: np.random.Generator) -> RecordedTable:
     n_models, n_requests = made.ability.shape[1], len(made.traits)
     catalog = _catalog(n_models)
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=depth - 1)), made.stop).bind(tuple(catalog))
@@ -126,7 +126,7 @@ def _table(made: Structure, depth: int, rng: np.random.Generator) -> OutcomeTabl
     cost = size * noise * usd[np.arange(len(trie)), np.maximum(trie.model, 0)]
     latency = size**0.5 * rng.lognormal(0.0, 0.4, success.shape) * seconds[np.maximum(trie.model, 0)]
     cost[:, 0] = latency[:, 0] = 0.0
-    return OutcomeTable(
+    return RecordedTable(
         template=template, catalog=catalog, trie=trie, request_ids=tuple(f"q{i:04d}" for i in range(n_requests)),
         success=success, stopped=accepted, cost_usd=cost, latency_s=latency,
     )  # fmt: skip

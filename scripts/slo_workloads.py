@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.catalog.catalog import Catalog, Model, Price
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 
@@ -45,7 +45,7 @@ class Workload:
     about: str
     slos_s: tuple[float, ...]
     seconds: dict[str, float]
-    split: Callable[[int], tuple[OutcomeTable, OutcomeTable]]
+    split: Callable[[int], tuple[RecordedTable, RecordedTable]]
 
 
 def simulated(data: Path | None) -> Workload:
@@ -89,14 +89,14 @@ def spider(data: Path | None) -> Workload:
 WORKLOADS = {"simulated": simulated, "exams": exams, "spider": spider}
 
 
-def recorded(name: str, about: str, table: OutcomeTable) -> Workload:
+def recorded(name: str, about: str, table: RecordedTable) -> Workload:
     """Half of the requests annotate the trie, the others are served. Six SLOs, evenly in the logarithm, from twice the fastest
     model's mean to twice the slowest's.
     """
     seconds = mean_seconds(table)
     slos_s = np.geomspace(2 * min(seconds.values()), 2 * max(seconds.values()), 6)
 
-    def split(seed: int) -> tuple[OutcomeTable, OutcomeTable]:
+    def split(seed: int) -> tuple[RecordedTable, RecordedTable]:
         order = np.random.default_rng([seed, 5]).permutation(len(table.request_ids))
         half = len(order) // 2
         return table.rows(order[:half]), table.rows(order[half:])
@@ -110,13 +110,13 @@ def needed(data: Path | None) -> Path:
     return Path(data)
 
 
-def mean_seconds(table: OutcomeTable) -> dict[str, float]:
+def mean_seconds(table: RecordedTable) -> dict[str, float]:
     """Mean seconds of each model's first call."""
     trie = table.trie
     return {trie.models[int(trie.model[node])]: float(table.latency_s[:, node].mean()) for node in trie.levels[1]}
 
 
-def simulated_requests(count: int, *, seed: int) -> OutcomeTable:
+def simulated_requests(count: int, *, seed: int) -> RecordedTable:
     """Hardness shared by all models, an effect per (request, model) that a second try keeps, and noise."""
     rng = np.random.default_rng([seed, 7])
     names = tuple(name for name, *_ in MODELS)
@@ -134,10 +134,10 @@ def simulated_requests(count: int, *, seed: int) -> OutcomeTable:
     for values in (success, latency, cost):
         values[:, 0] = 0
     ids = tuple(f"r{i}" for i in range(count))
-    return OutcomeTable(template, catalog_of(names, "simulated"), trie, ids, success, success.copy(), cost, latency)
+    return RecordedTable(template, catalog_of(names, "simulated"), trie, ids, success, success.copy(), cost, latency)
 
 
-def recorded_exams(path: Path) -> OutcomeTable:
+def recorded_exams(path: Path) -> RecordedTable:
     """The table of all questions over all pairs of models. A retry that is not recorded repeats the first, wrong answer."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
         found = {((row["dataset"], row["question_id"]), row["model"], row["round"]): row for row in csv.DictReader(lines)}
@@ -161,7 +161,7 @@ def recorded_exams(path: Path) -> OutcomeTable:
     success = values["correct"] == 1.0
     request_ids = tuple("/".join(question) for question in ids)
     cost = np.nan_to_num(values["cost_usd"])
-    return OutcomeTable(template, catalog_of(names, "recorded"), trie, request_ids, success, success.copy(), cost, latency)
+    return RecordedTable(template, catalog_of(names, "recorded"), trie, request_ids, success, success.copy(), cost, latency)
 
 
 def catalog_of(names: tuple[str, ...], provider: str) -> Catalog:

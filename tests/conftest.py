@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vinelm.catalog.catalog import Catalog, Model, Price
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 
@@ -34,7 +34,7 @@ def make_template(n_models: int = 2, depth: int = 3, stop: str = "workflow") -> 
     return Template((Stage("generate", models), Loop((Stage("repair", models),), depth - 1)), stop)
 
 
-def random_table(seed: int, *, n_requests: int, n_models: int, depth: int, stop: str = "workflow") -> OutcomeTable:
+def random_table(seed: int, *, n_requests: int, n_models: int, depth: int, stop: str = "workflow") -> RecordedTable:
     """A complete table without structure: outcomes, stops, costs and latencies drawn independently."""
     rng = np.random.default_rng(seed)
     template = make_template(n_models, depth, stop)
@@ -44,7 +44,7 @@ def random_table(seed: int, *, n_requests: int, n_models: int, depth: int, stop:
     success[:, 0] = False
     stopped = rng.random(shape) < 0.5
     stopped[:, 0] = False
-    return OutcomeTable(
+    return RecordedTable(
         template=template,
         catalog=make_catalog(n_models),
         trie=trie,

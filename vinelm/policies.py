@@ -17,7 +17,7 @@ Judge = Callable[[Any], bool]
 """Whether the answer in a workflow's state is right by the ground truth."""
 
 
-class Following(ABC):
+class RecordingPolicy(ABC):
     """The common half of a :class:`~vinelm.protocols.Policy`. ``invocations`` holds what was recorded, in order, retries and
     failures included; every one of them was paid for.
 
@@ -159,7 +159,7 @@ class ForcedPolicy:
         return len(prefix) < self._depth if self.mode == "through" else not finished
 
 
-class StaticPolicy(Following):
+class StaticPolicy(RecordingPolicy):
     """A :class:`~vinelm.protocols.Policy` that follows one path chosen up front and ends at its last model.
 
     A stage beyond the path runs its declared default. ``judge`` is needed under the oracle stop.

@@ -31,20 +31,20 @@ class CallGuard(Protocol):
         """A call that was let through is over, well or badly."""
 
 
-class CallTicket(Protocol):
+class RatePermit(Protocol):
     """One attempt that a rate limit has let through."""
 
     def settle(self, tokens: int) -> None:
         """What it really used."""
 
 
-class CallGate(Protocol):
+class RateLimiter(Protocol):
     """The rate limits of an engine. An attempt waits in front of it, and holds its place while the block runs."""
 
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> AbstractContextManager[CallTicket]:
+    def admit(self, tokens: int, sleep: Callable[[float], None]) -> AbstractContextManager[RatePermit]:
         """``tokens`` is what the attempt may use at most, until it settles."""
 
-    def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AbstractAsyncContextManager[CallTicket]:
+    def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AbstractAsyncContextManager[RatePermit]:
         """The same for a coroutine."""
 
 
@@ -67,7 +67,7 @@ class CallContext:
     on_usage: Callable[[Usage], None]
     request: Request | None = None
     guard: CallGuard | None = None
-    gate: CallGate | None = None
+    gate: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
 
 
@@ -137,7 +137,7 @@ class Policy(Protocol):
         """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check on ``state``."""
 
 
-class Walk(NamedTuple):
+class RequestPath(NamedTuple):
     """One request sent down one path. The runner goes along it cell by cell, ends where the stop rule fires or the path does,
     and pays only for cells that nobody ran before.
     """
@@ -151,7 +151,7 @@ class Sampler(Protocol):
     run that is killed and started again goes through the same walks, whatever the number of workers.
     """
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[Walk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
         """The walks of that round (from 0), in the order in which they are to be admitted; may be endless.
 
         ``seen`` is what the walks of all earlier rounds went over, each cell once, in order. An empty round ends the profile.

@@ -18,7 +18,7 @@ from vinelm.trie import BoolArray, FloatArray, Trie
 
 
 @dataclass(frozen=True, eq=False)
-class OutcomeTable:
+class RecordedTable:
     """What every request showed at every node, as if each path had been run through without stopping.
 
     Arrays have shape (requests, n + 1), column 0 being the root: ``success`` and ``stopped`` as in an
@@ -55,7 +55,7 @@ class OutcomeTable:
         stopped: BoolArray,
         cost_usd: FloatArray,
         latency_s: FloatArray,
-    ) -> OutcomeTable:
+    ) -> RecordedTable:
         """The exact table of a cascade over independent answers: each model answers a request the same way at any depth.
 
         Arrays have shape (requests, models), columns in the order of ``template.models``.
@@ -78,11 +78,11 @@ class OutcomeTable:
             latency_s=spread(latency_s),
         )
 
-    def with_stop(self, stop: StopRule) -> OutcomeTable:
+    def with_stop(self, stop: StopRule) -> RecordedTable:
         """The same outcomes under another stop rule."""
         return replace(self, template=self.template.with_stop(stop))
 
-    def rows(self, requests: Sequence[int]) -> OutcomeTable:
+    def rows(self, requests: Sequence[int]) -> RecordedTable:
         """Only these rows."""
         keep = np.asarray(requests, dtype=np.intp)
         arrays = {name: getattr(self, name)[keep] for name in ("success", "stopped", "cost_usd", "latency_s")}

@@ -18,7 +18,7 @@ QUEUE = 10_000
 """So many dispatches and returns are kept for a monitor that hangs; more are dropped."""
 
 
-class ApartLoad:
+class BackgroundLoadMonitor:
     """A :class:`~vinelm.protocols.LoadMonitor` around another one, or around a function that gives extra seconds by engine.
 
     An answer older than ``stale_after_s`` is marked stale; one older than ``gone_after_s``, or none at all, is a

@@ -10,19 +10,19 @@ from vinelm.errors import VineLMError
 from vinelm.protocols import LoadMonitor
 from vinelm.trie import FloatArray
 
-Load = Callable[[], Mapping[str, float]]
+LoadSource = Callable[[], Mapping[str, float]]
 """Extra seconds per invocation by engine, as far as they are known now. Must not block."""
 
 
-class LoadSight:
+class SessionLoad:
     """A source of load as a session uses it. One that fails costs the plan its load and nothing else."""
 
     __slots__ = ("_engine_of", "_engines", "_monitor", "_read", "_under_way")
 
-    def __init__(self, source: Load | LoadMonitor, planner: Planner) -> None:
+    def __init__(self, source: LoadSource | LoadMonitor, planner: Planner) -> None:
         self._engines = planner.annotated.engines
         self._engine_of = planner.engine_of
-        self._read: Load | None = None
+        self._read: LoadSource | None = None
         self._monitor: LoadMonitor | None = None
         self._under_way: list[str] = []  # append and remove are atomic
         if callable(source):

@@ -48,7 +48,7 @@ class _Own:
         self.squares += times * excess_s**2
 
 
-class OwnLoad:
+class InFlightLoadMonitor:
     """A :class:`~vinelm.protocols.LoadMonitor` from our own calls alone: always on, never stale, blind to others' traffic
     until it shows in our latencies.
 
@@ -96,7 +96,7 @@ class _Report:
     balance: int = 0
 
 
-class ReportedLoad:
+class ReportedLoadMonitor:
     """A :class:`~vinelm.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
 
     An old report misses what we have sent in the meantime; so the number of requests is the reported one, plus our dispatches
@@ -164,7 +164,7 @@ class EnginePoller:
     vLLM): a slow engine delays nobody, a failing one grows stale. Start it once; ``with`` stops it.
     """
 
-    def __init__(self, sources: Mapping[str, Callable[[], float]], sink: ReportedLoad, *, every_s: float = 1.0) -> None:
+    def __init__(self, sources: Mapping[str, Callable[[], float]], sink: ReportedLoadMonitor, *, every_s: float = 1.0) -> None:
         self._sources = dict(sources)
         self._sink = sink
         self._every_s = every_s

@@ -19,7 +19,7 @@ AT_ONCE = 64
 _NONE = np.iinfo(np.int32).max
 
 
-class Tiles:
+class BlockIndex:
     """Ends with the same engine visits, a few to a tile in the objective's order, and the least of each quantity in each tile.
 
     Arguments run over ends in the objective's order: the ``bounded`` quantities (time first where load counts) and each end's

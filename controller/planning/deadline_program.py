@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planning.subtree import LATENCY_CAP, View
+from vinelm.controller.planning.subtree import LATENCY_CAP, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
@@ -45,7 +45,7 @@ class DeadlineProgram:
     :class:`ConfigError` where the subtree is too large.
     """
 
-    def __init__(self, view: View, ends: BoolArray) -> None:
+    def __init__(self, view: SubtreeView, ends: BoolArray) -> None:
         if view.span.stop - view.span.start > MOST_NODES:
             raise ConfigError(
                 f'risk="dp" plans over at most {MOST_NODES:,} paths, and {view.span.stop - view.span.start:,} lie ahead: '

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.planning.frontier import Frontier
-from vinelm.controller.planning.path_metrics import Known
-from vinelm.controller.planning.plan_request import Query
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, SubtreeView
 
 INTERVAL_Z = 1.6448536269514722
 """Intervals are two-sided at 90 %."""
@@ -32,14 +32,14 @@ class Decision:
     target: int
     next_model: str | None
     relaxed: tuple[str, ...]
-    known: Known = field(compare=False, repr=False)
-    query: Query = field(compare=False, repr=False)
+    known: PathMetrics = field(compare=False, repr=False)
+    query: PlanRequest = field(compare=False, repr=False)
     frontier: Frontier | None = field(compare=False, repr=False)
 
     def __init__(
         self,
-        known: Known,
-        query: Query,
+        known: PathMetrics,
+        query: PlanRequest,
         target: int,
         next_model: str | None,
         relaxed: tuple[str, ...] = (),
@@ -52,14 +52,14 @@ class Decision:
         )
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> SubtreeView:
         """The subtree as the objective saw it."""
-        return View(self.known, self.query)
+        return SubtreeView(self.known, self.query)
 
     @cached_property
-    def _ends(self) -> View:
+    def _ends(self) -> SubtreeView:
         """The node and the target alone: what is asked of these two need not measure a large subtree."""
-        return View(self.known, self.query, np.array([self.target]))
+        return SubtreeView(self.known, self.query, np.array([self.target]))
 
     @property
     def stop(self) -> bool:

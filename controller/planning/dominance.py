@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planning.objective_class import Kind
-from vinelm.controller.planning.path_metrics import IntArray, Known
+from vinelm.controller.planning.objective_class import ObjectiveClass
+from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.trie import BoolArray, FloatArray
 
 LAGS = 32
@@ -22,7 +22,7 @@ LITTLE = 0.1
 """As a share of what is left. A superfluous end that stays takes room; it never makes an answer wrong."""
 
 
-def pareto(known: Known, kind: Kind, ends: IntArray) -> IntArray:
+def pareto(known: PathMetrics, kind: ObjectiveClass, ends: IntArray) -> IntArray:
     """``ends``, in the objective's order, without superfluous ones: all of them where one quantity is bounded and no load
     counts, else nearly all.
     """

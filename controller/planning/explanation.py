@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, View
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, SubtreeView
 
 _GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over the cap", COST_CAP: "${:.3g} over the cap"}
 
@@ -80,7 +80,7 @@ def _alternative(decision: Decision, model: str | None, target: int, is_feasible
     )
 
 
-def _why_not(decision: Decision, view: View, at: int) -> str:
+def _why_not(decision: Decision, view: SubtreeView, at: int) -> str:
     """What the chosen plan has that this one lacks: a bound that it meets, or the first quantity in which it is better."""
     missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
     if missed and not (decision.relaxed and set(missed) <= set(decision.relaxed)):

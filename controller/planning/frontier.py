@@ -11,11 +11,11 @@ from operator import le
 
 import numpy as np
 
-from vinelm.controller.planning.block_index import Tiles, within
-from vinelm.controller.planning.objective_class import Kind
-from vinelm.controller.planning.path_metrics import IntArray, Known
-from vinelm.controller.planning.plan_request import Query
-from vinelm.controller.planning.subtree import View
+from vinelm.controller.planning.block_index import BlockIndex, within
+from vinelm.controller.planning.objective_class import ObjectiveClass
+from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.trie import FloatArray
 
 SCAN = 12_000
@@ -31,7 +31,7 @@ class Frontier:
         "_node", "_own", "_rising", "_tiles", "_visits", "ends",
     )  # fmt: skip
 
-    def __init__(self, known: Known, kind: Kind, node: int, ends: IntArray) -> None:
+    def __init__(self, known: PathMetrics, kind: ObjectiveClass, node: int, ends: IntArray) -> None:
         self.ends = ends.astype(np.int32)
         self._node = node
         self._children = known.trie.children(node)
@@ -49,7 +49,7 @@ class Frontier:
         elif len(kind.bounds) == 1 and not kind.bounds[0].z:
             self._rising = (-self._bounded[0]).tolist()
         if len(ends) > SCAN and self._rising is None:
-            self._tiles = Tiles(self._bounded, self._group, self._visits)
+            self._tiles = BlockIndex(self._bounded, self._group, self._visits)
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +70,7 @@ class Frontier:
         end = int(self.ends[at])
         return end, self._models[bisect_right(self._children, end) - 1]
 
-    def view(self, known: Known, query: Query) -> View:
+    def view(self, known: PathMetrics, query: PlanRequest) -> SubtreeView:
         """The node itself and the kept ends as the objective sees them, with the columns that are already here."""
         columns = {}
         for (quantity, z), own, values in zip(self._bounds, self._own, self._bounded, strict=True):
@@ -79,7 +79,7 @@ class Frontier:
             delay_s = self._delay_s(query.load_s) if quantity == "T" else None
             column = np.concatenate(([own], values if delay_s is None else values + delay_s))
             columns[_COLUMN[quantity]] = -column if quantity == "A" else column
-        return View(known, query, self.ends, columns)
+        return SubtreeView(known, query, self.ends, columns)
 
     def _delay_s(self, load_s: FloatArray | None) -> FloatArray | None:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)

@@ -8,15 +8,15 @@ import numpy as np
 
 from vinelm.controller.planning.dominance import pareto
 from vinelm.controller.planning.frontier import Frontier
-from vinelm.controller.planning.objective_class import Kind, kind_of
-from vinelm.controller.planning.path_metrics import IntArray, Known
+from vinelm.controller.planning.objective_class import ObjectiveClass, kind_of
+from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 LAZY = 50_000
-"""Larger subtrees get their frontiers only from :meth:`Index.prepare`: building one would keep a request waiting."""
+"""Larger subtrees get their frontiers only from :meth:`FrontierCache.prepare`: building one would keep a request waiting."""
 AHEAD = 600
-"""Smaller subtrees are left by :meth:`Index.prepare` to the first request that comes there."""
+"""Smaller subtrees are left by :meth:`FrontierCache.prepare` to the first request that comes there."""
 ROOM = 20_000
 """So many frontiers of a kind are kept that were built on the way."""
 KINDS = 64
@@ -25,10 +25,10 @@ OBJECTIVES = 4096
 """So many objectives are remembered with their kinds."""
 
 
-class Shelf:
+class FrontierStore:
     """The frontiers of one kind. Safe from many threads: a frontier may be built twice, never read half-built."""
 
-    def __init__(self, known: Known, kind: Kind) -> None:
+    def __init__(self, known: PathMetrics, kind: ObjectiveClass) -> None:
         self.kind = kind
         self.frontiers: dict[int, Frontier] = {}
         self._known = known
@@ -41,7 +41,7 @@ class Shelf:
             found = self._build(node, self._below(node))
         return found
 
-    def prepare(self, wider: Shelf | None) -> None:
+    def prepare(self, wider: FrontierStore | None) -> None:
         """Build the frontiers of the root and of the larger subtrees, from the deepest up. ``wider`` is prepared, has
         the same order, and has kept all that this one can keep.
         """
@@ -70,14 +70,14 @@ class Shelf:
         return built
 
 
-class Lookup:
+class ObjectiveBinding:
     """An objective with the shelves that hold its plans; None where only measuring the whole subtree finds them. ``is_live``:
     under load the best of a shelf is not the first that fits.
     """
 
     __slots__ = ("_floor", "_is_each", "_max_s", "_max_usd", "is_live", "loaded", "objective", "plain")
 
-    def __init__(self, objective: Objective, plain: Shelf | None, loaded: Shelf | None) -> None:
+    def __init__(self, objective: Objective, plain: FrontierStore | None, loaded: FrontierStore | None) -> None:
         self.objective = objective
         self.plain = plain
         self.loaded = loaded
@@ -88,7 +88,7 @@ class Lookup:
         self._is_each = objective.cost_budget == "per_request"
 
     def limits(self, elapsed_s: float, spent_usd: float) -> list[float]:
-        """What is left of each bound, in the order of :attr:`Kind.bounds`."""
+        """What is left of each bound, in the order of :attr:`ObjectiveClass.bounds`."""
         limits = []
         if self._max_s is not None:
             limits.append(self._max_s - elapsed_s)
@@ -99,22 +99,22 @@ class Lookup:
         return limits
 
 
-class Index:
+class FrontierCache:
     """Shelves by kind, and which of them answer an objective."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: PathMetrics) -> None:
         self._known = known
-        self._shelves: dict[Kind, Shelf] = {}
-        self._lookups: dict[int, Lookup] = {}
+        self._shelves: dict[ObjectiveClass, FrontierStore] = {}
+        self._lookups: dict[int, ObjectiveBinding] = {}
 
-    def lookup(self, objective: Objective) -> Lookup:
+    def lookup(self, objective: Objective) -> ObjectiveBinding:
         """The shelves of that very object, remembered. :class:`ConfigError` if it asks for what the trie does not know."""
         found = self._lookups.get(id(objective))
         if found is None or found.objective is not objective:
             self._require_latency(objective)
             if len(self._lookups) >= OBJECTIVES:
                 self._lookups = {}
-            found = Lookup(objective, self._shelf(objective, False), self._shelf(objective, True))
+            found = ObjectiveBinding(objective, self._shelf(objective, False), self._shelf(objective, True))
             self._lookups[id(objective)] = found
         return found
 
@@ -146,8 +146,8 @@ class Index:
     def _frontiers(self) -> Iterator[Frontier]:
         return (frontier for shelf in list(self._shelves.values()) for frontier in list(shelf.frontiers.values()))
 
-    def _shelf(self, objective: Objective, has_load: bool) -> Shelf | None:
+    def _shelf(self, objective: Objective, has_load: bool) -> FrontierStore | None:
         kind = kind_of(objective, has_load=has_load)
         if kind is None or (len(self._shelves) >= KINDS and kind not in self._shelves):
             return None
-        return self._shelves.setdefault(kind, Shelf(self._known, kind))
+        return self._shelves.setdefault(kind, FrontierStore(self._known, kind))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planning.path_metrics import Known
+from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.subtree import DEFAULT_Z
 from vinelm.objective import Objective
 from vinelm.trie import FloatArray
@@ -26,7 +26,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ObjectiveClass:
     """What two objectives must share to share frontiers. ``bounds``: time, money, accuracy, as far as they are bounded;
     ``has_load`` keeps ends apart by the engines that they visit.
     """
@@ -36,7 +36,7 @@ class Kind:
     bounds: tuple[Bound, ...]
     has_load: bool
 
-    def parts(self, known: Known, ends: IntArray) -> list[FloatArray]:
+    def parts(self, known: PathMetrics, ends: IntArray) -> list[FloatArray]:
         """Path metrics of the ends, the less the better: an end that comes first by the target and has no more of each than
         another meets every bound that the other meets, from whatever node. Variances count apart: they add up along a path,
         standard deviations do not. The target's own metric is left out, as the order sees to it.
@@ -44,7 +44,7 @@ class Kind:
         names = [name for bound in self.bounds for name in (bound.quantity, f"var {bound.quantity}")[: 2 if bound.z else 1]]
         return [self._path(known, name, ends) for name in names if name != _TARGET[self.target]]
 
-    def ahead(self, known: Known, bound: Bound, ends: IntArray, node: int) -> FloatArray:
+    def ahead(self, known: PathMetrics, bound: Bound, ends: IntArray, node: int) -> FloatArray:
         """What is compared with that bound, as seen from ``node``, the less the better."""
         values: FloatArray = self._path(known, bound.quantity, ends)
         if bound.quantity not in "TK":
@@ -56,7 +56,7 @@ class Kind:
             values = values + bound.z * np.sqrt(np.maximum(variance, 0.0))
         return values
 
-    def _path(self, known: Known, name: str, at: IntArray | int) -> Any:
+    def _path(self, known: PathMetrics, name: str, at: IntArray | int) -> Any:
         match name:
             case "T":
                 return known.latency_s[at]
@@ -72,7 +72,7 @@ class Kind:
                 return -known.accuracy(self.confidence)[at]
 
 
-def kind_of(objective: Objective, *, has_load: bool) -> Kind | None:
+def kind_of(objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
     """The kind whose frontiers hold the plan; None for the stochastic program, which needs the whole subtree.
 
     Under load the latency of paths has no order of its own: the fastest is then one of those kept for the highest accuracy.
@@ -91,4 +91,4 @@ def kind_of(objective: Objective, *, has_load: bool) -> Kind | None:
         bounds.append(Bound("A"))
     target = "accuracy" if is_live else objective.target
     has_time = bool(bounds) and bounds[0].quantity == "T"
-    return Kind(target, objective.confidence, tuple(bounds), has_load and has_time)
+    return ObjectiveClass(target, objective.confidence, tuple(bounds), has_load and has_time)

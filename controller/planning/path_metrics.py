@@ -20,7 +20,7 @@ LEVELS = 64
 """Lower ends of accuracy are kept for so many levels of confidence."""
 
 
-class Known:
+class PathMetrics:
     """Read-only arrays of shape (n + 1,), shared by all requests and safe to read from any thread.
 
     ``available`` names the models that can still be served (None: all); nodes whose path needs another one are left out.

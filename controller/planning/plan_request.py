@@ -12,7 +12,7 @@ from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
 
-class Query(NamedTuple):
+class PlanRequest(NamedTuple):
     """Where a request stands and what it wants. ``load_s``: extra seconds per invocation of each engine, None for none."""
 
     objective: Objective

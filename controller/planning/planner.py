@@ -9,11 +9,11 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.deadline_program import DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
-from vinelm.controller.planning.frontier_cache import Index
-from vinelm.controller.planning.objective_class import Kind, kind_of
-from vinelm.controller.planning.path_metrics import Known
-from vinelm.controller.planning.plan_request import Query, load_array
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, View
+from vinelm.controller.planning.frontier_cache import FrontierCache
+from vinelm.controller.planning.objective_class import ObjectiveClass, kind_of
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest, load_array
+from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, SubtreeView
 from vinelm.errors import ConfigError, InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
@@ -32,13 +32,13 @@ class Planner:
     def __init__(self, annotated: AnnotatedTrie, *, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
         self.trie = annotated.trie
-        self.known = Known(annotated, available)
-        self._index = Index(self.known)
+        self.known = PathMetrics(annotated, available)
+        self._index = FrontierCache(self.known)
         self._size = len(annotated.trie)
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         """Model to engine."""
-        self._prepared: set[Kind] = set()
+        self._prepared: set[ObjectiveClass] = set()
         self._lock = threading.Lock()
 
     def plan(
@@ -67,7 +67,7 @@ class Planner:
         if not (0.0 <= elapsed_s < _INFINITY and 0.0 <= spent_usd < _INFINITY):
             raise ConfigError(f"elapsed_s is {elapsed_s} and spent_usd {spent_usd}: both must be finite numbers >= 0")
         load_s = None if load is None else load_array(load, self._engines)
-        query = Query(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
+        query = PlanRequest(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
         lookup = self._index.lookup(objective)
         shelf = lookup.plain if load_s is None else lookup.loaded
         frontier = None if shelf is None or candidates is not None else shelf.get(node)
@@ -111,13 +111,13 @@ class Planner:
         """Ends kept in what has been built for looking plans up."""
         return self._index.n_ends
 
-    def _measured(self, query: Query, frontier: Frontier | None) -> Decision:
+    def _measured(self, query: PlanRequest, frontier: Frontier | None) -> Decision:
         """The plan from measuring every end of the frontier, or of the subtree: any question, also where bounds have to give
         way.
         """
         if query.candidates is not None and query.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
-        view = View(self.known, query) if frontier is None else frontier.view(self.known, query)
+        view = SubtreeView(self.known, query) if frontier is None else frontier.view(self.known, query)
         choice = view.choose()
         if choice is None:
             raise InfeasibleError(self._nowhere(query))
@@ -136,13 +136,13 @@ class Planner:
             target = int(parent[target])
         return self.trie.models[int(self.trie.model[target])]
 
-    def _nowhere(self, query: Query) -> str:
+    def _nowhere(self, query: PlanRequest) -> str:
         where = "/".join(self.trie.prefix(query.node)) or "the root"
         why = f" (not served any more: {', '.join(self.known.missing)})" if self.known.missing else ""
         return f"no path leads on from {where}{why}: give the planner nodes to end at"
 
 
-def _by_program(view: View, choice: Choice) -> Choice:
+def _by_program(view: SubtreeView, choice: Choice) -> Choice:
     """The stochastic program's choice, where only time is in question and there is some left; else the given one."""
     if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
         return choice
@@ -150,7 +150,7 @@ def _by_program(view: View, choice: Choice) -> Choice:
     return Choice(DeadlineProgram(view, ends).target(), choice.relaxed)
 
 
-def infeasible(view: View, choice: Choice) -> InfeasibleError:
+def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
     """The error that names the binding bound and the best that any path offers beside the other bounds."""
     bound = choice.relaxed[0]
     if bound not in view.bounds:

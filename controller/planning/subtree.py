@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from vinelm.controller.planning.path_metrics import IntArray, Known
-from vinelm.controller.planning.plan_request import Query
+from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
@@ -32,13 +32,17 @@ class Choice:
     relaxed: tuple[str, ...] = ()
 
 
-class View:
+class SubtreeView:
     """Arrays over the subtree of ``query.node``, or over the node and some ``ends`` below it, which are then in the objective's
     order; item 0 is the node itself (DESIGN §5). Computed when asked for, but for the ``columns`` that are given by name.
     """
 
     def __init__(
-        self, known: Known, query: Query, ends: IntArray | None = None, columns: Mapping[str, FloatArray] | None = None
+        self,
+        known: PathMetrics,
+        query: PlanRequest,
+        ends: IntArray | None = None,
+        columns: Mapping[str, FloatArray] | None = None,
     ) -> None:
         self.known = known
         self.query = query
@@ -142,7 +146,7 @@ class View:
                 feasible = feasible & self.meets(bound)
         return feasible
 
-    def among(self, allowed: BoolArray) -> View:
+    def among(self, allowed: BoolArray) -> SubtreeView:
         """The same question with other nodes to end at; shape as that of every array here."""
         other = copy(self)
         other.__dict__["allowed"] = allowed

@@ -17,7 +17,7 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 """Failures that another model, even of the same engine, need not repeat. Other kinds are not the model's doing."""
 
 
-class Barred:
+class ExcludedModels:
     """By prefix. What was refused or is too dear must not be planned; what failed is left out while there is something else.
 
     ``least_call_usd``: dollars that are set aside for any call of a model, by name.

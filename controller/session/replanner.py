@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from vinelm.controller.load.load_view import LoadSight
+from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.session.excluded_models import Barred
+from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray
 
 
-class Replanning:
+class Replanner:
     """Plans of one request. ``candidates`` restricts the nodes to end at, ``barred`` the next model.
 
     ``least_call_usd`` tells the dollars set aside for any call of a model; given, what they do not allow is not planned.
@@ -30,7 +30,7 @@ class Replanning:
         objective: Objective,
         *,
         candidates: BoolArray | None,
-        sight: LoadSight | None,
+        sight: SessionLoad | None,
         least_call_usd: Callable[[str], float] | None,
         raises: bool,
     ) -> None:
@@ -38,7 +38,7 @@ class Replanning:
         self._candidates, self._sight, self._raises = candidates, sight, raises
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._least_call_usd = least_call_usd
-        self.barred = Barred(planner, least_call_usd)
+        self.barred = ExcludedModels(planner, least_call_usd)
 
     def plan(
         self, stage: str, prefix: tuple[str, ...], *, elapsed_s: float, spent_usd: float, may_stop: bool

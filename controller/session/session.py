@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
-from vinelm.controller.load.load_view import Load, LoadSight
+from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.deadline_program import MOST_NODES
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.session.replanner import Replanning
+from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.spend_guard import SpendGuard
-from vinelm.controller.session.trace import Step
+from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.policies import Following, Judge
+from vinelm.policies import Judge, RecordingPolicy
 from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.template import Template
 from vinelm.trie import BoolArray
@@ -29,7 +29,7 @@ PLAN_HOLDS_S = 0.05
 ended meanwhile, the plan stands: what goes by between the two is LangGraph's own step."""
 
 
-class Session(Following):
+class Session(RecordingPolicy):
     """A :class:`~vinelm.protocols.Policy` for one request (§4.3).
 
     The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
@@ -42,7 +42,7 @@ class Session(Following):
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
     - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls. One
-      that may block belongs into an :class:`~vinelm.controller.load.background.ApartLoad`.
+      that may block belongs into an :class:`~vinelm.controller.load.background.BackgroundLoadMonitor`.
     - ``default``: a stage's default model, by default what the template declares.
     - ``least_call_usd``: dollars that are set aside for any call of a model, by name. Where the budget is per request, a next
       model for which not even that is left is not planned.
@@ -64,7 +64,7 @@ class Session(Following):
         on_error: OnError = "default",
         can_end: bool = True,
         candidates: BoolArray | None = None,
-        load: Load | LoadMonitor | None = None,
+        load: LoadSource | LoadMonitor | None = None,
         least_call_usd: Callable[[str], float] | None = None,
         default: Callable[[str], str] | None = None,
         template: Template | None = None,
@@ -82,22 +82,22 @@ class Session(Following):
         self.objective = objective
         self.mode: Mode = mode
         self.on_error: OnError = on_error
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
         if not can_end:
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
-        self._sight = None if load is None else LoadSight(load, planner)
+        self._sight = None if load is None else SessionLoad(load, planner)
         self._default = default
         self._chosen: dict[tuple[str, ...], str] = {}
         self._seen: set[tuple[str, ...]] = set()
         self._whole: set[tuple[str, ...]] = {()}  # prefixes all of whose invocations were seen
         self._elapsed_s = self._spent_now_usd = 0.0
         self._at: tuple[str, ...] = ()
-        self._edge: Step | None = None
+        self._edge: TraceStep | None = None
         self.guard: SpendGuard | None = None
         """Whom a backend asks before each call; None where no cap holds for this very request."""
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
             self.guard = SpendGuard(objective.max_cost_usd, lambda: self._spent(self._at))
-        self._replanning = Replanning(
+        self._replanning = Replanner(
             planner,
             objective,
             candidates=candidates,
@@ -173,7 +173,7 @@ class Session(Following):
         model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
         if self.mode == "observe" and planned is not None:
             note = f"observed only: would have run {planned}"
-        self.steps.append(Step("model", prefix, stage, model, self._elapsed_s, self._spent_now_usd, decision, note))
+        self.steps.append(TraceStep("model", prefix, stage, model, self._elapsed_s, self._spent_now_usd, decision, note))
         return model
 
     def _plan_of_the_edge(self, stage: str, prefix: tuple[str, ...]) -> tuple[Decision, str] | None:
@@ -183,15 +183,17 @@ class Session(Following):
             return None
         return (edge.decision, edge.note) if self.elapsed_s() - edge.elapsed_s <= PLAN_HOLDS_S else None
 
-    def _end_step(self, prefix: tuple[str, ...]) -> Step:
+    def _end_step(self, prefix: tuple[str, ...]) -> TraceStep:
         following = self.template.stage_after(len(prefix)) if self.template else None
         if following is None:
-            return Step("end", prefix, None, None, self.elapsed_s(), self._spent(prefix), None, "the last planned invocation")
+            return TraceStep(
+                "end", prefix, None, None, self.elapsed_s(), self._spent(prefix), None, "the last planned invocation"
+            )
         decision, note = self._plan(following.name, prefix, may_stop=True)
         model = following.default_model if decision is None else decision.next_model
         if self.mode == "observe" and decision is not None and decision.stop:
             note = "observed only: would have ended here"
-        return Step("end", prefix, following.name, model, self._elapsed_s, self._spent_now_usd, decision, note)
+        return TraceStep("end", prefix, following.name, model, self._elapsed_s, self._spent_now_usd, decision, note)
 
     def _plan(self, stage: str, prefix: tuple[str, ...], *, may_stop: bool) -> tuple[Decision | None, str]:
         """A plan, or None and why there is none."""
@@ -208,7 +210,7 @@ class Session(Following):
             with self._lock:
                 self._replanning.barred.refuse(prefix, model)
                 note = f"call refused: {line}"
-                step = Step("refused", prefix, invocation.stage, model, self.elapsed_s(), self._spent(prefix), None, note)
+                step = TraceStep("refused", prefix, invocation.stage, model, self.elapsed_s(), self._spent(prefix), None, note)
                 self.steps.append(step)
 
     def _excess_s(self, invocation: Invocation) -> float | None:

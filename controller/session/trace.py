@@ -8,7 +8,7 @@ from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.explanation import explain
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
 
     ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call

@@ -8,7 +8,7 @@ import numpy as np
 
 from vinelm.errors import InputError
 from vinelm.estimator.baselines.column_means import ColumnEstimator, Entries
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import FloatArray
 
 
@@ -31,7 +31,7 @@ class PrefixXgboostEstimator(ColumnEstimator):
         """The settings given to ``__init__``, as plain JSON."""
         return {"trees": self.trees, "depth": self.depth, "learning_rate": self.learning_rate}
 
-    def _column_means(self, cells: Cells) -> FloatArray:
+    def _column_means(self, cells: ObservationTable) -> FloatArray:
         try:
             import xgboost
         except ImportError as error:
@@ -51,7 +51,7 @@ class PrefixXgboostEstimator(ColumnEstimator):
         return np.concatenate([[0.0], full.reshape(cells.n_requests, -1).mean(axis=0)])
 
 
-def cell_features(cells: Cells, entries: Entries) -> FloatArray:
+def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
     """One row per (request, node) without the root, requests first: depth, counts and means of row and column, values and means
     of the prefixes at each depth, the siblings' mean, and the models' power scores along the path.
     """
@@ -75,7 +75,7 @@ def cell_features(cells: Cells, entries: Entries) -> FloatArray:
     return np.stack([np.asarray(column, np.float32).ravel() for column in columns], axis=1)
 
 
-def _prefixes(cells: Cells) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Ancestor of each node at each depth (column d is depth d + 1), itself included; -1 beyond its own depth."""
     trie = cells.trie
     table = np.full((len(trie), trie.max_depth), -1, np.int64)
@@ -85,7 +85,7 @@ def _prefixes(cells: Cells) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     return table
 
 
-def _sibling_means(cells: Cells, mean: FloatArray, count: Any) -> FloatArray:
+def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
     """Mean of the known entries of a node's siblings; its own column's where it has none."""
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
@@ -93,7 +93,7 @@ def _sibling_means(cells: Cells, mean: FloatArray, count: Any) -> FloatArray:
     return np.where(others > 0, total / np.maximum(others, 1), mean)
 
 
-def _power(cells: Cells, column_mean: FloatArray) -> FloatArray:
+def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
     """Score of each model: its accuracy as the first one asked, or its mean column where it is never first."""
     trie = cells.trie
     first = trie.levels[1]

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.observation_table import Cells
-from vinelm.estimator.outcome_rates import Head, Rates, heads_of
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.outcome_rates import Head, Rates, outcome_questions
 from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.trie import FloatArray, Trie
 
@@ -23,10 +23,10 @@ class CascadeEstimator(RateEstimator):
 
     name: ClassVar[str] = "cascade"
 
-    def _rates(self, cells: Cells) -> Rates:
-        return Rates.of(cells.trie, *(self._rate(head, cells) for head in heads_of(cells)))
+    def _rates(self, cells: ObservationTable) -> Rates:
+        return Rates.of(cells.trie, *(self._rate(head, cells) for head in outcome_questions(cells)))
 
-    def _rate(self, head: Head, cells: Cells) -> FloatArray:
+    def _rate(self, head: Head, cells: ObservationTable) -> FloatArray:
         yes, asked = head.counts(cells)
         fallback = pooled_mean(cells.trie, yes, asked, prior=1.0 if head.name == "right_if_stop" else 0.0, weight=1e-6)
         return np.where(asked > 0, yes / np.maximum(asked, 1.0), fallback)
@@ -41,7 +41,7 @@ class CascadeSvdEstimator(CascadeEstimator):
 
     name: ClassVar[str] = "cascade-svd"
 
-    def _rate(self, head: Head, cells: Cells) -> FloatArray:
+    def _rate(self, head: Head, cells: ObservationTable) -> FloatArray:
         rate = super()._rate(head, cells)
         _, asked = head.counts(cells)
         return project_deepest(cells.trie, rate, asked > 0)

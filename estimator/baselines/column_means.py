@@ -18,7 +18,7 @@ from vinelm.catalog.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.estimator.shrinkage import pooled_mean
 from vinelm.template import Template
@@ -33,7 +33,7 @@ class Entries:
     values: FloatArray
 
     @classmethod
-    def of(cls, cells: Cells, *, fill_in: bool) -> Entries:
+    def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
         """Executed cells; with ``fill_in`` also every extension of a success, as a success (prefix closure)."""
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
@@ -64,10 +64,10 @@ class ColumnEstimator(RateEstimator):
 
     needs_oracle: ClassVar[bool] = True
 
-    def _rates(self, cells: Cells) -> Rates:
+    def _rates(self, cells: ObservationTable) -> Rates:
         return CascadeEstimator()._rates(cells)
 
-    def _annotate(self, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
+    def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         if self.needs_oracle and cells.rule != "oracle":
             raise InputError(f"estimator {self.name!r} fills successes in, which needs the oracle stop: use 'latent'")
         plain = super()._annotate(cells, template, catalog)
@@ -78,7 +78,7 @@ class ColumnEstimator(RateEstimator):
         return replace(plain, success=success)
 
     @abstractmethod
-    def _column_means(self, cells: Cells) -> FloatArray:
+    def _column_means(self, cells: ObservationTable) -> FloatArray:
         """Predicted mean of each column, shape (n + 1,)."""
 
 
@@ -88,7 +88,7 @@ class AverageEstimator(ColumnEstimator):
     name: ClassVar[str] = "average"
     needs_oracle: ClassVar[bool] = False
 
-    def _column_means(self, cells: Cells) -> FloatArray:
+    def _column_means(self, cells: ObservationTable) -> FloatArray:
         return Entries.of(cells, fill_in=False).column_means()
 
 
@@ -97,7 +97,7 @@ class PrefixAverageEstimator(ColumnEstimator):
 
     name: ClassVar[str] = "prefix-average"
 
-    def _column_means(self, cells: Cells) -> FloatArray:
+    def _column_means(self, cells: ObservationTable) -> FloatArray:
         return Entries.of(cells, fill_in=True).column_means()
 
 
@@ -119,7 +119,7 @@ class PrefixImputeEstimator(ColumnEstimator):
         """The settings given to ``__init__``, as plain JSON."""
         return {"rank": self.rank, "iterations": self.iterations}
 
-    def _column_means(self, cells: Cells) -> FloatArray:
+    def _column_means(self, cells: ObservationTable) -> FloatArray:
         entries = Entries.of(cells, fill_in=True)
         known = entries.is_known[:, 1:]
         values = entries.values[:, 1:]

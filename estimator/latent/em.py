@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.latent.features import Effects
+from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -25,7 +25,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Chances:
+class OutcomeProbabilities:
     """P(yes) of the three questions, (n + 1, points) each; nodes that hold no answer are never right."""
 
     right: FloatArray
@@ -39,20 +39,20 @@ class Chances:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class LatentFit:
     """A fitted latent model: ``posterior`` has shape (requests, points), ``belief`` (cells, 1 or points) is P(right).
 
-    ``regressions`` are those of the questions of :class:`Chances`, in its order; None where the answer is certain.
+    ``regressions`` are those of the questions of :class:`OutcomeProbabilities`, in its order; None where the answer is certain.
     """
 
     posterior: FloatArray
     grid: FloatArray
-    chances: Chances
+    chances: OutcomeProbabilities
     belief: FloatArray
     regressions: tuple[Regression | None, Regression | None, Regression | None]
 
 
-def fit_mixture(cells: Cells, *, n_points: int, iterations: int) -> Mixture:
+def fit_mixture(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
     """EM: each turn one Newton step per question, then each request's weights over the grid. One point: no latent trait."""
     grid = np.linspace(-GRID_END, GRID_END, n_points) if n_points > 1 else np.zeros(1)
     normal = np.exp(-0.5 * grid**2) / np.exp(-0.5 * grid**2).sum()
@@ -64,20 +64,20 @@ def fit_mixture(cells: Cells, *, n_points: int, iterations: int) -> Mixture:
         posterior, belief = fit.expect(weights)
         prior = WEIGHT_PRIOR * n_points
         weights = (posterior.sum(axis=0) + prior * normal) / (cells.n_requests + prior)
-    return Mixture(posterior, grid, fit.chances(), belief, fit.regressions)
+    return LatentFit(posterior, grid, fit.chances(), belief, fit.regressions)
 
 
 class _Fit:
     """The rows and the three regressions; rows are summed per node, since those of one node differ by the request alone."""
 
-    def __init__(self, cells: Cells, grid: FloatArray) -> None:
+    def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
         self.grid = grid
         self.rows, self._starts, self._row = np.unique(cells.node, return_index=True, return_inverse=True)
         self._is_asked = cells.trie.answerable[self.rows]
         self._known = cells.labelled | ~cells.trie.answerable[cells.node]
         self._right = cells.right & cells.trie.answerable[cells.node]
-        effects = Effects.of(cells.trie)
+        effects = FeatureMatrix.of(cells.trie)
         is_oracle = cells.rule == "oracle"
         self.regressions = (
             Regression.start(effects, grid, ANSWER),
@@ -85,7 +85,7 @@ class _Fit:
             None if is_oracle and not cells.failed.any() else Regression.start(effects, grid, VERDICT),
         )
 
-    def chances(self, rows: Ints | None = None) -> Chances:
+    def chances(self, rows: Ints | None = None) -> OutcomeProbabilities:
         """Of the nodes ``rows``, or of all. Certain are, under the oracle, the stop after a right answer and, where no call
         failed, going on after a wrong one.
         """
@@ -95,7 +95,7 @@ class _Fit:
             value * certain if regression is None else regression.chances(rows)
             for regression, value in zip(self.regressions, (1.0, 1.0, 0.0), strict=True)
         )
-        return Chances(right * answerable[:, None], stop_if_right, stop_if_wrong)
+        return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(posterior of each request over the grid, belief that each cell is right): the E step."""

@@ -9,10 +9,10 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator, amounts_of
-from vinelm.estimator.latent.em import Mixture, fit_mixture
+from vinelm.estimator.latent.em import LatentFit, fit_mixture
 from vinelm.estimator.latent.prediction import complete
 from vinelm.estimator.latent.standard_errors import standard_errors
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.template import Template
 
@@ -43,14 +43,14 @@ class LatentEstimator(RateEstimator):
         """The settings given to ``__init__``, as plain JSON."""
         return {"n_points": self.n_points, "min_requests": self.min_requests, "iterations": self.iterations}
 
-    def _mixture(self, cells: Cells) -> Mixture:
+    def _mixture(self, cells: ObservationTable) -> LatentFit:
         n_points = self.n_points if cells.n_requests >= self.min_requests else 1
         return fit_mixture(cells, n_points=n_points, iterations=self.iterations)
 
-    def _rates(self, cells: Cells) -> Rates:
+    def _rates(self, cells: ObservationTable) -> Rates:
         return complete(cells, self._mixture(cells)).rates
 
-    def _annotate(self, cells: Cells, template: Template, catalog: Catalog) -> AnnotatedTrie:
+    def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         mixture = self._mixture(cells)
         completed = complete(cells, mixture)
         rates = completed.rates

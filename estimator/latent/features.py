@@ -41,7 +41,7 @@ START_VARIANCE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class FeatureMatrix:
     """``design`` is CSR of shape (n + 1, effects), zero row for the root; ``group`` names each effect's group by index."""
 
     design: Matrix
@@ -52,7 +52,7 @@ class Effects:
     slope_group: Ints
 
     @classmethod
-    def of(cls, trie: Trie) -> Effects:
+    def of(cls, trie: Trie) -> FeatureMatrix:
         """The design of every node of the trie."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)

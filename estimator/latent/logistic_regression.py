@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from vinelm.estimator.latent.features import START_VARIANCE, Effects
+from vinelm.estimator.latent.features import START_VARIANCE, FeatureMatrix
 from vinelm.trie import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class Regression:
     prior mean; ``covariance`` is the Laplace posterior's at the last :meth:`update_variances`.
     """
 
-    effects: Effects
+    effects: FeatureMatrix
     grid: FloatArray
     coefficients: FloatArray
     centre: FloatArray
@@ -57,7 +57,7 @@ class Regression:
     _factor: Any = None
 
     @classmethod
-    def start(cls, effects: Effects, grid: FloatArray, prior: Prior = ANSWER) -> Self:
+    def start(cls, effects: FeatureMatrix, grid: FloatArray, prior: Prior = ANSWER) -> Self:
         """Before any row was seen. ``grid`` holds the points of the latent difficulty (one point: no latent)."""
         of_groups = [START_VARIANCE[name] * (1.0 if name == "level" else prior.spread) for name in effects.groups]
         variance = np.array([*of_groups, *prior.slope_variance])

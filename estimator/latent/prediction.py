@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.latent.em import Chances, Mixture
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.trie import FloatArray
 
@@ -29,7 +29,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, eq=False)
-class Completed:
+class PredictedRates:
     """Shape (n + 1,) each: ``rates`` of every node; ``reaching``, the expected requests that reach it, of which ``cells.count``
     were seen there; ``mean_difficulty``, the mean grid value of those; ``sensitivity`` to each question of the mixture.
     """
@@ -40,7 +40,7 @@ class Completed:
     sensitivity: tuple[Sensitivity, Sensitivity, Sensitivity]
 
 
-def complete(cells: Cells, mixture: Mixture) -> Completed:
+def complete(cells: ObservationTable, mixture: LatentFit) -> PredictedRates:
     """Sends every request down every path at once.
 
     Because a cell is bought only after its ancestors, a request seen at a node surely reaches it: its weights over the grid
@@ -68,10 +68,10 @@ def complete(cells: Cells, mixture: Mixture) -> Completed:
         trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
     sensitivity = _sensitivity(chances, unseen / np.maximum(reaching, 1e-300)[:, None])
-    return Completed(rates, reaching, (unseen + seen) @ mixture.grid / reaching, sensitivity)
+    return PredictedRates(rates, reaching, (unseen + seen) @ mixture.grid / reaching, sensitivity)
 
 
-def _sensitivity(chances: Chances, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
+def _sensitivity(chances: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
     """``unseen``: share of the requests that reach each node, were not seen there, and sit at each point."""
     right, if_right, if_wrong = chances.right, chances.stop_if_right, chances.stop_if_wrong
     moved = unseen * right * (1.0 - right)
@@ -85,13 +85,13 @@ def _sensitivity(chances: Chances, unseen: FloatArray) -> tuple[Sensitivity, Sen
     )
 
 
-def _sums(cells: Cells, values: FloatArray, which: npt.NDArray[np.bool_]) -> FloatArray:
+def _sums(cells: ObservationTable, values: FloatArray, which: npt.NDArray[np.bool_]) -> FloatArray:
     """Per node, the sum of ``values`` (cells, points) over the chosen cells and all points."""
     total = np.bincount(cells.node[which], values[which].sum(axis=1), len(cells.trie))
     return np.asarray(total, dtype=np.float64)
 
 
-def _by_node(cells: Cells, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
+def _by_node(cells: ObservationTable, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
     """Sum of the requests' weights over the chosen cells of each node, shape (n + 1, points)."""
     total = np.zeros((len(cells.trie), posterior.shape[1]))
     nodes = cells.node[which]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator.cost_latency import Amount
-from vinelm.estimator.latent.em import Mixture
+from vinelm.estimator.cost_latency import MeanEstimate
+from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.logistic_regression import Regression
-from vinelm.estimator.latent.prediction import Completed, Sensitivity
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.latent.prediction import PredictedRates, Sensitivity
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import FloatArray, Trie
 
 ACCURACY_SCALE = 0.92
@@ -33,7 +33,13 @@ class StandardErrors:
 
 
 def standard_errors(
-    cells: Cells, mixture: Mixture, completed: Completed, annotated: AnnotatedTrie, *, cost_usd: Amount, latency_s: Amount
+    cells: ObservationTable,
+    mixture: LatentFit,
+    completed: PredictedRates,
+    annotated: AnnotatedTrie,
+    *,
+    cost_usd: MeanEstimate,
+    latency_s: MeanEstimate,
 ) -> StandardErrors:
     """Uncertainty about *further requests of the same kind*: of the model's effects where outcomes were not seen, and of having
     drawn these requests and no others.
@@ -64,7 +70,7 @@ def standard_errors(
     )
 
 
-def path_weights(completed: Completed, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
+def path_weights(completed: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
     """How much one logit more of each question at each node moves the accuracy of the paths through it (see above)."""
     reach, stop = annotated.reach, completed.rates.stop
     ended = _down(annotated.trie, reach * completed.rates.stop_success)
@@ -77,7 +83,7 @@ def _path_weights(moves: Sensitivity, reach: FloatArray, stop: FloatArray, ended
     return PathWeights(through=reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success)
 
 
-def _unknown(cells: Cells) -> FloatArray:
+def _unknown(cells: ObservationTable) -> FloatArray:
     """Share of the requests whose outcome at the end of each path was not seen: neither there nor by a stop above."""
     size = len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
@@ -96,7 +102,9 @@ class PathWeights:
     own: FloatArray
 
 
-def _variance(trie: Trie, regression: Regression, completed: Completed, weights: PathWeights, metric: FloatArray) -> FloatArray:
+def _variance(
+    trie: Trie, regression: Regression, completed: PredictedRates, weights: PathWeights, metric: FloatArray
+) -> FloatArray:
     """Rowwise v' covariance v of each node's gradient: squared lengths along a root of the covariance."""
     variance = np.zeros(len(trie))
     root = np.asarray(np.linalg.cholesky(regression.covariance), dtype=np.float64)
@@ -108,7 +116,7 @@ def _variance(trie: Trie, regression: Regression, completed: Completed, weights:
 def gradients(
     trie: Trie,
     regression: Regression,
-    completed: Completed,
+    completed: PredictedRates,
     weights: PathWeights,
     metric: FloatArray,
     *,
@@ -124,7 +132,7 @@ def gradients(
         yield part, total - metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
 
 
-def design_rows(regression: Regression, completed: Completed, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
+def design_rows(regression: Regression, completed: PredictedRates, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
     """Dense design of the nodes, slopes taken at the mean difficulty of the requests that reach them; times ``basis``."""
     design, slope = regression.effects.design[nodes], regression.effects.slope[nodes]
     difficulty = completed.mean_difficulty[nodes, None]

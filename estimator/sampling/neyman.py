@@ -18,13 +18,13 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
 from vinelm.estimator.cost_latency import estimate_amount
-from vinelm.estimator.latent.em import Mixture, fit_mixture
-from vinelm.estimator.latent.prediction import Completed, complete
+from vinelm.estimator.latent.em import LatentFit, fit_mixture
+from vinelm.estimator.latent.prediction import PredictedRates, complete
 from vinelm.estimator.latent.standard_errors import design_rows, gradients, path_weights
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.sampling.goal import Goal
 from vinelm.observation import Observation
-from vinelm.protocols import Walk
+from vinelm.protocols import RequestPath
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
@@ -58,23 +58,23 @@ class NeymanSampler:
         self.pilot = pilot or max(1, len(self.request_ids) // 2)
         self.goal = goal or Goal()
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[Walk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
         """The walks of that round, in order. Empty when nothing that is reached is left to buy."""
         rng = random.Random(f"neyman:{self.seed}:{round_}")
         if round_ == 0 or not seen:
             return self._uniform(rng)
         trie = Trie.from_template(self.template)
-        return self._allocated(Cells.from_observations(seen, self.template, trie), rng)
+        return self._allocated(ObservationTable.from_observations(seen, self.template, trie), rng)
 
-    def _uniform(self, rng: random.Random) -> Iterator[Walk]:
+    def _uniform(self, rng: random.Random) -> Iterator[RequestPath]:
         order = list(self.request_ids)
         rng.shuffle(order)
         for turn in range(self.pilot):
             models = [rng.choice(stage.models or ()) for stage in self.template.invocations]
-            yield Walk(order[turn % len(order)], tuple(models))
+            yield RequestPath(order[turn % len(order)], tuple(models))
 
-    def _allocated(self, cells: Cells, rng: random.Random) -> Iterator[Walk]:
-        stock = _Stock.of(cells, self.request_ids, rng)
+    def _allocated(self, cells: ObservationTable, rng: random.Random) -> Iterator[RequestPath]:
+        stock = _CellPool.of(cells, self.request_ids, rng)
         design = _Design.of(cells, self.template, self.catalog, self.goal)
         left = len(cells)
         portion = max(1, left // PORTIONS)
@@ -84,12 +84,12 @@ class NeymanSampler:
                 return
             bought = stock.take(node, min(portion, left))
             path = cells.trie.prefix(node)
-            yield from (Walk(request, path) for request in bought)
+            yield from (RequestPath(request, path) for request in bought)
             design.learn(node, len(bought))
             left -= len(bought)
 
 
-class _Stock:
+class _CellPool:
     """Which requests can be sent to each node: those known to reach it that were not run there."""
 
     def __init__(self, trie: Trie, everyone: list[str], rows: dict[int, dict[str, bool]]) -> None:
@@ -101,7 +101,7 @@ class _Stock:
             self.has[node] = bool(self._open(node))
 
     @classmethod
-    def of(cls, cells: Cells, request_ids: Sequence[str], rng: random.Random) -> _Stock:
+    def of(cls, cells: ObservationTable, request_ids: Sequence[str], rng: random.Random) -> _CellPool:
         """Requests in random order, those with the fewest rows first."""
         rows: dict[int, dict[str, bool]] = {}
         for request, node, stop in zip(cells.request, cells.node, cells.stop, strict=True):
@@ -161,7 +161,7 @@ class _Design:
     cost_usd: FloatArray
 
     @classmethod
-    def of(cls, cells: Cells, template: Template, catalog: Catalog, goal: Goal) -> _Design:
+    def of(cls, cells: ObservationTable, template: Template, catalog: Catalog, goal: Goal) -> _Design:
         mixture = fit_mixture(cells, n_points=7 if cells.n_requests >= 100 else 1, iterations=15)
         completed = complete(cells, mixture)
         rates, trie = completed.rates, cells.trie
@@ -180,7 +180,7 @@ class _Design:
 
     @staticmethod
     def _heads(
-        mixture: Mixture, completed: Completed, annotated: AnnotatedTrie, weights: list[FloatArray], goal: Goal
+        mixture: LatentFit, completed: PredictedRates, annotated: AnnotatedTrie, weights: list[FloatArray], goal: Goal
     ) -> list[_HeadDesign]:
         trie, moved = annotated.trie, path_weights(completed, annotated)
         learned = [(i, regression) for i, regression in enumerate(mixture.regressions) if regression is not None]

@@ -12,7 +12,7 @@ TopUp = Callable[[float], bool]
 """Asks for the unit's reservation to be raised to that many dollars; whether it was. May wait."""
 
 
-class Purse:
+class UnitBudget:
     """What one unit may still spend; a :class:`vinelm.protocols.CallGuard`. Calls of one unit may come from several threads.
 
     ``upper_usd`` is set aside already. A call whose bound goes beyond it asks ``top_up`` first, and is not made if that says

@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.profiler.dry_run.outcome_model import World
-from vinelm.profiler.dry_run.simulated_run import Play, Proposals, Wish
+from vinelm.profiler.dry_run.outcome_model import OutcomeModel
+from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun, Wish
 from vinelm.profiler.samplers import Sampler
 from vinelm.template import Template
 
-__all__ = ["Interval", "Plan", "Wish", "plan_profile"]
+__all__ = ["Forecast", "ForecastInterval", "Wish", "forecast_profile"]
 
 _WORK = 16_000  # cells to play through in all
 _MOST_PLAYS, _FEWEST_PLAYS = 40, 4
 
 
-class Interval(NamedTuple):
+class ForecastInterval(NamedTuple):
     """Holds the figure with a probability of about 0.9, if the rows so far are like those to come."""
 
     low: float
@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Forecast:
     """New cells, dollars and hours of a run that is yet to come; ``calls`` by model. ``pilot_rows`` is how many rows of the
     store it is calibrated on, ``stopped_by`` what most plays ended with. ``is_extrapolated``: too long to play to its end.
 
@@ -45,11 +45,11 @@ class Plan:
     the outcomes of the play that came to it first (:class:`~vinelm.profiler.dry_run.simulated_run.Proposals`).
     """
 
-    calls: Mapping[str, Interval]
-    cells: Interval
-    cost_usd: Interval
-    hours: Interval
-    coverage: Interval
+    calls: Mapping[str, ForecastInterval]
+    cells: ForecastInterval
+    cost_usd: ForecastInterval
+    hours: ForecastInterval
+    coverage: ForecastInterval
     pilot_rows: int
     stopped_by: str
     is_extrapolated: bool
@@ -62,7 +62,7 @@ class Plan:
         return sum(one.middle for one in self.calls.values())
 
 
-def plan_profile(
+def forecast_profile(
     template: Template,
     catalog: Catalog,
     request_ids: Sequence[str],
@@ -72,22 +72,22 @@ def plan_profile(
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
     seed: int = 0,
-) -> Plan:
+) -> Forecast:
     """Play the run through. ``template`` is bound; ``rows`` are the store's, ``committed_usd`` what counts on its ledger."""
     wanted = set(request_ids)
     rows = [row for row in rows if row.request_id in wanted]
-    plays: list[Play] = []
+    plays: list[SimulatedRun] = []
     proposals = Proposals(sampler)
     done = 0
     while len(plays) < _FEWEST_PLAYS or (len(plays) < _MOST_PLAYS and done < _WORK):
-        world = World(template, catalog, rows, random.Random(f"{seed}:{len(plays)}"))
-        play = Play(world, rows, len(request_ids), wish, committed_usd, longest=_WORK // _FEWEST_PLAYS)
+        world = OutcomeModel(template, catalog, rows, random.Random(f"{seed}:{len(plays)}"))
+        play = SimulatedRun(world, rows, len(request_ids), wish, committed_usd, longest=_WORK // _FEWEST_PLAYS)
         play.through(proposals)
         plays.append(play)
         done += play.new_cells
     models = sorted({model for play in plays for model in play.calls}, key=template.models.index)
     times = [play.load.least_s(wish.workers, wish.rates, play.scale) for play in plays]
-    return Plan(
+    return Forecast(
         calls={name: _interval([play.calls[name] * play.scale for play in plays]) for name in models},
         cells=_interval([play.new_cells * play.cells_scale for play in plays]),
         cost_usd=_interval([play.cost_usd * play.scale for play in plays]),
@@ -105,7 +105,7 @@ def _most(words: Sequence[str]) -> str:
     return Counter(words).most_common(1)[0][0]
 
 
-def _interval(values: Sequence[float]) -> Interval:
+def _interval(values: Sequence[float]) -> ForecastInterval:
     ordered = sorted(values)
     at = (len(ordered) - 1) * 0.05
-    return Interval(ordered[math.floor(at)], ordered[len(ordered) // 2], ordered[math.ceil(len(ordered) - 1 - at)])
+    return ForecastInterval(ordered[math.floor(at)], ordered[len(ordered) // 2], ordered[math.ceil(len(ordered) - 1 - at)])

@@ -30,7 +30,7 @@ class Unit(NamedTuple):
     goes_on: bool
 
 
-class World:
+class OutcomeModel:
     """Chance to go on, dollars, calls, tokens and seconds per (depth, model). Requests of the rows are drawn whole, with
     replacement, because the cells of a hard one go on together.
     """

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from vinelm.observation import Observation
 from vinelm.profiler.coverage import Coverage
-from vinelm.profiler.dry_run.outcome_model import Unit, World, unit_of
-from vinelm.profiler.dry_run.throughput import EngineRate, Load
+from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit, unit_of
+from vinelm.profiler.dry_run.throughput import EngineRate, Workload
 from vinelm.profiler.execution.job import Cell
-from vinelm.profiler.samplers import Sampler, Walk
+from vinelm.profiler.samplers import RequestPath, Sampler
 
 _IDLE = 20_000  # walks in a row that meet nothing new: an endless sampler has nothing left
 
@@ -38,14 +38,14 @@ class Proposals:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._kept: list[tuple[list[Walk], Iterator[Walk]]] = []
+        self._kept: list[tuple[list[RequestPath], Iterator[RequestPath]]] = []
 
     @property
     def rounds(self) -> int:
         """How many were proposed."""
         return sum(bool(walks) for walks, _ in self._kept)
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[Walk]:
+    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[RequestPath]:
         """That round's; rounds are asked for in order."""
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.walks(round_, seen))))
@@ -61,17 +61,24 @@ class Proposals:
             at += 1
 
 
-class Play:
+class SimulatedRun:
     """One run in one world, until a cap; or until it is long enough to see where it goes (``scale`` times as far)."""
 
     def __init__(
-        self, world: World, rows: Sequence[Observation], n_requests: int, wish: Wish, committed_usd: float, *, longest: int
+        self,
+        world: OutcomeModel,
+        rows: Sequence[Observation],
+        n_requests: int,
+        wish: Wish,
+        committed_usd: float,
+        *,
+        longest: int,
     ) -> None:
         self.world, self.wish = world, wish
         self.calls: Counter[str] = Counter()
         self.new_cells = 0
         self.cost_usd = 0.0
-        self.load = Load()
+        self.load = Workload()
         self.scale = self.cells_scale = 1.0
         self.stopped_by = ""
         self._longest = longest
@@ -108,7 +115,7 @@ class Play:
             self._price_every_path()
         self.coverage = self._account.fraction
 
-    def _walks(self, proposals: Proposals, round_: int) -> Iterator[Walk]:
+    def _walks(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
         """The round's, as long as they lead to something."""
         idle = 0
         for walk in proposals.walks(round_, tuple(self._seen.values())):
@@ -122,7 +129,7 @@ class Play:
             if self.stopped_by:
                 return
 
-    def _go(self, walk: Walk) -> None:
+    def _go(self, walk: RequestPath) -> None:
         for length in range(1, len(walk.path) + 1):
             cell = (walk.request_id, walk.path[:length])
             row = self._known.get(cell)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vinelm.backends.registry import gates_of
-from vinelm.backends.remote.rate_limits import WINDOW_S, Limits
+from vinelm.backends.remote.rate_limits import WINDOW_S, RateLimits
 from vinelm.catalog.catalog import Catalog
 from vinelm.protocols import Backend
 
@@ -18,7 +18,7 @@ class EngineRate:
     """What an engine allows, and the models that it serves."""
 
     engine: str
-    limits: Limits
+    limits: RateLimits
     models: frozenset[str]
 
 
@@ -32,7 +32,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 
 @dataclass
-class Load:
+class Workload:
     """What a run asks of workers and engines: seconds of all units, and by model the requests (repeated attempts included),
     tokens and seconds of its calls.
     """

@@ -10,7 +10,7 @@ from vinelm.observation import Observation
 from vinelm.workflow import Request
 
 if TYPE_CHECKING:
-    from vinelm.profiler.budget.unit_budget import Purse
+    from vinelm.profiler.budget.unit_budget import UnitBudget
 
 Isolation = Literal["process", "thread", "inline"]
 """Where units run: a fresh process each, threads of this process, or this very thread."""
@@ -77,9 +77,9 @@ class LocalWorker:
     def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
         """See :class:`Worker`."""
         from vinelm.errors import BudgetExhausted
-        from vinelm.profiler.budget.unit_budget import Purse
+        from vinelm.profiler.budget.unit_budget import UnitBudget
 
-        purse = Purse(job.upper_usd, top_up)
+        purse = UnitBudget(job.upper_usd, top_up)
         try:
             outcome = self._units.run(job.request, job.prefix, job.parent, purse)
         except BudgetExhausted:
@@ -93,7 +93,7 @@ class LocalWorker:
 class UnitRunner(Protocol):
     """What :class:`vinelm.profiler.execution.unit.UnitWorker` is to a worker."""
 
-    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: Purse | None) -> UnitOutcome:
+    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: UnitBudget | None) -> UnitOutcome:
         """See :meth:`vinelm.profiler.execution.unit.UnitWorker.run`."""
 
 

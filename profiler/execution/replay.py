@@ -18,7 +18,7 @@ from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import Ledger, PriceBound
 from vinelm.profiler.execution.job import Cell, Job, Refused, Worker
 from vinelm.profiler.results import Progress, StoppedBy
-from vinelm.profiler.samplers import Walk
+from vinelm.profiler.samplers import RequestPath
 from vinelm.profiler.scheduling.admission import ROOM
 from vinelm.profiler.scheduling.run_state import Account
 from vinelm.template import StopRule
@@ -57,11 +57,11 @@ class Straight:
         self._lock = Lock()
         self._is_stopping = False
 
-    def run(self, walks: Iterable[Walk]) -> None:
+    def run(self, walks: Iterable[RequestPath]) -> None:
         """All of them, or until a cap is reached."""
         todo = (walk for walk in walks if not self._was_made(walk))
         with ThreadPoolExecutor(self._workers) as pool:
-            running: dict[Future[None], Walk] = {}
+            running: dict[Future[None], RequestPath] = {}
             following = next(todo, None)
             try:
                 while following is not None or running:
@@ -81,7 +81,7 @@ class Straight:
         if self.stopped_by == "interrupted":
             self.store.abandon_open()
 
-    def _may_start(self, walk: Walk, running: Collection[Walk]) -> bool:
+    def _may_start(self, walk: RequestPath, running: Collection[RequestPath]) -> bool:
         """Now: nothing is before it, or there is room for it and everything before it at any price."""
         if not running:
             return True
@@ -96,7 +96,7 @@ class Straight:
         stage = self.account.template.invocations[len(prefix) - 1].name
         return self._bound.usd(stage, prefix[-1]), self._bound.calls(stage)
 
-    def _was_made(self, walk: Walk) -> bool:
+    def _was_made(self, walk: RequestPath) -> bool:
         """Its cells were all paid once more than by the walks before it."""
         cells = []
         for length in range(1, len(walk.path) + 1):
@@ -109,7 +109,7 @@ class Straight:
         self._paid.subtract(cells)
         return True
 
-    def _make(self, walk: Walk) -> None:
+    def _make(self, walk: RequestPath) -> None:
         checkpoint: bytes | None = None
         for length in range(1, len(walk.path) + 1):
             if self._is_stopping:

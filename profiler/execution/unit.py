@@ -17,9 +17,9 @@ from vinelm.adapters.langgraph import PATH_KEY, build_graph
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
-from vinelm.profiler.budget.unit_budget import Purse
+from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
-from vinelm.profiler.execution.unit_adapter import PURSE, UnitControl
+from vinelm.profiler.execution.unit_adapter import PURSE, UnitAdapter
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
@@ -43,7 +43,7 @@ class UnitWorker:
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
         self.workflow = workflow
         self.template = workflow.template.bind(tuple(catalog))
-        self.control = UnitControl(catalog, backends, template=self.template)
+        self.control = UnitAdapter(catalog, backends, template=self.template)
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self._boundaries = [stage.name for stage in self.template.stages]
@@ -52,7 +52,9 @@ class UnitWorker:
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
-    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: Purse | None = None) -> UnitResult:
+    def run(
+        self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: UnitBudget | None = None
+    ) -> UnitResult:
         """Run the last invocation of ``prefix`` and the tools after it.
 
         ``parent`` is the checkpoint after ``prefix[:-1]``, None for the first invocation. A failing stage or tool gives a row

@@ -10,17 +10,17 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
-from vinelm.profiler.budget.unit_budget import Purse
-from vinelm.protocols import CallContext, CallGate, Policy, PricesCalls
+from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.protocols import CallContext, Policy, PricesCalls, RateLimiter
 
-PURSE: ContextVar[Purse | None] = ContextVar("vinelm_purse", default=None)
+PURSE: ContextVar[UnitBudget | None] = ContextVar("vinelm_purse", default=None)
 """The money of the unit that is run in this context; None where nobody counts."""
 
 
-class UnitControl(GraphControl):
+class UnitAdapter(GraphAdapter):
     """Backends that can price a call ask the purse before it, of the others it hears after.
 
     ``gates`` are the rate limits by model where they are not this process's own. ``ends`` are where the graph's routes lead
@@ -29,20 +29,20 @@ class UnitControl(GraphControl):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.gates: Mapping[str, CallGate] = MappingProxyType({})
+        self.gates: Mapping[str, RateLimiter] = MappingProxyType({})
         self.ends: set[str] = set()
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
-        """See :class:`GraphControl`."""
+        """See :class:`GraphAdapter`."""
         self.ends.add(end)
         return super().route(fn, again=again, end=end)
 
     def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """See :class:`GraphControl`."""
+        """See :class:`GraphAdapter`."""
         return super().chat_model(name, self._watched(name, call))
 
     def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
-        """See :class:`GraphControl`: for a ``VineChatModel`` that has limits of its own."""
+        """See :class:`GraphAdapter`: for a ``VineChatModel`` that has limits of its own."""
         return super().limited_chat_model(name, self._watched(name, call), limits)
 
     def policy_for(self, context: RunContext) -> Policy:

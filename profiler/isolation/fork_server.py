@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from vinelm.errors import InputError
 from vinelm.profiler.isolation.framing import plain_row, receive, send
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -37,7 +37,7 @@ def main(descriptor: int, gates: int) -> None:
     hello, _ = frame
     sys.path[:] = hello["path"]
     try:
-        source = Source(function=hello["function"], arguments=hello["arguments"])
+        source = WorkflowSource(function=hello["function"], arguments=hello["arguments"])
         zygote = _Zygote(control, source, socket.socket(fileno=gates), hello["limited"])
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -50,7 +50,7 @@ def main(descriptor: int, gates: int) -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, source: Source, gates: socket.socket, limited: Sequence[str]) -> None:
+    def __init__(self, control: socket.socket, source: WorkflowSource, gates: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
         from vinelm.profiler.execution.unit import UnitWorker, warm_up
         from vinelm.profiler.fingerprint import fingerprint
@@ -144,21 +144,21 @@ class _Zygote:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
-        from vinelm.profiler.budget.unit_budget import Purse
-        from vinelm.profiler.isolation.rate_limit_proxy import RemoteGate
+        from vinelm.profiler.budget.unit_budget import UnitBudget
+        from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 
         frame = receive(channel)
         if frame is None:
             return
         job, parent = frame
-        self.worker.control.gates = {model: RemoteGate(self.gates, job["unit"], model) for model in self.limited}
+        self.worker.control.gates = {model: ProxiedRateLimiter(self.gates, job["unit"], model) for model in self.limited}
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
             answer = receive(channel)
             return answer is not None and bool(answer[0]["granted"])
 
-        purse = Purse(
+        purse = UnitBudget(
             job["upper_usd"],
             top_up,
             on_usage=lambda usage: send(channel, {"cost_usd": usage.cost_usd, "call": 1}),

@@ -25,23 +25,23 @@ from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Done, Job, Refused
 from vinelm.profiler.isolation.child_process import Child, how_it_ended, last_lines
 from vinelm.profiler.isolation.framing import receive, send
-from vinelm.profiler.isolation.rate_limit_proxy import Gatekeeper
-from vinelm.profiler.isolation.workflow_source import Source
-from vinelm.protocols import CallGate
+from vinelm.profiler.isolation.rate_limit_proxy import RateLimitProxy
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
+from vinelm.protocols import RateLimiter
 from vinelm.template import Template
 
 _GRACE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class UnitLimits:
     """What one unit may take: seconds on the wall, and MiB on top of what the imports take (0: no limit)."""
 
     timeout_s: float = 600.0
     memory_mb: int = 2048
 
 
-class ChildWorker:
+class ProcessWorker:
     """See :class:`vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
 
     ``gates`` are the rate limits by model. A child knows of no other child's calls, so each of its calls waits here
@@ -50,13 +50,13 @@ class ChildWorker:
 
     def __init__(
         self,
-        source: Source,
+        source: WorkflowSource,
         template: Template,
         *,
-        bounds: Bounds,
+        bounds: UnitLimits,
         fingerprint: Mapping[str, str],
         is_virtual_time: bool,
-        gates: Mapping[str, CallGate] | None = None,
+        gates: Mapping[str, RateLimiter] | None = None,
     ) -> None:
         self._template = template
         self._limited = sorted(gates or {})
@@ -66,7 +66,7 @@ class ChildWorker:
         self._numbers = count()
         self._units: dict[int, Child] = {}
         self._is_closed = False
-        self._gatekeeper = Gatekeeper(gates or {}, self._waiting)
+        self._gatekeeper = RateLimitProxy(gates or {}, self._waiting)
         self._control, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno(), self._gatekeeper.theirs.fileno()]
@@ -84,7 +84,7 @@ class ChildWorker:
         self._reader = threading.Thread(target=self._read_exits, daemon=True, name="vinelm children")
         self._reader.start()
 
-    def _greet(self, source: Source, fingerprint: Mapping[str, str]) -> None:
+    def _greet(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
         hello = {"function": source.function, "arguments": dict(source.arguments), "limited": self._limited}
         send(self._control, {"path": path, **hello})

@@ -15,18 +15,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from vinelm.protocols import CallGate
+from vinelm.protocols import RateLimiter
 
 _LONGEST = 4096  # bytes of a message; a model's name is in it
 
 
-class Gatekeeper:
+class RateLimitProxy:
     """The run's side; ``theirs`` is what children inherit. One daemon thread per attempt that waits or runs.
 
     ``gates`` are the limits by model; ``waiting`` is entered with the unit's number while one of its attempts waits.
     """
 
-    def __init__(self, gates: Mapping[str, CallGate], waiting: Callable[[int], AbstractContextManager[None]]) -> None:
+    def __init__(self, gates: Mapping[str, RateLimiter], waiting: Callable[[int], AbstractContextManager[None]]) -> None:
         self._gates, self._waiting = gates, waiting
         self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         threading.Thread(target=self._serve, daemon=True, name="vinelm gates").start()
@@ -79,7 +79,7 @@ class _Ticket:
     tokens: int | None = field(default=None)
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.protocols.CallTicket`."""
+        """See :class:`vinelm.protocols.RatePermit`."""
         self.tokens = tokens
 
     def close(self) -> None:
@@ -89,8 +89,8 @@ class _Ticket:
                 self.line.sendall(str(self.tokens).encode())
 
 
-class RemoteGate:
-    """The child's side of one model's gate (:class:`vinelm.protocols.CallGate`), for any of its threads and event loops.
+class ProxiedRateLimiter:
+    """The child's side of one model's gate (:class:`vinelm.protocols.RateLimiter`), for any of its threads and event loops.
 
     ``ConnectionError`` if the run is gone.
     """
@@ -101,7 +101,7 @@ class RemoteGate:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[_Ticket]:
-        """See :class:`vinelm.protocols.CallGate`; ``sleep`` is not needed, the run's side waits."""
+        """See :class:`vinelm.protocols.RateLimiter`; ``sleep`` is not needed, the run's side waits."""
         ticket = self._ask(tokens)
         try:
             if not ticket.line.recv(1):

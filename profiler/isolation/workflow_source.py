@@ -13,7 +13,7 @@ from vinelm.protocols import Backend
 from vinelm.workflow import Workflow
 
 
-class Loaded(Protocol):
+class LoadedWorkflow(Protocol):
     """What a source's function returns."""
 
     @property
@@ -30,16 +30,16 @@ class Loaded(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class WorkflowSource:
     """A function, ``module:name``, and its keyword arguments, plain JSON: the same call gives the same workflow anywhere."""
 
     function: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedWorkflow:
         """Call it. Runs the workflow's own code."""
         module_name, _, name = self.function.partition(":")
         if not name:
             raise ConfigError(f"the source {self.function!r} is no function: write module:name")
-        loaded: Loaded = getattr(import_module(module_name), name)(**self.arguments)
+        loaded: LoadedWorkflow = getattr(import_module(module_name), name)(**self.arguments)
         return loaded

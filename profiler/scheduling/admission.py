@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vinelm.profiler.coverage import Outlook
+from vinelm.profiler.coverage import CoverageUpperBound
 from vinelm.profiler.execution.job import Cell, Job
 from vinelm.profiler.scheduling.run_state import Books
-from vinelm.profiler.scheduling.threads import Asked
-from vinelm.profiler.scheduling.walks import Going, Walks
+from vinelm.profiler.scheduling.threads import TopUpRequest
+from vinelm.profiler.scheduling.walks import ActivePath, ActivePaths
 
 ROOM = 8.0
 """A unit is taken to cost at most this many times its first reservation: bounds are learned, and may be raised."""
@@ -19,8 +19,8 @@ class Admission:
     always under way and always gets one, so that nobody waits for ever.
     """
 
-    def __init__(self, books: Books, walks: Walks) -> None:
-        self.asking: list[Asked] = []
+    def __init__(self, books: Books, walks: ActivePaths) -> None:
+        self.asking: list[TopUpRequest] = []
         self._books, self._walks = books, walks
 
     def jobs(self) -> list[Job]:
@@ -42,14 +42,14 @@ class Admission:
 class _Scan:
     """One look over the walks under way, in order."""
 
-    def __init__(self, books: Books, walks: Walks, asking: list[Asked]) -> None:
+    def __init__(self, books: Books, walks: ActivePaths, asking: list[TopUpRequest]) -> None:
         self._books, self._walks, self._account = books, walks, books.account
         self._unanswered = asking
         self._asking = {asked.cell: asked for asked in asking}
         self._before: set[Cell] = set()  # cells without a row that may come before the one that is looked at
         self._before_usd = 0.0  # what they may cost, as far as it is not set aside
         self._before_calls = 0
-        self._outlook = Outlook(self._account.coverage) if books.terms.target is not None else None
+        self._outlook = CoverageUpperBound(self._account.coverage) if books.terms.target is not None else None
         self._may_cover = False  # the outlook reaches the target: nothing further on is certain
         self._free = (books.terms.workers or 1) - len(books.running)
 
@@ -79,7 +79,7 @@ class _Scan:
             self._foresee(going, frontier)
         return jobs
 
-    def _start(self, going: Going, length: int) -> Job | None:
+    def _start(self, going: ActivePath, length: int) -> Job | None:
         ledger = self._books.ledger
         upper_usd, upper_calls = self._upper(going, length)
         refusal = ledger.refusal(self._before_usd + upper_usd, self._before_calls + upper_calls)
@@ -106,14 +106,14 @@ class _Scan:
         self._unanswered.remove(asked)
         asked.answer(self._books.top_up(cell, asked.upper_usd))
 
-    def _upper(self, going: Going, length: int) -> tuple[float, int]:
+    def _upper(self, going: ActivePath, length: int) -> tuple[float, int]:
         stage = self._books.terms.template.invocations[length - 1].name
         bound = self._account.bounds.of(going.number)
         return bound.usd(stage, going.path[length - 1]), bound.calls(stage)
 
     # -- what may come before --------------------------------------------------------------------------------------
 
-    def _foresee_known(self, going: Going) -> None:
+    def _foresee_known(self, going: ActivePath) -> None:
         """Rows that are there and not counted yet: their price is known."""
         if self._outlook is None:
             return
@@ -128,7 +128,7 @@ class _Scan:
             if row.ended(self._books.terms.template.stop):
                 return
 
-    def _foresee(self, going: Going, frontier: int) -> None:
+    def _foresee(self, going: ActivePath, frontier: int) -> None:
         """The rest of the walk, from its first cell without a row on."""
         for length in range(frontier, len(going.path) + 1):
             cell = going.cell(length)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Cell
 from vinelm.profiler.scheduling.run_state import Books
-from vinelm.profiler.scheduling.walks import Going, Walks
+from vinelm.profiler.scheduling.walks import ActivePath, ActivePaths
 
 
-class Counting:
+class CanonicalCommit:
     """Stops the run where one unit at a time would stop."""
 
-    def __init__(self, books: Books, walks: Walks) -> None:
+    def __init__(self, books: Books, walks: ActivePaths) -> None:
         self._books, self._walks = books, walks
         self._visited: dict[Cell, Observation] = {}  # what the sampler is shown, in order
 
@@ -35,7 +35,7 @@ class Counting:
             self._books.stop("complete" if is_complete else "coverage")
         return is_done
 
-    def _walk(self, going: Going) -> bool:
+    def _walk(self, going: ActivePath) -> bool:
         """Along it; False at a cell without a row, and where the run stops."""
         account, rule = self._books.account, self._books.terms.template.stop
         account.bounds.reached(going.number)

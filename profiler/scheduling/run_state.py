@@ -14,8 +14,8 @@ from vinelm.profiler.config import Terms
 from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.job import Cell, Job, Refused
 from vinelm.profiler.results import StoppedBy
-from vinelm.profiler.scheduling.threads import Ended
-from vinelm.profiler.scheduling.walks import Bounds
+from vinelm.profiler.scheduling.threads import UnitFinished
+from vinelm.profiler.scheduling.walks import PriceBounds
 from vinelm.template import Template
 from vinelm.traces.store.run_state import RunRecords
 from vinelm.traces.store.store import ObservationStore
@@ -75,7 +75,7 @@ class Books:
 
     # -- after it ----------------------------------------------------------------------------------------------
 
-    def write(self, message: Ended) -> None:
+    def write(self, message: UnitFinished) -> None:
         """What came back: its row and its real price, or why there is none."""
         reservation = self.running.pop(message.job.cell)
         company = self._company.pop(message.job.cell, 0)
@@ -151,7 +151,7 @@ class Account:
         for row in rows[:older]:
             if row.request_id in self.requests:
                 bound.add(row)
-        self.bounds = Bounds(bound)
+        self.bounds = PriceBounds(bound)
 
     def keep(self, row: Observation) -> Cell | None:
         """A row is in the store. The cell whose checkpoint nobody needs any more, if that is so now."""

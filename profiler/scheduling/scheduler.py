@@ -10,24 +10,24 @@ from vinelm.profiler.execution.job import Job, Worker
 from vinelm.profiler.results import Progress
 from vinelm.profiler.samplers import Sampler
 from vinelm.profiler.scheduling.admission import Admission
-from vinelm.profiler.scheduling.commit import Counting
+from vinelm.profiler.scheduling.commit import CanonicalCommit
 from vinelm.profiler.scheduling.interrupts import Interrupts
 from vinelm.profiler.scheduling.run_state import Books
-from vinelm.profiler.scheduling.threads import Asked, Ended, Threads, run_job
-from vinelm.profiler.scheduling.walks import Walks
+from vinelm.profiler.scheduling.threads import Threads, TopUpRequest, UnitFinished, run_job
+from vinelm.profiler.scheduling.walks import ActivePaths
 
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
 
 
-class Schedule:
+class Scheduler:
     """One run of a sampler's walks, on the calling thread. Its books say after :meth:`run` how it ended."""
 
     def __init__(self, worker: Worker, sampler: Sampler, books: Books) -> None:
-        walks = Walks(sampler)
+        walks = ActivePaths(sampler)
         self.books = books
-        self._counting = Counting(self.books, walks)
+        self._counting = CanonicalCommit(self.books, walks)
         self._admission = Admission(self.books, walks)
-        self._telling = Telling(self.books)
+        self._telling = ProgressReporter(self.books)
         self._worker = worker
         self._crew = None if books.terms.workers is None else Threads(worker)
 
@@ -35,7 +35,7 @@ class Schedule:
         """Until something stops it. Raises what a unit raised, after the units in flight are written."""
         books = self.books
         self._counting.stop_if_done()
-        ended: list[Ended] = []
+        ended: list[UnitFinished] = []
         with Interrupts(is_inline=self._crew is None) as interrupts:
             try:
                 while books.stopped_by is None or books.running:
@@ -54,14 +54,14 @@ class Schedule:
         if books.problem is not None:
             raise books.problem
 
-    def _turn(self, ended: list[Ended]) -> list[Job]:
+    def _turn(self, ended: list[UnitFinished]) -> list[Job]:
         """What becomes durable together: the rows of the units that ended and the reservations of those to start."""
         for message in ended:
             self.books.write(message)
         self._counting.advance()
         return self._admission.jobs()
 
-    def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[Ended]:
+    def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
         """Their reservations are durable: let them run. What came back already, if they run here."""
         if self._crew is not None:
             for job in jobs:
@@ -70,9 +70,9 @@ class Schedule:
         with interrupts.allowed():
             return [run_job(self._worker, job, partial(self.books.top_up, job.cell)) for job in jobs]
 
-    def _collect(self, interrupts: Interrupts) -> list[Ended]:
+    def _collect(self, interrupts: Interrupts) -> list[UnitFinished]:
         """Wait for a message, then take all that are there."""
-        ended: list[Ended] = []
+        ended: list[UnitFinished] = []
         while self._crew is not None and self.books.running:
             try:
                 message = self._crew.messages.get(timeout=_WAIT_S) if not ended else self._crew.messages.get_nowait()
@@ -80,7 +80,7 @@ class Schedule:
                 if ended or (interrupts.count and self.books.stopped_by is None):
                     break
                 continue
-            if isinstance(message, Asked):
+            if isinstance(message, TopUpRequest):
                 self._admission.asking.append(message)
                 break
             self._crew.ended()
@@ -95,7 +95,7 @@ class Schedule:
         self.books.abandon()
 
 
-class Telling:
+class ProgressReporter:
     """Silent where nobody asked for it."""
 
     def __init__(self, books: Books) -> None:

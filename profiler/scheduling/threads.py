@@ -11,7 +11,7 @@ from vinelm.profiler.execution.job import Cell, Done, Job, Refused, Worker
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class UnitFinished:
     """A unit came to its end; ``problem`` is what its worker raised instead."""
 
     job: Job
@@ -20,7 +20,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Asked:
+class TopUpRequest:
     """A unit waits for more money. :meth:`answer` lets it go on."""
 
     cell: Cell
@@ -40,12 +40,12 @@ class Asked:
 
 
 class Threads:
-    """As many daemon threads as were needed at once. ``messages`` is where :class:`Ended` and :class:`Asked` arrive."""
+    """As many daemon threads as were needed at once. ``messages`` is where :class:`UnitFinished` and :class:`TopUpRequest` arrive."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self.messages: queue.SimpleQueue[Ended | Asked] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[UnitFinished | TopUpRequest] = queue.SimpleQueue()
         self._threads = 0
         self._busy = 0
 
@@ -72,18 +72,18 @@ class Threads:
 
     def _asker(self, job: Job) -> Callable[[float], bool]:
         def top_up(upper_usd: float) -> bool:
-            asked = Asked(job.cell, upper_usd)
+            asked = TopUpRequest(job.cell, upper_usd)
             self.messages.put(asked)
             return asked.wait()
 
         return top_up
 
 
-def run_job(worker: Worker, job: Job, top_up: Callable[[float], bool]) -> Ended:
+def run_job(worker: Worker, job: Job, top_up: Callable[[float], bool]) -> UnitFinished:
     """Run it here; what it raises is a part of the message, but for an interrupt."""
     try:
-        return Ended(job, worker.run(job, top_up))
+        return UnitFinished(job, worker.run(job, top_up))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return Ended(job, None, error)
+        return UnitFinished(job, None, error)

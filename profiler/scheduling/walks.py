@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import PriceBound
 from vinelm.profiler.execution.job import Cell
-from vinelm.profiler.samplers import Sampler, Walk
+from vinelm.profiler.samplers import RequestPath, Sampler
 from vinelm.template import StopRule
 
 LARGEST_BLOCK = 256
 
 
-class Going:
+class ActivePath:
     """A walk under way: ``number`` counts all walks, ``counted`` is how many of its cells are."""
 
     __slots__ = ("_known", "counted", "number", "path", "request_id")
 
-    def __init__(self, walk: Walk, number: int) -> None:
+    def __init__(self, walk: RequestPath, number: int) -> None:
         self.request_id, self.path = walk
         self.number = number
         self.counted = 0
@@ -50,17 +50,17 @@ class Going:
         return self._known
 
 
-class Walks:
+class ActivePaths:
     """The sampler's walks in order, some of them under way; the first one is the oldest that is not all counted."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._round = -1
-        self._source: Iterator[Walk] = iter(())
+        self._source: Iterator[RequestPath] = iter(())
         self._is_round_empty = False
         self._is_over = False
         self._pulled = 0
-        self.going: list[Going] = []
+        self.going: list[ActivePath] = []
 
     def next_round(self, seen: Sequence[Observation]) -> bool:
         """Begin the next round; False if the last one was empty: the sampler has no more to propose."""
@@ -85,12 +85,12 @@ class Walks:
             self._is_over = True
             return False
         self._is_round_empty = False
-        self.going.append(Going(walk, self._pulled))
+        self.going.append(ActivePath(walk, self._pulled))
         self._pulled += 1
         return True
 
 
-class Bounds:
+class PriceBounds:
     """The price bound that holds for each walk: learned from all walks up to the block before last, no matter how far others
     have got. Blocks double in size from one walk up to :data:`LARGEST_BLOCK`.
     """
@@ -132,5 +132,5 @@ def block_end(block: int) -> int:
     return LARGEST_BLOCK - 1 + (block - doubling + 1) * LARGEST_BLOCK
 
 
-Upper = Callable[[Going, int], tuple[float, int]]
+Upper = Callable[[ActivePath, int], tuple[float, int]]
 """(dollars, calls) that the unit at that length of a walk is expected not to exceed."""

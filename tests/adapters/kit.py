@@ -13,7 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
-from vinelm.adapters.langgraph import PATH_KEY, GraphControl
+from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
 from vinelm.clock import VirtualClock
 from vinelm.observation import Usage
 from vinelm.policies import ForcedPolicy
@@ -168,8 +168,8 @@ class App:
         return graph
 
 
-def control(backend=None, *, n_models=3, depth=3, template=True) -> GraphControl:
-    return GraphControl(
+def control(backend=None, *, n_models=3, depth=3, template=True) -> GraphAdapter:
+    return GraphAdapter(
         make_catalog(n_models),
         {"test": backend or EchoBackend()},
         template=make_template(n_models, depth) if template else None,

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.observation import Usage
 
 TOKENS = ("one ", "two ", "three")
@@ -103,8 +103,8 @@ class ScriptedBackend:
         return kind(name_=model.name, backend=self, call=call)
 
 
-def chat_control(backend=None, *, n_models=3, depth=3) -> GraphControl:
-    return GraphControl(make_catalog(n_models), {"test": backend or ScriptedBackend()}, template=make_template(n_models, depth))
+def chat_control(backend=None, *, n_models=3, depth=3) -> GraphAdapter:
+    return GraphAdapter(make_catalog(n_models), {"test": backend or ScriptedBackend()}, template=make_template(n_models, depth))
 
 
 def follow(vine, *models):

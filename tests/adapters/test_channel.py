@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from langgraph._internal._typing import MISSING
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
-from vinelm.adapters.langgraph.path_channel import PathChannel, models_of, starts_anew
+from vinelm.adapters.langgraph.path_channel import PathChannel, is_new_request, models_of
 from vinelm.template import Loop, Stage, Template
 
 
@@ -99,14 +99,14 @@ def value(*stages, closed=False, **more):
     ],
 )
 def test_which_invocation_starts_a_path(stored, stage, template, anew):
-    assert starts_anew(stored, stage, template, None) is anew
+    assert is_new_request(stored, stage, template, None) is anew
 
 
 @pytest.mark.parametrize("template", [LOOP, None])
 def test_the_request_id_decides_where_it_is_known(template):
-    assert starts_anew(value("repair", request="r1"), "repair", template, "r2")
-    assert not starts_anew(value("repair", request="r1"), "repair", template, "r1")
-    assert not starts_anew(value("repair", request="r1", closed=True), "repair", template, "r1")
-    assert starts_anew(value("repair", request="r1", closed=True), "repair", template, None)
-    assert not starts_anew(value("repair"), "repair", template, "r1")  # written before the caller gave ids
-    assert starts_anew(value("repair", closed=True), "repair", template, "r1")
+    assert is_new_request(value("repair", request="r1"), "repair", template, "r2")
+    assert not is_new_request(value("repair", request="r1"), "repair", template, "r1")
+    assert not is_new_request(value("repair", request="r1", closed=True), "repair", template, "r1")
+    assert is_new_request(value("repair", request="r1", closed=True), "repair", template, None)
+    assert not is_new_request(value("repair"), "repair", template, "r1")  # written before the caller gave ids
+    assert is_new_request(value("repair", closed=True), "repair", template, "r1")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 from vinelm import VineChatModel
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.objective import Objective
 
@@ -83,7 +83,7 @@ def test_a_call_outside_is_a_request_of_its_own(model, backend):
 def test_its_own_objective_holds_where_nothing_else_is_asked(vine, backend):
     asked = []
 
-    class Asking(GraphControl):
+    class Asking(GraphAdapter):
         def policy_for(self, context):
             asked.append(context.objective)
             return super().policy_for(context)

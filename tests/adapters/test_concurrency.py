@@ -15,8 +15,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from vinelm import VineLM
-from vinelm.adapters.langgraph import GraphControl
-from vinelm.adapters.langgraph.run_registry import Runs
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -25,7 +25,7 @@ from vinelm.policies import DefaultPolicy
 RUNS = 60
 
 
-class Counting(GraphControl):
+class Counting(GraphAdapter):
     """Every run's policy uses one model throughout: which one, tells the runs apart."""
 
     def __init__(self):
@@ -98,7 +98,7 @@ def test_sixty_tasks_each_in_a_with_block_of_its_own():
 
 
 def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
-    runs = Runs(bound=3)
+    runs = RunRegistry(bound=3)
     controls = [object() for _ in range(5)]
     made = []
 
@@ -117,12 +117,12 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
 
 def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
-    runs = Runs()
+    runs = RunRegistry()
     ids = {id(runs.of(None, object(), lambda: (None, None)).control) for _ in range(100)}
     assert len(ids) == len(runs) == 100
 
 
-class Mortal(GraphControl):
+class Mortal(GraphAdapter):
     """Remembers its policies without keeping them."""
 
     def __init__(self):

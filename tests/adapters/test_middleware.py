@@ -19,7 +19,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddlewar
 from langchain.agents.structured_output import ToolStrategy
 
 from vinelm import VineMiddleware
-from vinelm.adapters.langgraph import GraphControl, build_graph
+from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.template import Loop, Stage, Template
@@ -44,8 +44,8 @@ def ask(question: str) -> str:
 TWICE = calls_then("4", ("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2}))
 
 
-def agent_control(backend) -> GraphControl:
-    return GraphControl(make_catalog(3), {"test": backend}, template=TEMPLATE)
+def agent_control(backend) -> GraphAdapter:
+    return GraphAdapter(make_catalog(3), {"test": backend}, template=TEMPLATE)
 
 
 def build_agent(vine, *more, tools=(add,), first=(), **kwargs):
@@ -181,12 +181,12 @@ def test_a_retry_around_the_routed_call_is_planned_again(mode):
     vine = agent_control(backend)
     asked = []
 
-    class Asked(type(follow(vine))):
+    class CallOptions(type(follow(vine))):
         def next(self, stage, prefix):
             asked.append(prefix)
             return ("m0", "m1", "m2", "m0")[len(asked) - 1]
 
-    policy = Asked(vine.template, [], clock=vine.new_clock())
+    policy = CallOptions(vine.template, [], clock=vine.new_clock())
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
     app = build_agent(vine, first=[retry], checkpointer=InMemorySaver())
     out = run(app, mode, question(), thread(), context=vine.context(policy=policy))

@@ -8,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph import PATH_KEY, GraphControl
+from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
 from vinelm.errors import WorkflowError
 from vinelm.policies import DefaultPolicy
 from vinelm.template import Loop, Stage, Template
@@ -63,7 +63,7 @@ def test_a_plain_edge_is_not_the_policys(mode):
 def looping():
     """A control whose template lets generate follow itself."""
     vine = control()
-    return GraphControl(vine.catalog, vine.backends, template=Template((Loop((Stage("generate"),), 4),)))
+    return GraphAdapter(vine.catalog, vine.backends, template=Template((Loop((Stage("generate"),), 4),)))
 
 
 def loop(vine, fn, path_map=None, mode="sync", again="generate"):

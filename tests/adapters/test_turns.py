@@ -7,7 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.template import Loop, Stage, Template
 
 
@@ -69,9 +69,9 @@ def agent(vine, mode, turns=2):
     return graph.compile(checkpointer=InMemorySaver())
 
 
-def react() -> GraphControl:
+def react() -> GraphAdapter:
     template = Template((Loop((Stage("repair"),), 4),))
-    return GraphControl(make_catalog(3), control().backends, template=template)
+    return GraphAdapter(make_catalog(3), control().backends, template=template)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
+from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.clock import VirtualClock
 
 CALLS = st.lists(st.tuples(st.floats(0, 40), st.integers(1, 60)), min_size=1, max_size=40)
@@ -16,7 +16,7 @@ CALLS = st.lists(st.tuples(st.floats(0, 40), st.integers(1, 60)), min_size=1, ma
 def starts(limits, calls):
     """(start, tokens) of calls that come one after another, each after a pause."""
     clock = VirtualClock()
-    gate = Gate(limits, clock)
+    gate = EngineRateLimiter(limits, clock)
     started = []
     for pause_s, tokens in calls:
         clock.sleep(pause_s)
@@ -34,7 +34,7 @@ def window(started, end_s):
 @settings(max_examples=60, deadline=None)
 @given(calls=CALLS, requests=st.integers(1, 8), tokens=st.integers(60, 200))
 def test_no_minute_has_more_than_is_allowed(calls, requests, tokens):
-    started = starts(Limits(requests_per_min=requests, tokens_per_min=tokens), calls)
+    started = starts(RateLimits(requests_per_min=requests, tokens_per_min=tokens), calls)
     for end_s, _ in started:
         inside = window(started, end_s)
         assert len(inside) <= requests
@@ -45,7 +45,7 @@ def test_no_minute_has_more_than_is_allowed(calls, requests, tokens):
 @given(calls=CALLS, requests=st.integers(1, 8), tokens=st.integers(60, 200))
 def test_calls_keep_their_order_and_wait_no_longer_than_they_must(calls, requests, tokens):
     """Brute force: each call starts at the first of the possible instants at which the window has room."""
-    started = starts(Limits(requests_per_min=requests, tokens_per_min=tokens), calls)
+    started = starts(RateLimits(requests_per_min=requests, tokens_per_min=tokens), calls)
     asked = itertools.accumulate(pause_s for pause_s, _ in calls)
     for number, (asked_s, (start_s, wanted)) in enumerate(zip(asked, started, strict=True)):
         before = started[:number]
@@ -60,13 +60,13 @@ def test_calls_keep_their_order_and_wait_no_longer_than_they_must(calls, request
 
 
 def test_a_call_beyond_the_limit_has_a_minute_for_itself():
-    started = starts(Limits(tokens_per_min=10), [(0, 5), (0, 50), (0, 5)])
+    started = starts(RateLimits(tokens_per_min=10), [(0, 5), (0, 50), (0, 5)])
     assert [start_s for start_s, _ in started] == [0.0, 60.0, 120.0]
 
 
 def test_settling_gives_back_what_was_not_used():
     clock = VirtualClock()
-    gate = Gate(Limits(tokens_per_min=100), clock)
+    gate = EngineRateLimiter(RateLimits(tokens_per_min=100), clock)
     ticket, _ = gate.reserve(100)
     assert gate.reserve(10)[1] == 60.0
     ticket.settle(20)
@@ -77,7 +77,7 @@ def test_settling_gives_back_what_was_not_used():
 
 
 def test_without_limits_nothing_waits_and_nothing_is_kept():
-    gate = Gate(Limits(), VirtualClock())
+    gate = EngineRateLimiter(RateLimits(), VirtualClock())
     with gate.admit(10**9, pytest.fail):
         assert gate.reserve(10**9)[1] == 0.0
     assert not gate._log
@@ -102,7 +102,7 @@ class Peak:
 
 
 def test_threads_and_tasks_of_several_loops_share_the_slots():
-    gate, peak = Gate(Limits(concurrency=3)), Peak()
+    gate, peak = EngineRateLimiter(RateLimits(concurrency=3)), Peak()
 
     def call(_):
         with gate.admit(1, pytest.fail):
@@ -130,7 +130,7 @@ def test_threads_and_tasks_of_several_loops_share_the_slots():
 
 
 def test_who_leaves_the_queue_holds_nobody_up():
-    gate = Gate(Limits(concurrency=1))
+    gate = EngineRateLimiter(RateLimits(concurrency=1))
 
     async def hold(order, name):
         async with gate.aadmit(1, pytest.fail):
@@ -150,7 +150,7 @@ def test_who_leaves_the_queue_holds_nobody_up():
 
 
 def test_a_failing_call_gives_its_slot_back():
-    gate = Gate(Limits(concurrency=1))
+    gate = EngineRateLimiter(RateLimits(concurrency=1))
     for _ in range(3):
         with pytest.raises(KeyError), gate.admit(1, pytest.fail):
             raise KeyError
@@ -158,7 +158,7 @@ def test_a_failing_call_gives_its_slot_back():
 
 def test_waits_are_told_to_the_callers_clock():
     clock = VirtualClock()
-    gate = Gate(Limits(requests_per_min=1), clock)
+    gate = EngineRateLimiter(RateLimits(requests_per_min=1), clock)
     for _ in range(3):
         with gate.admit(1, clock.sleep):
             pass

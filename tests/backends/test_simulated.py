@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from vinelm.backends.offline.presets import BEHAVIOURS
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
-from vinelm.backends.settings import Setup
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Catalog
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
@@ -330,4 +330,4 @@ def test_what_is_cached_reaches_the_message(databases, requests, make_call):
 def test_a_cached_share_is_a_share():
     model = CATALOG["sim-glm"].model_copy(update={"options": {"cached_share": 1.5}})
     with pytest.raises(ConfigError, match=r"'sim-glm': cached_share is 1.5: it must be a number from 0 to 1"):
-        create(Setup(provider="simulated", catalog=Catalog([model])))
+        create(ProviderSettings(provider="simulated", catalog=Catalog([model])))

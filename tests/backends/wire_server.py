@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallOptions:
     """One request. ``number`` counts them from 0."""
 
     number: int
@@ -69,7 +69,7 @@ class WireServer:
 
     def __init__(self):
         self.reply = None
-        self.asked: list[Asked] = []
+        self.asked: list[CallOptions] = []
         self.connections = self.in_flight = self.peak = 0
         self._loop = asyncio.new_event_loop()
         self._tasks = set()
@@ -128,6 +128,6 @@ class WireServer:
             key, _, value = line.decode().partition(":")
             headers[key.lower()] = value.strip()
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        asked = Asked(len(self.asked), head.decode().split()[1], headers, body)
+        asked = CallOptions(len(self.asked), head.decode().split()[1], headers, body)
         self.asked.append(asked)
         return asked

@@ -13,7 +13,7 @@ import pytest
 from vinelm.api.application import VineLM
 from vinelm.cli.main import main
 from vinelm.controller.load.engine_metrics import vllm_requests
-from vinelm.controller.load.monitors import EnginePoller, OwnLoad, ReportedLoad
+from vinelm.controller.load.monitors import EnginePoller, InFlightLoadMonitor, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import load_curves
 from vinelm.errors import ConfigError
 
@@ -190,7 +190,7 @@ def test_an_engine_that_really_queues_is_measured_polled_and_planned_around(engi
     assert curve.at(6) > 0
 
     engine.held = 5  # and one runs
-    load = ReportedLoad({"gpu-1": curve})
+    load = ReportedLoadMonitor({"gpu-1": curve})
     with EnginePoller({"gpu-1": vllm_requests(engine.url)}, load, every_s=0.01):
         while "gpu-1" not in load.delays():
             threading.Event().wait(0.005)
@@ -239,7 +239,7 @@ def test_vinelm_reads_the_file(engine, capsys, tmp_path):
     assert main(["calibrate", "gpu-1", *SMALL, "--yes"]) == 0
     assert 'VineLM(..., load="slowdown.json")' in capsys.readouterr().out
     vine = VineLM("models.toml", load="slowdown.json")
-    assert isinstance(vine._load_seen(), OwnLoad)
+    assert isinstance(vine._load_seen(), InFlightLoadMonitor)
     assert max(map(len, capsys.readouterr().out.splitlines()), default=0) <= 80
     text = (tmp_path / "slowdown.json").read_text()
     (tmp_path / "slowdown.json").write_text(text.replace("gpu-1", "gpu-9"))

@@ -7,7 +7,7 @@ import pytest
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.cli.commands.trie import frontier
 from vinelm.cli.main import main
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.vinefile import save_trie
@@ -21,7 +21,7 @@ def annotated(catalog) -> AnnotatedTrie:
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=2))).bind(tuple(catalog))
     trie = Trie.from_template(template)
     shape = (30, len(trie))
-    table = OutcomeTable(
+    table = RecordedTable(
         template=template, catalog=catalog, trie=trie, request_ids=tuple(f"q{i}" for i in range(30)),
         success=rng.random(shape) < 0.5, stopped=rng.random(shape) < 0.5, cost_usd=rng.lognormal(-6, 1, shape),
         latency_s=rng.lognormal(0, 0.5, shape),

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from vinelm.clock import VirtualClock
-from vinelm.controller.load.background import ApartLoad
+from vinelm.controller.load.background import BackgroundLoadMonitor
 from vinelm.errors import VineLMError
 from vinelm.protocols import EngineDelay
 
@@ -30,13 +30,13 @@ class Hangs:
 
 
 def test_a_fresh_answer_is_waited_for():
-    load = ApartLoad(lambda: {"east": 2.0}, patience_s=10.0)
+    load = BackgroundLoadMonitor(lambda: {"east": 2.0}, patience_s=10.0)
     assert load.delays() == {"east": EngineDelay(2.0)}
 
 
 def test_a_source_that_hangs_is_asked_once_and_delays_nobody():
     source = Hangs()
-    load = ApartLoad(source, patience_s=0.001)
+    load = BackgroundLoadMonitor(source, patience_s=0.001)
     for _ in range(100):
         with pytest.raises(VineLMError, match="has not answered"):
             load.delays()
@@ -50,7 +50,7 @@ def test_a_source_that_hangs_is_asked_once_and_delays_nobody():
 def test_an_old_answer_grows_stale_and_goes():
     clock, source = VirtualClock(), Hangs()
     source.go.set()
-    load = ApartLoad(source, patience_s=10.0, clock=clock)
+    load = BackgroundLoadMonitor(source, patience_s=10.0, clock=clock)
     assert load.delays() == {"east": EngineDelay(2.0)}
     source.go.clear()
     load._patience_s = 0.001
@@ -66,7 +66,7 @@ def test_a_source_that_raises_is_named_without_its_text():
     def fails():
         raise OSError("http://user:secret@host")
 
-    load = ApartLoad(fails, patience_s=10.0)
+    load = BackgroundLoadMonitor(fails, patience_s=10.0)
     with pytest.raises(VineLMError, match=r"the load source failed: OSError$"):
         load.delays()
 
@@ -90,7 +90,7 @@ class Counting:
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_monitor_is_told_in_order_whatever_it_raises(fails):
     monitor = Counting(fails)
-    load = ApartLoad(monitor, patience_s=10.0)
+    load = BackgroundLoadMonitor(monitor, patience_s=10.0)
     load.dispatched("east")
     load.finished("east", 0.5)
     load.finished("west", None)
@@ -99,7 +99,7 @@ def test_a_monitor_is_told_in_order_whatever_it_raises(fails):
 
 
 def test_the_thread_ends_with_its_object():
-    load = ApartLoad(lambda: {}, patience_s=10.0)
+    load = BackgroundLoadMonitor(lambda: {}, patience_s=10.0)
     load.delays()
     before = {thread for thread in threading.enumerate() if thread.name == "vinelm-load"}
     jobs = load._jobs

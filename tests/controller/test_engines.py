@@ -8,7 +8,7 @@ import pytest
 
 from vinelm.clock import VirtualClock
 from vinelm.controller.load.engine_metrics import requests_in_loads, requests_in_metrics, sglang_requests, vllm_requests
-from vinelm.controller.load.monitors import EnginePoller, ReportedLoad
+from vinelm.controller.load.monitors import EnginePoller, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.errors import ConfigError, VineLMError
 
@@ -187,7 +187,7 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere(server, monkeypatc
 
 def test_a_poller_keeps_asking_and_a_failing_engine_delays_nobody(server):
     clock = VirtualClock()
-    sink = ReportedLoad(dict.fromkeys(("good", "bad", "hung", "lost"), LINE), clock=clock)
+    sink = ReportedLoadMonitor(dict.fromkeys(("good", "bad", "hung", "lost"), LINE), clock=clock)
     hung = threading.Event()
 
     def bad():

@@ -5,19 +5,19 @@ import pytest
 from vinelm.controller.planning import block_index as tiles_module
 from vinelm.controller.planning import frontier as frontier_module
 from vinelm.controller.planning import frontier_cache as index_module
-from vinelm.controller.planning.plan_request import Query, load_array
+from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.planning.subtree import View
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.controller.testing import grid_annotated, random_question
 from vinelm.objective import Objective
 
 
 def measured(planner, objective, asked):
     load = load_array(asked.get("load"), planner.annotated.engines)
-    query = Query(
+    query = PlanRequest(
         objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load, asked.get("candidates"), asked["may_stop"]
     )
-    choice = View(planner.known, query).choose()
+    choice = SubtreeView(planner.known, query).choose()
     return None if choice is None else choice.target
 
 

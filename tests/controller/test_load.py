@@ -2,7 +2,7 @@ import pytest
 from conftest import random_table
 
 from vinelm.clock import VirtualClock
-from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
@@ -15,7 +15,7 @@ LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))  # half a second per request
 
 
 def test_own_calls_in_flight_load_an_engine():
-    monitor = OwnLoad({"east": LINE}, clock=VirtualClock())
+    monitor = InFlightLoadMonitor({"east": LINE}, clock=VirtualClock())
     for _ in range(4):
         monitor.dispatched("east")
     assert monitor.delays()["east"].extra_s == 2.0
@@ -26,7 +26,7 @@ def test_own_calls_in_flight_load_an_engine():
 
 def test_own_latencies_tell_where_no_curve_is_known_until_they_are_old():
     clock = VirtualClock()
-    monitor = OwnLoad(clock=clock)
+    monitor = InFlightLoadMonitor(clock=clock)
     for excess in (2.0, 2.1, 1.9, 2.0, 2.0, 2.0):
         monitor.dispatched("east")
         monitor.finished("east", excess)
@@ -40,7 +40,7 @@ def test_own_latencies_tell_where_no_curve_is_known_until_they_are_old():
 
 def test_an_old_report_is_corrected_by_what_we_sent_since():
     clock = VirtualClock()
-    monitor = ReportedLoad({"east": LINE}, clock=clock)
+    monitor = ReportedLoadMonitor({"east": LINE}, clock=clock)
     monitor.dispatched("east")  # before the first report: in the report already
     monitor.report("east", 4)
     assert monitor.delays()["east"].extra_s == 2.0
@@ -60,7 +60,7 @@ def test_an_old_report_is_corrected_by_what_we_sent_since():
 
 
 def test_without_the_correction_an_old_report_stays_as_it_was():
-    monitor = ReportedLoad({"east": LINE}, clock=VirtualClock(), has_correction=False)
+    monitor = ReportedLoadMonitor({"east": LINE}, clock=VirtualClock(), has_correction=False)
     monitor.report("east", 4)
     monitor.dispatched("east")
     assert monitor.delays()["east"].extra_s == 2.0
@@ -68,7 +68,7 @@ def test_without_the_correction_an_old_report_stays_as_it_was():
 
 def test_a_session_tells_its_monitor_and_plans_with_it():
     planner = Planner(random_table(3, n_requests=60, n_models=2, depth=3).annotate())
-    monitor = ReportedLoad({"east": LINE, "west": LINE}, clock=VirtualClock())
+    monitor = ReportedLoadMonitor({"east": LINE, "west": LINE}, clock=VirtualClock())
     monitor.report("east", 60)
     monitor.report("west", 0)
     objective = Objective(maximize="accuracy", max_latency_s=5.0)
@@ -98,7 +98,7 @@ def test_a_monitor_that_raises_costs_nothing():
 
 def test_a_clock_that_jumps_back_makes_a_report_stale_and_not_fresh_for_good():
     clock = VirtualClock(1000.0)
-    monitor = ReportedLoad({"east": LINE}, clock=clock)
+    monitor = ReportedLoadMonitor({"east": LINE}, clock=clock)
     monitor.report("east", 4)
     clock.seconds = 10.0
     assert (monitor.delays()["east"].extra_s, monitor.delays()["east"].is_stale) == (2.0, True)
@@ -108,7 +108,7 @@ def test_a_clock_that_jumps_back_makes_a_report_stale_and_not_fresh_for_good():
 
 @pytest.mark.parametrize("requests", [float("nan"), float("inf"), -1.0])
 def test_a_report_that_is_no_number_of_requests_is_refused_and_the_last_one_stays(requests):
-    monitor = ReportedLoad({"east": LINE}, clock=VirtualClock())
+    monitor = ReportedLoadMonitor({"east": LINE}, clock=VirtualClock())
     monitor.report("east", 4)
     with pytest.raises(VineLMError, match="'east' cannot hold"):
         monitor.report("east", requests)
@@ -116,7 +116,7 @@ def test_a_report_that_is_no_number_of_requests_is_refused_and_the_last_one_stay
 
 
 def test_one_latency_that_is_no_number_does_not_blind_the_monitor():
-    monitor = OwnLoad(clock=VirtualClock())
+    monitor = InFlightLoadMonitor(clock=VirtualClock())
     for excess in (2.0, float("nan"), 2.0, float("inf"), 2.0, 2.0, 2.0):
         monitor.dispatched("east")
         monitor.finished("east", excess)
@@ -124,7 +124,7 @@ def test_one_latency_that_is_no_number_does_not_blind_the_monitor():
 
 
 def test_calls_of_ours_that_are_lost_count_only_until_the_next_report():
-    monitor = ReportedLoad({"east": LINE}, clock=VirtualClock())
+    monitor = ReportedLoadMonitor({"east": LINE}, clock=VirtualClock())
     monitor.report("east", 0)
     for _ in range(8):
         monitor.dispatched("east")  # and none of them ever comes back

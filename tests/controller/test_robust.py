@@ -7,8 +7,8 @@ from conftest import make_catalog, random_table
 
 from vinelm.api.application import VineLM
 from vinelm.clock import VirtualClock
-from vinelm.controller.load.background import ApartLoad
-from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.background import BackgroundLoadMonitor
+from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
@@ -53,16 +53,16 @@ def test_a_monitor_of_the_users_is_read_apart_and_ours_directly(annotated):
     fast._load_seen()._patience_s = 10.0
     session = fast.session(OBJECTIVE)
     assert session.next("generate", ()) == Planner(annotated).plan(OBJECTIVE, load={"east": 50.0}).next_model
-    assert isinstance(fast._load_seen(), ApartLoad)
+    assert isinstance(fast._load_seen(), BackgroundLoadMonitor)
     assert fast._load_seen() is fast._load_seen()
-    for ours in (OwnLoad(), ReportedLoad({"east": LINE})):
+    for ours in (InFlightLoadMonitor(), ReportedLoadMonitor({"east": LINE})):
         assert vine_of(annotated, load=ours)._load_seen() is ours
-    assert isinstance(vine_of(annotated)._load_seen(), OwnLoad)
+    assert isinstance(vine_of(annotated)._load_seen(), InFlightLoadMonitor)
 
 
 def test_an_engine_that_disappears_is_planned_without_its_load(annotated):
     clock, planner = VirtualClock(), Planner(annotated)
-    monitor = ReportedLoad({"east": LINE, "west": LINE}, clock=clock)
+    monitor = ReportedLoadMonitor({"east": LINE, "west": LINE}, clock=clock)
     monitor.report("east", 60)
     loaded = Session(planner, OBJECTIVE, clock=VirtualClock(), load=monitor)
     assert loaded.next("generate", ()) == planner.plan(OBJECTIVE, load={"east": 30.0}).next_model

@@ -5,7 +5,7 @@ import pytest
 from conftest import random_table
 
 from vinelm.clock import VirtualClock
-from vinelm.controller.load.monitors import OwnLoad
+from vinelm.controller.load.monitors import InFlightLoadMonitor
 from vinelm.controller.load.slowdown import SlowdownCurve
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Session
@@ -201,7 +201,7 @@ def test_a_load_source_that_fails_does_not_cost_the_plan(planner):
 
 
 def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(planner):
-    calls = OwnLoad({"east": SlowdownCurve((0.0, 1.0, 2.0), (0.0, 10.0, 20.0))}, clock=VirtualClock())
+    calls = InFlightLoadMonitor({"east": SlowdownCurve((0.0, 1.0, 2.0), (0.0, 10.0, 20.0))}, clock=VirtualClock())
 
     def in_flight():
         delays = calls.delays()

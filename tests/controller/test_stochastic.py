@@ -8,16 +8,16 @@ from conftest import make_catalog, make_template, random_table
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning import deadline_program as stochastic
 from vinelm.controller.planning.deadline_program import BINS, LATE_WEIGHT, DeadlineProgram
-from vinelm.controller.planning.plan_request import Query
+from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.planner import Planner
-from vinelm.controller.planning.subtree import View
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.trie import Trie
 
 
 def program_for(annotated, objective, node=0, load=None, elapsed_s=0.0):
-    view = View(Planner(annotated).known, Query(objective, node, elapsed_s, 0.0, load, None, True))
+    view = SubtreeView(Planner(annotated).known, PlanRequest(objective, node, elapsed_s, 0.0, load, None, True))
     return DeadlineProgram(view, view.feasible(without=("max_latency_s",)))
 
 

@@ -7,7 +7,7 @@ from conftest import random_table
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 
 
 @pytest.mark.parametrize("stop", ["oracle", "workflow"])
@@ -119,7 +119,7 @@ def test_independent_answers_repeat_at_every_depth():
     rng = np.random.default_rng(0)
     success, stopped = rng.random((2, 6, 3)) < 0.5
     cost, latency = rng.random((2, 6, 3))
-    table = OutcomeTable.from_answers(
+    table = RecordedTable.from_answers(
         base.template, base.catalog, base.request_ids, success=success, stopped=stopped, cost_usd=cost, latency_s=latency
     )
     for node in range(1, len(table.trie)):

@@ -8,7 +8,7 @@ import pytest
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.observation import Observation
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
 
@@ -23,7 +23,7 @@ def template_of(catalog: Catalog, depth: int, stop: StopRule) -> Template:
     return Template((Stage("generate"), Loop((Stage("repair"),), times=depth - 1)), stop).bind(tuple(catalog))
 
 
-def random_table(seed: int, *, models: int = 2, depth: int = 3, requests: int = 12, stop: StopRule = "oracle") -> OutcomeTable:
+def random_table(seed: int, *, models: int = 2, depth: int = 3, requests: int = 12, stop: StopRule = "oracle") -> RecordedTable:
     """Requests of unlike ease; costs, latencies and the workflow's verdicts at random."""
     rng = np.random.default_rng(seed)
     catalog = catalog_of(*"abcdefgh"[:models])
@@ -33,19 +33,19 @@ def random_table(seed: int, *, models: int = 2, depth: int = 3, requests: int = 
     ease = rng.random((requests, 1))
     cost_usd, latency_s = rng.lognormal(size=shape), rng.lognormal(size=shape)
     cost_usd[:, 0] = latency_s[:, 0] = 0.0  # observations say nothing of what runs before the first invocation
-    return OutcomeTable(
+    return RecordedTable(
         template=template, catalog=catalog, trie=trie, request_ids=tuple(f"q{i}" for i in range(requests)),
         success=rng.random(shape) < ease, stopped=rng.random(shape) < 0.5, cost_usd=cost_usd, latency_s=latency_s,
     )  # fmt: skip
 
 
-def all_rows(table: OutcomeTable) -> list[Observation]:
+def all_rows(table: RecordedTable) -> list[Observation]:
     """A row for every cell that its request reaches."""
     cells = np.argwhere(table.reached[:, 1:])
     return [table.observation(int(r), int(u) + 1) for r, u in cells]
 
 
-def sampled_rows(table: OutcomeTable, seed: int, runs: int) -> list[Observation]:
+def sampled_rows(table: RecordedTable, seed: int, runs: int) -> list[Observation]:
     """Cascade runs: random request, random models, on until the stop."""
     rng = random.Random(seed)
     rows: dict[tuple[int, int], Observation] = {}
@@ -62,7 +62,7 @@ class Made:
 
     catalog: Callable[..., Catalog] = staticmethod(catalog_of)
     template: Callable[..., Template] = staticmethod(template_of)
-    table: Callable[..., OutcomeTable] = staticmethod(random_table)
+    table: Callable[..., RecordedTable] = staticmethod(random_table)
     all_rows: Callable[..., list[Observation]] = staticmethod(all_rows)
     sampled_rows: Callable[..., list[Observation]] = staticmethod(sampled_rows)
 

@@ -6,10 +6,12 @@ import pytest
 
 from vinelm.annotated_trie import lognormal_quantile
 from vinelm.estimator.cost_latency import edges_of, estimate_amount, zero_load_s
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 
 
-def bought(made: Any, seed: int, *, share: float, models: int = 4, requests: int = 200) -> tuple[Any, Cells, np.ndarray]:
+def bought(
+    made: Any, seed: int, *, share: float, models: int = 4, requests: int = 200
+) -> tuple[Any, ObservationTable, np.ndarray]:
     """A table whose amounts have a structure, a share of its reached cells, and which cells those are."""
     rng = np.random.default_rng(seed)
     table = made.table(seed, models=models, requests=requests)
@@ -20,11 +22,11 @@ def bought(made: Any, seed: int, *, share: float, models: int = 4, requests: int
     return table, cells, np.asarray(speed)
 
 
-def cells_of(table: Any, chosen: np.ndarray, in_flight: np.ndarray | None = None) -> Cells:
+def cells_of(table: Any, chosen: np.ndarray, in_flight: np.ndarray | None = None) -> ObservationTable:
     chosen[:, 0] = False
     node, request = np.nonzero(chosen.T)
     used, place = np.unique(request, return_inverse=True)
-    return Cells.from_arrays(
+    return ObservationTable.from_arrays(
         trie=table.trie, rule="oracle", request_ids=tuple(f"{i:04}" for i in used), request=place, node=node,
         stop=table.ended[request, node], right=table.success[request, node], labelled=np.ones(len(node), np.bool_),
         failed=np.zeros(len(node), np.bool_), cost_usd=table.cost_usd[request, node],

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import InputError
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
@@ -23,8 +23,8 @@ def row(request: str, path: str, success: bool | None = False, stopped: bool | N
     )  # fmt: skip
 
 
-def encode(*rows: Observation, template: Template = TEMPLATE) -> Cells:
-    return Cells.from_observations(rows, template, TRIE)
+def encode(*rows: Observation, template: Template = TEMPLATE) -> ObservationTable:
+    return ObservationTable.from_observations(rows, template, TRIE)
 
 
 def test_cells_are_sorted_and_hold_the_tools_share() -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from vinelm.errors import InputError
 from vinelm.estimator import make_estimator
 from vinelm.estimator.baselines.column_means import Entries, low_rank
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 
 
-def cells_of(made: Any, table: Any, runs: int = 20) -> Cells:
-    return Cells.from_observations(made.sampled_rows(table, 0, runs), table.template, table.trie)
+def cells_of(made: Any, table: Any, runs: int = 20) -> ObservationTable:
+    return ObservationTable.from_observations(made.sampled_rows(table, 0, runs), table.template, table.trie)
 
 
 @given(seed=st.integers(0, 50))

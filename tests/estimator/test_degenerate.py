@@ -10,7 +10,7 @@ import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.validation import gather_evidence
 from vinelm.observation import Observation
 
@@ -74,7 +74,7 @@ def test_evidence_of_such_rows_is_never_a_crash_and_never_certain(made: Any, row
     catalog = made.catalog("a", "b")
     template = made.template(catalog, 3, "oracle")
     estimator = make_estimator("latent").fit(rows, template, catalog)
-    cells = Cells.from_observations(rows, template, estimator.annotated_.trie)
+    cells = ObservationTable.from_observations(rows, template, estimator.annotated_.trie)
     found = gather_evidence(cells, template, catalog, estimator.annotated_)
     assert math.isfinite(found.best_half_width)
     assert found.best_half_width > 0.0

@@ -6,13 +6,13 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import make_estimator
-from vinelm.estimator.observation_table import Cells
-from vinelm.estimator.validation import Evidence, _held_out_error, gather_evidence, shape_warnings
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.validation import ValidationReport, _held_out_error, gather_evidence, shape_warnings
 from vinelm.template import Loop, Stage, Template
 
 
-def gathered(table: Any, rows: Any, name: str = "latent", seed: int = 0) -> Evidence:
-    cells = Cells.from_observations(rows, table.template, table.trie)
+def gathered(table: Any, rows: Any, name: str = "latent", seed: int = 0) -> ValidationReport:
+    cells = ObservationTable.from_observations(rows, table.template, table.trie)
     fitted = make_estimator(name).fit_cells(cells, table.template, table.catalog).annotated_
     return gather_evidence(cells, table.template, table.catalog, fitted, seed=seed)
 
@@ -43,7 +43,7 @@ def test_held_out_error_takes_the_sampling_noise_out(made: Any) -> None:
     rng = np.random.default_rng(0)
     table = made.table(0, models=2, depth=2, requests=1500)
     table = replace(table, success=rng.random(table.success.shape) < 0.4)
-    cells = Cells.from_observations(made.all_rows(table), table.template, table.trie)
+    cells = ObservationTable.from_observations(made.all_rows(table), table.template, table.trie)
     fitted = make_estimator("cascade").fit_cells(cells, table.template, table.catalog).annotated_
     inner = np.arange(len(table.trie)) > 0
     off = replace(fitted, success=np.where(inner, 0.5, 0.0))
@@ -131,11 +131,11 @@ def test_an_oracle_stop_over_a_chain_of_tasks_is_warned_of(steps: Any, stop: Any
 def test_some_requests_only(made: Any) -> None:
     table = made.table(4, requests=12)
     rows = made.all_rows(table)
-    cells = Cells.from_observations(rows, table.template, table.trie)
+    cells = ObservationTable.from_observations(rows, table.template, table.trie)
     keep = np.arange(12) % 3 == 0
     part = cells.of_requests(keep)
     names = {name for name, is_kept in zip(cells.request_ids, keep, strict=True) if is_kept}
-    again = Cells.from_observations([row for row in rows if row.request_id in names], table.template, table.trie)
+    again = ObservationTable.from_observations([row for row in rows if row.request_id in names], table.template, table.trie)
     assert part.request_ids == again.request_ids
     for name in ("request", "node", "stop", "right", "cost_usd", "latency_s", "in_flight"):
         np.testing.assert_array_equal(getattr(part, name), getattr(again, name))

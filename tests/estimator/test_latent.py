@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
-from vinelm.estimator.latent.em import Mixture, fit_mixture
+from vinelm.estimator.latent.em import LatentFit, fit_mixture
 from vinelm.estimator.latent.estimator import LatentEstimator
-from vinelm.estimator.latent.features import Effects
+from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import Regression
 from vinelm.estimator.latent.prediction import complete
 from vinelm.estimator.latent.standard_errors import gradients, path_weights
-from vinelm.estimator.observation_table import Cells
+from vinelm.estimator.observation_table import ObservationTable
 from vinelm.template import StopRule
 
 
@@ -94,7 +94,7 @@ def test_few_requests_go_without_the_latent_trait(made: Any) -> None:
 def test_the_posterior_ranks_requests_by_their_ease(made: Any) -> None:
     table = made.table(0, models=3, requests=120)
     table.success[:60], table.success[60:] = False, True  # half never solved, half solved at once
-    cells = Cells.from_observations(made.all_rows(table), table.template, table.trie)
+    cells = ObservationTable.from_observations(made.all_rows(table), table.template, table.trie)
     mixture = fit_mixture(cells, n_points=7, iterations=25)
     ease = mixture.posterior @ mixture.grid
     hard = np.array([int(name[1:]) < 60 for name in cells.request_ids])
@@ -106,8 +106,8 @@ def test_newton_finds_the_penalised_maximum(made: Any) -> None:
     from scipy.optimize import minimize
 
     table = made.table(5, models=2, requests=40)
-    cells = Cells.from_observations(made.all_rows(table), table.template, table.trie)
-    effects = Effects.of(table.trie)
+    cells = ObservationTable.from_observations(made.all_rows(table), table.template, table.trie)
+    effects = FeatureMatrix.of(table.trie)
     regression = Regression.start(effects, np.zeros(1))
     rows, starts = np.unique(cells.node, return_index=True)
     yes = np.add.reduceat(cells.stop.astype(float), starts)
@@ -127,7 +127,7 @@ def test_newton_finds_the_penalised_maximum(made: Any) -> None:
 
 def test_design_rows_say_what_was_asked_before(made: Any) -> None:
     table = made.table(0, models=2)
-    effects, trie = Effects.of(table.trie), table.trie
+    effects, trie = FeatureMatrix.of(table.trie), table.trie
     row = effects.design[[trie.node(("a", "b", "b"))]].toarray()[0]
     active = [effects.groups[g] for g in effects.group[row > 0]]
     assert sorted(active) == sorted(
@@ -146,7 +146,7 @@ def judged(made: Any, seed: int, *, accepts_right: float, accepts_wrong: float, 
 
 def test_a_check_is_learned_as_one_judge_of_answers(made: Any) -> None:
     table = judged(made, 0, accepts_right=0.9, accepts_wrong=0.4)
-    cells = Cells.from_observations(made.sampled_rows(table, 0, 1500), table.template, table.trie)
+    cells = ObservationTable.from_observations(made.sampled_rows(table, 0, 1500), table.template, table.trie)
     chances = fit_mixture(cells, n_points=7, iterations=25).chances
     assert np.abs(chances.stop_if_right[1:].mean(axis=1) - 0.9).mean() < 0.05
     assert np.abs(chances.stop_if_wrong[1:].mean(axis=1) - 0.4).mean() < 0.05
@@ -180,11 +180,11 @@ def test_the_intervals_gradient_is_the_derivative_of_the_path_accuracies(made: A
     """Below a node that nobody was sent to, against small steps of every coefficient of each question."""
     table = judged(made, 2, accepts_right=0.8, accepts_wrong=0.3, requests=60)
     rows = [row for row in made.all_rows(table) if row.prefix[0] == "a"]
-    cells = Cells.from_observations(rows, table.template, table.trie)
+    cells = ObservationTable.from_observations(rows, table.template, table.trie)
     mixture = fit_mixture(cells, n_points=1, iterations=15)
     part = table.trie.subtree(table.trie.node(("b",)))
 
-    def accuracy(now: Mixture) -> tuple[np.ndarray, Any, Any]:
+    def accuracy(now: LatentFit) -> tuple[np.ndarray, Any, Any]:
         done = complete(cells, now)
         rates = done.rates
         annotated = replace(table.annotate(), success=rates.success, stop=rates.stop, stop_success=rates.stop_success)

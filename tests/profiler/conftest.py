@@ -30,9 +30,9 @@ def kept_workers():
 @pytest.fixture
 def one_zygote(kept_workers, monkeypatch):
     """Runs of one source share the process that their units are forked from: it takes seconds to load."""
-    from vinelm.profiler.executor import Workplace
+    from vinelm.profiler.executor import ExecutionConfig
 
-    start = Workplace.worker
+    start = ExecutionConfig.worker
 
     def worker(place, units, fingerprint):
         if place.isolation != "process":
@@ -44,4 +44,4 @@ def one_zygote(kept_workers, monkeypatch):
             made.close = lambda: None
         return kept_workers[key][0]
 
-    monkeypatch.setattr(Workplace, "worker", worker)
+    monkeypatch.setattr(ExecutionConfig, "worker", worker)

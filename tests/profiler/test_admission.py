@@ -6,7 +6,7 @@ import pytest
 from priced_toy import PricedBackend
 from profiling_toy import catalog_for, new_store, toy
 
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.runner import profile
 
 
@@ -39,7 +39,7 @@ def test_a_unit_that_waits_for_money_keeps_its_place(tmp_path, workers, cap):
     backend, open_units = Counted(), []
     with new_store(tmp_path / "s.db", workflow) as store:
         backend.before = lambda *_: open_units.append(len(open_entries(store)))
-        place = Workplace(isolation="thread", workers=workers)
+        place = ExecutionConfig(isolation="thread", workers=workers)
         profile(
             workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap, workplace=place,
             on_progress=lambda progress: open_units.append(progress.in_flight),

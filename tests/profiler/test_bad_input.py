@@ -8,7 +8,7 @@ from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
 from vinelm.backends.offline.chat_model import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
 from vinelm.observation import Usage
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.runner import profile
 from vinelm.workflow import Request
 
@@ -17,7 +17,9 @@ def run(store, workflow, backend=None, **settings):
     return profile(workflow, catalog_for(workflow), {"test": backend or ToyBackend()}, store, **settings)
 
 
-@pytest.mark.parametrize("workplace", [Workplace(), Workplace(isolation="thread", workers=4)], ids=["inline", "thread"])
+@pytest.mark.parametrize(
+    "workplace", [ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4)], ids=["inline", "thread"]
+)
 def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, workplace):
     workflow = toy(n_requests=30)
     with new_store(tmp_path / "whole.db", workflow) as store:
@@ -137,7 +139,7 @@ def test_a_worker_that_dies_with_the_wrong_error_leaves_what_was_bought(tmp_path
     backend.chat_model = chat_model
     with new_store(tmp_path / "s.db", workflow) as store:
         with pytest.raises(WorkflowError, match="mend it"):
-            run(store, workflow, backend, workplace=Workplace(isolation="thread", workers=4), sampler="exhaustive")
+            run(store, workflow, backend, workplace=ExecutionConfig(isolation="thread", workers=4), sampler="exhaustive")
         kept = store.observations()
         assert kept
         run(store, workflow, sampler="exhaustive")

@@ -13,20 +13,20 @@ import wired_toy
 from langchain_core.language_models import FakeListChatModel
 from wired_toy import wired
 
-from vinelm.backends.remote.rate_limits import WINDOW_S, Gate, Limits
+from vinelm.backends.remote.rate_limits import WINDOW_S, EngineRateLimiter, RateLimits
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.fingerprint import store_identity
 from vinelm.profiler.isolation.child_process import Child
-from vinelm.profiler.isolation.rate_limit_proxy import Gatekeeper, RemoteGate
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.profiler.runner import profile
 from vinelm.protocols import CallContext
 from vinelm.traces.store.store import ObservationStore
 
 
-class Counting(Gate):
+class CanonicalCommit(EngineRateLimiter):
     """``most`` attempts were inside at once, ``tickets`` are all there were."""
 
     def __init__(self, limits):
@@ -58,7 +58,7 @@ def keeper_of(gate, waiting=None):
         units.append(unit)
         yield
 
-    keeper = Gatekeeper({"m0": gate}, waiting or noted)
+    keeper = RateLimitProxy({"m0": gate}, waiting or noted)
     keeper.units = units
     try:
         yield keeper
@@ -73,12 +73,12 @@ def never(_):
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     settings = {"n_requests": 5, "seconds": 0.01}
-    loaded, gate = wired(**settings), Counting(Limits(concurrency=2))
+    loaded, gate = wired(**settings), CanonicalCommit(RateLimits(concurrency=2))
     loaded.backends["test"]._gates = {"east": gate}
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with ObservationStore.create(tmp_path / "s.db", identity) as store:
-        place = {"source": Source(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
-        workplace = Workplace(isolation=isolation, workers=6, **place)
+        place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
+        workplace = ExecutionConfig(isolation=isolation, workers=6, **place)
         result = profile(
             loaded.workflow, loaded.catalog, loaded.backends, store, workplace=workplace, sampler="exhaustive", budget_usd=1.0
         )
@@ -93,11 +93,15 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_attempt_that_is_repeated_counts_again(is_async):
-    gate = Counting(Limits(requests_per_min=1000))
+    gate = CanonicalCommit(RateLimits(requests_per_min=1000))
     loaded, usages = wired(), []
     with keeper_of(gate) as keeper:
         call = CallContext(
-            stage="generate", prefix=("m0",), clock=WallClock(), on_usage=usages.append, gate=RemoteGate(keeper.theirs, 7, "m0")
+            stage="generate",
+            prefix=("m0",),
+            clock=WallClock(),
+            on_usage=usages.append,
+            gate=ProxiedRateLimiter(keeper.theirs, 7, "m0"),
         )
         model = loaded.backends["test"].chat_model(loaded.catalog["m0"], call)
         answer = asyncio.run(model.ainvoke("flaky")) if is_async else model.invoke("flaky")
@@ -129,18 +133,18 @@ def test_every_remote_provider_holds_its_calls_back_at_the_gate_it_is_given(prov
     if provider == "langchain":
         catalog.live["m"] = FakeListChatModel(responses=["x"])
     (backend,) = create_backends(catalog).values()
-    gate = Gate(Limits())
+    gate = EngineRateLimiter(RateLimits())
     call = CallContext(stage="s", prefix=("m",), clock=WallClock(), on_usage=lambda _: None)
-    assert backend.gates["east"].limits == Limits(concurrency=1)  # what the run hands on to its gatekeeper
+    assert backend.gates["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its gatekeeper
     assert backend.chat_model(model, call).binding.gate is backend.gates["east"]
     assert backend.chat_model(model, replace(call, gate=gate)).binding.gate is gate
     backend.close()
 
 
 def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
-    gate = Gate(Limits(concurrency=1))
+    gate = EngineRateLimiter(RateLimits(concurrency=1))
     with keeper_of(gate) as keeper:
-        remote = RemoteGate(keeper.theirs, 0, "m0")
+        remote = ProxiedRateLimiter(keeper.theirs, 0, "m0")
         with remote.admit(5, never) as ticket:
             dead = remote._ask(5)  # waits behind it, and is gone before its turn
             dead.line.close()
@@ -158,7 +162,7 @@ def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
 
 
 def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
-    gate = Gate(Limits(requests_per_min=1, concurrency=2))
+    gate = EngineRateLimiter(RateLimits(requests_per_min=1, concurrency=2))
     over = threading.Event()
 
     @contextmanager
@@ -170,19 +174,19 @@ def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
                 over.set()
 
     with keeper_of(gate, waiting) as keeper:
-        with RemoteGate(keeper.theirs, 0, "m0").admit(1, never):
+        with ProxiedRateLimiter(keeper.theirs, 0, "m0").admit(1, never):
             pass
-        second = RemoteGate(keeper.theirs, 1, "m0")._ask(1)
+        second = ProxiedRateLimiter(keeper.theirs, 1, "m0")._ask(1)
         assert not over.wait(0.05)
         second.line.close()
         assert over.wait(WINDOW_S / 3)
 
 
 def test_a_run_that_is_gone_is_an_error_and_no_call():
-    keeper = Gatekeeper({"m0": Gate(Limits(concurrency=1))}, lambda unit: None)
+    keeper = RateLimitProxy({"m0": EngineRateLimiter(RateLimits(concurrency=1))}, lambda unit: None)
     theirs = keeper.theirs.dup()
     keeper.close()
-    with pytest.raises(ConnectionError), RemoteGate(theirs, 0, "m0").admit(1, never):
+    with pytest.raises(ConnectionError), ProxiedRateLimiter(theirs, 0, "m0").admit(1, never):
         pytest.fail("let through")
     theirs.close()
 

@@ -9,15 +9,15 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, expected, load, new_store, toy
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.profiler.executor import Workplace
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.executor import ExecutionConfig
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.profiler.runner import profile
 from vinelm.traces.store.run_state import RunRecords
 
 
 def processes(workers=2, *, mischief=None, settings=None, **more):
-    source = Source(function="profiling_toy:load", arguments={"mischief": mischief or {}, **(settings or {})})
-    return Workplace(isolation="process", workers=workers, source=source, **more)
+    source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": mischief or {}, **(settings or {})})
+    return ExecutionConfig(isolation="process", workers=workers, source=source, **more)
 
 
 def run(path, workflow, workplace=None, backend=None, **settings):
@@ -52,7 +52,7 @@ def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
         time.sleep(rng.random() * 0.002)
 
     for workers in (1, 3, 16):
-        workplace = Workplace(isolation="thread", workers=workers)
+        workplace = ExecutionConfig(isolation="thread", workers=workers)
         there = run(tmp_path / f"{workers}.db", workflow, workplace, ToyBackend(before=dawdle), **caps)
         assert by_cell(there[1]) == by_cell(rows)
         assert replace(there[0], committed_usd=result.committed_usd) == result
@@ -152,11 +152,14 @@ def wait_for(look, n):
 def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_path):
     workflow = toy()
     for source, words in (
-        (Source(function="profiling_toy:load", arguments={"nonsense": 1}), "does not load in a fresh process: TypeError"),
-        (Source(function="no_such_module:load"), "does not load in a fresh process: ModuleNotFoundError"),
-        (Source(function="profiling_toy:load", arguments={"resources": {"db": "x"}}), r"another one .*\(resource db\)"),
+        (
+            WorkflowSource(function="profiling_toy:load", arguments={"nonsense": 1}),
+            "does not load in a fresh process: TypeError",
+        ),
+        (WorkflowSource(function="no_such_module:load"), "does not load in a fresh process: ModuleNotFoundError"),
+        (WorkflowSource(function="profiling_toy:load", arguments={"resources": {"db": "x"}}), r"another one .*\(resource db\)"),
     ):
-        workplace = Workplace(isolation="process", source=source)
+        workplace = ExecutionConfig(isolation="process", source=source)
         with pytest.raises(WorkflowError, match=words) as caught:
             run(tmp_path / "s.db", workflow, workplace)
         assert "\n" not in str(caught.value)
@@ -171,13 +174,13 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
         ({"isolation": "process"}, "made in code cannot run in fresh processes"),
         ({"isolation": "thread", "timeout_s": 5.0}, "unit timeout has no effect with --isolation thread"),
         ({"memory_mb": 100}, "memory limit has no effect with --isolation inline"),
-        ({"isolation": "process", "source": Source(function="a:b"), "timeout_s": 0.0}, "timeout is 0.0 s"),
-        ({"isolation": "process", "source": Source(function="a:b"), "memory_mb": -1}, "memory limit is -1"),
+        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "timeout_s": 0.0}, "timeout is 0.0 s"),
+        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "memory_mb": -1}, "memory limit is -1"),
     ],
 )
 def test_workplaces_that_make_no_sense(settings, words):
     with pytest.raises(ConfigError, match=words):
-        Workplace(**settings)
+        ExecutionConfig(**settings)
 
 
 def test_no_checkpoint_is_left_when_everything_is_run(tmp_path):

@@ -92,7 +92,7 @@ def unit(world, name, rng):
         world.faults += 1  # the run ends on it: whatever was open is charged by the next one
 
 
-class World:
+class OutcomeModel:
     """Units in any order over one store, with runs that die and begin again."""
 
     def __init__(self, store, records, cap, rng):
@@ -134,7 +134,7 @@ def test_ten_thousand_interleavings_with_faults_never_overspend():
         rng = random.Random(seed)
         rate = rng.choice([0.0, 0.0, 0.05])
         store = MemoryStore(lambda rng=rng, rate=rate: rng.random() < rate)
-        world = World(store, store, rng.random() * 4, rng)
+        world = OutcomeModel(store, store, rng.random() * 4, rng)
         world.play(rng.randrange(1, 9))
         assert store.abandon_open() == 0  # nothing dangles
         seen.update(refused=world.refused > 0, faults=world.faults > 0, deaths=world.deaths > 0, excess=world.excess > 0)
@@ -145,7 +145,7 @@ def test_the_real_store_keeps_the_same_books(tmp_path):
     for seed in range(40):
         rng = random.Random(seed)
         with ObservationStore.create(tmp_path / f"{seed}.db", an_identity()) as store:
-            world = World(store, RunRecords(store), rng.random() * 4, rng)
+            world = OutcomeModel(store, RunRecords(store), rng.random() * 4, rng)
             world.play(8)
             world.check()
 

@@ -7,7 +7,7 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.profiler.coverage import Coverage, Outlook
+from vinelm.profiler.coverage import Coverage, CoverageUpperBound
 from vinelm.profiler.scheduling.walks import LARGEST_BLOCK, block_end, block_of
 
 
@@ -25,7 +25,7 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
         account.add(table.observation(r, n))
     ahead = [cell for cell in reached if cell not in done and rng.random() < 0.5]
     ahead = [(r, n) for r, n in ahead if parent(table, n) == 0 or (r, parent(table, n)) in done | set(ahead)]
-    outlook = Outlook(account)
+    outlook = CoverageUpperBound(account)
     for r, n in ahead:
         is_open = parent(table, n) == 0 or (r, parent(table, n)) in done
         outlook.add(table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
@@ -49,12 +49,12 @@ def test_with_nothing_ahead_it_is_the_coverage():
     account = Coverage(table.template, 4)
     for node in (1, table.trie.node(("m1",))):
         account.add(table.observation(0, node))
-    assert Outlook(account).most == pytest.approx(account.fraction)
+    assert CoverageUpperBound(account).most == pytest.approx(account.fraction)
 
 
 def test_before_the_first_dollar_nothing_is_certain():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    outlook = Outlook(Coverage(table.template, 4))
+    outlook = CoverageUpperBound(Coverage(table.template, 4))
     assert outlook.most == 0.0
     outlook.add(("m0",), 0.5, is_open=True)
     assert outlook.most == 1.0

@@ -3,9 +3,9 @@
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 
-from vinelm.profiler.dry_run.forecast import Wish, plan_profile
+from vinelm.profiler.dry_run.forecast import Wish, forecast_profile
 from vinelm.profiler.runner import profile
-from vinelm.profiler.samplers import Walk, make_sampler
+from vinelm.profiler.samplers import RequestPath, make_sampler
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def planned(workflow, wish, rows=(), sampler="cascade", committed_usd=0.0):
     template = workflow.template.bind(tuple(catalog))
     ids = [request.id for request in workflow.requests]
     sampler = make_sampler(sampler, template, ids, 0) if isinstance(sampler, str) else sampler
-    return plan_profile(template, catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd)
+    return forecast_profile(template, catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd)
 
 
 def test_with_a_pilot_the_interval_holds_what_comes(tmp_path):
@@ -88,11 +88,13 @@ class InRounds:
         self.asked.append((round_, len(seen)))
         models, requests = self.workflow.template.models, self.workflow.requests
         if round_ == 0:
-            return [Walk(requests[0].id, (models[0],))]
+            return [RequestPath(requests[0].id, (models[0],))]
         known = {(row.request_id, row.prefix): row for row in seen}
-        fresh = [Walk(request.id, (model,)) for request in requests for model in models if (request.id, (model,)) not in known]
+        fresh = [
+            RequestPath(request.id, (model,)) for request in requests for model in models if (request.id, (model,)) not in known
+        ]
         deeper = [
-            Walk(request_id, (*prefix, model))
+            RequestPath(request_id, (*prefix, model))
             for (request_id, prefix), row in known.items()
             if not row.stopped and len(prefix) < self.workflow.template.depth
             for model in models

@@ -8,16 +8,16 @@ from profiling_toy import catalog_for, cost_of, new_store, toy
 
 from vinelm.errors import CallRefused
 from vinelm.observation import Usage
-from vinelm.profiler.budget.unit_budget import Purse
-from vinelm.profiler.executor import Workplace
-from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.executor import ExecutionConfig
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
 from vinelm.profiler.runner import profile
 
 USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 
 
 def test_a_call_that_fits_asks_nobody():
-    purse = Purse(1.0, lambda upper: pytest.fail("asked"))
+    purse = UnitBudget(1.0, lambda upper: pytest.fail("asked"))
     purse.before(0.75)
     purse.paid(USAGE)
     purse.before(0.75)  # 0.25 spent
@@ -26,7 +26,7 @@ def test_a_call_that_fits_asks_nobody():
 
 def test_more_is_asked_for_with_what_is_spent_and_under_way():
     asked = []
-    purse = Purse(1.0, lambda upper: asked.append(upper) or True)
+    purse = UnitBudget(1.0, lambda upper: asked.append(upper) or True)
     purse.before(0.5)
     purse.before(0.75)
     purse.paid(USAGE)
@@ -37,7 +37,7 @@ def test_more_is_asked_for_with_what_is_spent_and_under_way():
 
 def test_a_refusal_is_remembered_and_the_next_call_refused_without_asking():
     asked = []
-    purse = Purse(1.0, lambda upper: bool(asked.append(upper)))
+    purse = UnitBudget(1.0, lambda upper: bool(asked.append(upper)))
     for _ in range(2):
         with pytest.raises(CallRefused, match=r"up to \$2.000000"):
             purse.before(2.0)
@@ -56,7 +56,7 @@ def test_calls_of_many_threads_never_exceed_what_is_set_aside():
 
     most, bounds = [0.0], []
     lock = threading.Lock()
-    purse = Purse(1.0, top_up, on_under_way=lambda usd: most.__setitem__(0, max(most[0], usd + purse.spent_usd)))
+    purse = UnitBudget(1.0, top_up, on_under_way=lambda usd: most.__setitem__(0, max(most[0], usd + purse.spent_usd)))
 
     def call():
         try:
@@ -77,9 +77,11 @@ def test_calls_of_many_threads_never_exceed_what_is_set_aside():
 
 
 PLACES = [
-    Workplace(),
-    Workplace(isolation="thread", workers=4),
-    Workplace(isolation="process", workers=3, source=Source(function="priced_toy:load_priced", arguments={"n_requests": 6})),
+    ExecutionConfig(),
+    ExecutionConfig(isolation="thread", workers=4),
+    ExecutionConfig(
+        isolation="process", workers=3, source=WorkflowSource(function="priced_toy:load_priced", arguments={"n_requests": 6})
+    ),
 ]
 
 

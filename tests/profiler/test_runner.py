@@ -10,7 +10,7 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store,
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.runner import profile
-from vinelm.profiler.samplers import Walk
+from vinelm.profiler.samplers import RequestPath
 from vinelm.traces.store.store import ObservationStore
 
 
@@ -253,7 +253,10 @@ def test_a_sampler_of_ones_own_works_in_rounds_and_sees_what_was_paid(tmp_path):
     class Rounds:
         def walks(self, round_, seen):
             shown.append([(row.request_id, row.prefix) for row in seen])
-            plan = [[Walk("q0", ("m0",)), Walk("q0", ("m0",)), Walk("q1", ("m1",))], [Walk("q2", ("m0", "m1", "m0"))]]
+            plan = [
+                [RequestPath("q0", ("m0",)), RequestPath("q0", ("m0",)), RequestPath("q1", ("m1",))],
+                [RequestPath("q2", ("m0", "m1", "m0"))],
+            ]
             return plan[round_] if round_ < len(plan) else []
 
     with new_store(tmp_path / "s.db", workflow) as store:

@@ -8,7 +8,7 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 
 from vinelm.errors import ConfigError
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler.executor import ExecutionConfig
 from vinelm.profiler.runner import profile
 
 
@@ -30,7 +30,7 @@ def naive_cells(workflow):
 @pytest.mark.parametrize("stop", ["workflow", "oracle"])
 def test_every_leaf_path_is_paid_in_full(tmp_path, stop, workers):
     workflow, backend = toy(stop=stop), ToyBackend()
-    workplace = Workplace(isolation="thread", workers=workers)
+    workplace = ExecutionConfig(isolation="thread", workers=workers)
     with new_store(tmp_path / "s.db", workflow) as store:
         result = run(store, workflow, backend, workplace=workplace)
         cells = {(row.request_id, row.prefix) for row in store.observations()}
@@ -63,7 +63,7 @@ def test_a_cap_cuts_the_same_walk_short_with_any_number_of_workers(tmp_path, cap
     for workers in (1, 4):
         backend = ToyBackend(before=lambda *_: time.sleep(rng.random() * 0.003))
         with new_store(tmp_path / f"{workers}.db", workflow) as store:
-            result = run(store, workflow, backend, workplace=Workplace(isolation="thread", workers=workers), **cap)
+            result = run(store, workflow, backend, workplace=ExecutionConfig(isolation="thread", workers=workers), **cap)
             rows = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))
         assert result.stopped_by == "budget"
         bought.append((sorted(backend.calls), rows, pytest.approx(result.committed_usd)))
@@ -74,7 +74,7 @@ def test_far_from_a_cap_walks_run_beside_one_another(tmp_path):
     workflow, meet = toy(), threading.Barrier(3, timeout=20)
     backend = ToyBackend(before=lambda *_: len(backend.calls) <= 3 and meet.wait() and None)
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = run(store, workflow, backend, workplace=Workplace(isolation="thread", workers=3), budget_usd=5.0)
+        result = run(store, workflow, backend, workplace=ExecutionConfig(isolation="thread", workers=3), budget_usd=5.0)
     assert result.stopped_by == "complete"
 
 

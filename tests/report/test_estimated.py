@@ -8,11 +8,11 @@ from vinelm.estimator.registry import make_estimator
 from vinelm.evaluation.policy_plans import Plans
 from vinelm.observation import Observation
 from vinelm.profiler.samplers import CascadeSampler
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.reports.store_report import REFITS, estimated_frontiers, refitted
 
 
-def sampled_rows(table: OutcomeTable, coverage: float, seed: int) -> list[Observation]:
+def sampled_rows(table: RecordedTable, coverage: float, seed: int) -> list[Observation]:
     """Rows of the cascade sampler's walks until ``coverage`` of the table's exhaustive dollars is spent; stops respected."""
     if not 0.0 < coverage <= 1.0:
         raise ValueError(f"coverage is {coverage}: it must be a fraction in (0, 1]")

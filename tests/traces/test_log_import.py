@@ -13,7 +13,7 @@ from conftest import make_catalog
 
 from vinelm.catalog.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces.imports.log_columns import Condition, LogColumns
 from vinelm.traces.imports.outcome_log import LogImport, import_log
@@ -284,7 +284,7 @@ def test_a_random_table_is_laid_out_like_the_exact_one(tmp_path):
         columns = {"stopped_if": (Condition.parse("done"),)}
         _, rows, _, _ = imported(folder, "\n".join(lines), columns=columns, stop=stop, depth=3, stages=("g", "r"))
         template = Template((Stage("g"), Loop((Stage("r"),), 2)), stop).bind(models)
-        exact = OutcomeTable.from_answers(
+        exact = RecordedTable.from_answers(
             template, make_catalog(3), requests, success=success, stopped=stopped, cost_usd=cost, latency_s=np.ones((12, 3))
         )
         wanted = [exact.observation(int(r), int(n)) for r, n in zip(*np.nonzero(exact.reached), strict=True) if n]

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from vinelm.adapters.langgraph import GraphControl
+from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.backends import create_backends
 from vinelm.backends.offline.recorded import RecordedBackend
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
@@ -30,7 +30,7 @@ def graph_cell(workflow, catalog, backends, request, prefix):
     template = Template((Stage("generate"), *([Loop((Stage("repair"),), len(prefix) - 1)] if prefix[1:] else [])))
     template = template.bind(tuple(catalog))
     policy = ForcedPolicy(template, prefix, mode="through", clock=VirtualClock(), request=request)
-    control = GraphControl(catalog, backends, template=template)
+    control = GraphAdapter(catalog, backends, template=template)
     app = workflow.build(control).compile()
     try:
         state = app.invoke(workflow.graph_input(request), context=control.context(policy=policy, request=request))

@@ -20,7 +20,7 @@ from vinelm.errors import CallError, ConfigError
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples.example_cli import SIMULATED
 from vinelm.workflows.examples.sql.app import workflow as sql_service
-from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, Service, server_of
+from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, HttpService, server_of
 
 CHEAP, DEAR = SIMULATED[0], SIMULATED[-1]
 
@@ -47,7 +47,7 @@ def annotated(workflow):
 @pytest.fixture(scope="module")
 def service(workflow, annotated):
     vine = VineLM(annotated.catalog, create_backends(annotated.catalog, workflow=workflow), trie=annotated)
-    return Service(workflow, vine, build_graph(workflow, vine), Objective(maximize="accuracy"), is_simulated=True)
+    return HttpService(workflow, vine, build_graph(workflow, vine), Objective(maximize="accuracy"), is_simulated=True)
 
 
 @pytest.fixture

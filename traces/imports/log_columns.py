@@ -80,7 +80,7 @@ class LogColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RecordedAnswer:
     """One recorded invocation. ``success`` None: not known. ``cost_usd`` None: the table does not say."""
 
     line: int
@@ -98,7 +98,7 @@ class Answer:
     stage: str | None
 
 
-def read_answers_of(path: Path, columns: LogColumns, models: Sequence[str] | None = None) -> Iterator[Answer]:
+def read_answers_of(path: Path, columns: LogColumns, models: Sequence[str] | None = None) -> Iterator[RecordedAnswer]:
     """The recorded invocations in the table's order; those of other ``models`` skipped.
 
     :class:`DatasetError` names file, line and column of what is missing or cannot be read.
@@ -112,12 +112,12 @@ def read_answers_of(path: Path, columns: LogColumns, models: Sequence[str] | Non
             yield _answer(row, line, model, columns, where)
 
 
-def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) -> Answer:
+def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) -> RecordedAnswer:
     failure = _failure(row, columns, where)
     success = None if failure else _optional(row, columns.success, where, _flag)
     stopped = all(condition.holds(row, where) for condition in columns.stopped_if) if columns.stopped_if else None
     latency = None if columns.latency_s is None else _needed(row, columns.latency_s, where)
-    return Answer(
+    return RecordedAnswer(
         line=line,
         request_id="/".join(_needed(row, name, where) for name in columns.request),
         model=model,

@@ -21,13 +21,13 @@ from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.traces.imports.export_import import file_digest
-from vinelm.traces.imports.log_columns import Answer, LogColumns, read_answers_of
+from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_answers_of
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.row_validation import cell
 
 MAX_ROWS = 3_000_000
-Cells = dict[tuple[str, tuple[str, ...]], Answer]
+Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def _require_stop(how: LogImport) -> None:
         raise ConfigError("--stage-column needs --run-column: without runs, name the stages with --stage")
 
 
-def _models(table: Path, answers: Sequence[Answer], how: LogImport) -> tuple[str, ...]:
+def _models(table: Path, answers: Sequence[RecordedAnswer], how: LogImport) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(answer.model for answer in answers))
     for model in how.models:
         if model not in found:
@@ -132,7 +132,7 @@ def _models(table: Path, answers: Sequence[Answer], how: LogImport) -> tuple[str
     return tuple(how.models) or (tuple(m for m in how.catalog if m in found) if how.catalog else found)
 
 
-def _recorded_catalog(table: Path, answers: Sequence[Answer], models: Sequence[str], columns: LogColumns) -> Catalog:
+def _recorded_catalog(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], columns: LogColumns) -> Catalog:
     """Entries for models of which only the table speaks: priced by the call, at the mean of what was recorded."""
     as_of = datetime.fromtimestamp(table.stat().st_mtime, UTC).date()
     entries = []
@@ -144,23 +144,23 @@ def _recorded_catalog(table: Path, answers: Sequence[Answer], models: Sequence[s
     return Catalog(entries)
 
 
-def _priced(answer: Answer, catalog: Catalog) -> Answer:
+def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
     price = catalog[answer.model].price
     is_by_token = bool(price.input or price.output)
     if is_by_token and answer.failure is None and (answer.tokens_in is None or answer.tokens_out is None):
         raise DatasetError(
             f"line {answer.line}: no tokens, and {answer.model!r} is priced by token: mend it, or give --cost-column"
         )
-    values = {name: getattr(answer, name) for name in Answer.__slots__}
-    return Answer(**{**values, "cost_usd": price.cost_usd(answer.tokens_in or 0, answer.tokens_out or 0)})
+    values = {name: getattr(answer, name) for name in RecordedAnswer.__slots__}
+    return RecordedAnswer(**{**values, "cost_usd": price.cost_usd(answer.tokens_in or 0, answer.tokens_out or 0)})
 
 
 # -- answers laid out as a cascade -----------------------------------------------------------------------------
 
 
-def _cascade(table: Path, answers: Sequence[Answer], models: Sequence[str], stop: StopRule, how: LogImport) -> Cells:
+def _cascade(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, how: LogImport) -> Cells:
     """Every cell that a request reaches and the table knows, requests in the table's order, parents before children."""
-    by_request: dict[str, dict[tuple[str, int], Answer]] = {}
+    by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
         first = known.setdefault((answer.model, answer.round or 1), answer)
@@ -182,7 +182,7 @@ def _cascade(table: Path, answers: Sequence[Answer], models: Sequence[str], stop
     return cells
 
 
-def _cascade_depth(answers: Iterable[Answer], how: LogImport) -> int:
+def _cascade_depth(answers: Iterable[RecordedAnswer], how: LogImport) -> int:
     if how.columns.round is None:
         return how.depth or 1
     rounds = max(answer.round or 1 for answer in answers)
@@ -194,8 +194,8 @@ def _cascade_depth(answers: Iterable[Answer], how: LogImport) -> int:
 
 
 def _reached(
-    known: Mapping[tuple[str, int], Answer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
-) -> Iterator[tuple[tuple[str, ...], Answer]]:
+    known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
+) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
     """(prefix, answer) of one request, in trie order; nothing below an end or below a cell that was not recorded."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
@@ -212,9 +212,9 @@ def _reached(
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-def _runs(table: Path, answers: Sequence[Answer], how: LogImport) -> Cells:
+def _runs(table: Path, answers: Sequence[RecordedAnswer], how: LogImport) -> Cells:
     """A cell per invocation of a run; where nothing else says so, the workflow's own check ended where the run did."""
-    by_run: dict[tuple[str, str], list[Answer]] = {}
+    by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
     cells: Cells = {}
@@ -229,8 +229,8 @@ def _runs(table: Path, answers: Sequence[Answer], how: LogImport) -> Cells:
             if how.columns.stopped_if or answer.failure is not None:
                 step = answer
             else:
-                values = {name: getattr(answer, name) for name in Answer.__slots__}
-                step = Answer(**{**values, "stopped": k + 1 == len(steps)})
+                values = {name: getattr(answer, name) for name in RecordedAnswer.__slots__}
+                step = RecordedAnswer(**{**values, "stopped": k + 1 == len(steps)})
             first = cells.setdefault(key, step)
             if first is not step and not how.keeps_first:
                 raise DatasetError(
@@ -240,7 +240,7 @@ def _runs(table: Path, answers: Sequence[Answer], how: LogImport) -> Cells:
 
 
 def _stages_of_runs(table: Path, cells: Cells) -> list[str]:
-    stages: dict[int, Answer] = {}
+    stages: dict[int, RecordedAnswer] = {}
     for (_, prefix), answer in cells.items():
         first = stages.setdefault(len(prefix), answer)
         if first.stage != answer.stage:
@@ -264,7 +264,7 @@ def _template(stages: Sequence[str], stop: StopRule) -> Template:
     return Template(tuple(Stage(name) if times == 1 else Loop((Stage(name),), times) for name, times in turns), stop)
 
 
-def _observation(request: str, prefix: tuple[str, ...], answer: Answer, template: Template) -> Observation:
+def _observation(request: str, prefix: tuple[str, ...], answer: RecordedAnswer, template: Template) -> Observation:
     return Observation(
         request_id=request,
         prefix=prefix,

@@ -12,7 +12,7 @@ import numpy as np
 
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import DatasetError
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
 from vinelm.trie import BoolArray, FloatArray
 
@@ -84,7 +84,7 @@ def answers_table(
     *,
     latency_s: AmountOf | None = None,
     columns: AnswerColumns | None = None,
-) -> OutcomeTable:
+) -> RecordedTable:
     """A retry cascade over independent first answers: each node's answer is its own model's, whatever came before.
 
     ``template`` is bound to ``catalog``, whose names are those in the file. Exact at every depth, because a model that is asked
@@ -95,7 +95,7 @@ def answers_table(
     answers = read_answers(path, models, columns)
     cost = _amounts(cost_usd, answers, "cost_usd")
     latency = np.zeros_like(cost) if latency_s is None else _amounts(latency_s, answers, "latency_s")
-    return OutcomeTable.from_answers(
+    return RecordedTable.from_answers(
         template,
         catalog,
         answers.request_ids,

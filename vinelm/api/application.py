@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vinelm.adapters.langgraph import GraphControl, RunContext
+from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie, whole_paths
 from vinelm.catalog.catalog import Catalog
 from vinelm.clock import Clock
-from vinelm.controller.load.background import ApartLoad
-from vinelm.controller.load.load_view import Load
-from vinelm.controller.load.monitors import OwnLoad, ReportedLoad
+from vinelm.controller.load.background import BackgroundLoadMonitor
+from vinelm.controller.load.load_view import LoadSource
+from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
 from vinelm.controller.load.slowdown import load_curves
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.session import Mode, OnError, Session
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-class VineLM(GraphControl):
+class VineLM(GraphAdapter):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs (DESIGN §7).
 
     ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
@@ -49,7 +49,7 @@ class VineLM(GraphControl):
         trie: AnnotatedTrie | str | Path | None = None,
         mode: Mode = "enforce",
         on_error: OnError = "default",
-        load: Load | LoadMonitor | str | Path | None = None,
+        load: LoadSource | LoadMonitor | str | Path | None = None,
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
         if models is None:
@@ -146,7 +146,7 @@ class VineLM(GraphControl):
             self._least_usd[model] = found
         return found
 
-    def _load_of(self, load: Load | LoadMonitor | str | Path | None) -> Load | LoadMonitor | None:
+    def _load_of(self, load: LoadSource | LoadMonitor | str | Path | None) -> LoadSource | LoadMonitor | None:
         if not isinstance(load, str | Path):
             return load
         curves = load_curves(load)
@@ -154,7 +154,7 @@ class VineLM(GraphControl):
         if not engines & set(curves):
             there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
             raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
-        return OwnLoad(curves)
+        return InFlightLoadMonitor(curves)
 
     def _planning(self) -> Planner:
         """The planner of new requests; :class:`ConfigError` without a trie."""
@@ -168,11 +168,11 @@ class VineLM(GraphControl):
             self._whole = (planner, Planner(whole_paths(planner.annotated), available=self.catalog))
         return self._whole[1]
 
-    def _load_seen(self) -> Load | LoadMonitor | None:
+    def _load_seen(self) -> LoadSource | LoadMonitor | None:
         if self._load_source is None and not self.is_virtual_time:
-            self._load_source = OwnLoad()
+            self._load_source = InFlightLoadMonitor()
         if not (self._load_source is None or isinstance(self._load_source, _NEVER_BLOCK) or self.is_virtual_time):
-            self._load_source = ApartLoad(self._load_source)
+            self._load_source = BackgroundLoadMonitor(self._load_source)
         return self._load_source
 
     def policy_for(self, context: RunContext) -> Policy:
@@ -182,7 +182,7 @@ class VineLM(GraphControl):
         return self.session(context.objective, request=context.request, started_at=context.started_at)
 
 
-_NEVER_BLOCK = (OwnLoad, ReportedLoad, ApartLoad)
+_NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
 
 
 def _annotated(trie: AnnotatedTrie | str | Path) -> AnnotatedTrie:

@@ -15,7 +15,7 @@ from vinelm.observation import Observation
 from vinelm.template import StopRule
 
 if TYPE_CHECKING:
-    from vinelm.estimator.observation_table import Cells
+    from vinelm.estimator.observation_table import ObservationTable
 
 
 MAX_ERROR = 0.15
@@ -32,7 +32,7 @@ def estimate_store(
     unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store, or where the best
     path's accuracy is known less well than ``max_error`` (a fraction).
     """
-    from vinelm.estimator.observation_table import Cells
+    from vinelm.estimator.observation_table import ObservationTable
     from vinelm.estimator.registry import make_estimator
     from vinelm.traces.store.store import ObservationStore
     from vinelm.trie import Trie
@@ -45,7 +45,7 @@ def estimate_store(
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
-    cells = Cells.from_observations(observations, template, Trie.from_template(template))
+    cells = ObservationTable.from_observations(observations, template, Trie.from_template(template))
     annotated = model.fit_cells(cells, template, catalog).annotated_
     annotated = with_provenance(
         annotated,
@@ -59,7 +59,7 @@ def estimate_store(
     return _with_evidence(annotated, cells, max_error) if checked else annotated
 
 
-def _with_evidence(annotated: AnnotatedTrie, cells: Cells, max_error: float) -> AnnotatedTrie:
+def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:
     from vinelm.estimator.validation import gather_evidence
 
     evidence = gather_evidence(cells, annotated.template, annotated.catalog, annotated)

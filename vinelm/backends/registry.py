@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from vinelm.backends.remote.rate_limits import Gate, Limits
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
@@ -50,7 +50,7 @@ def create_backends(
 
 
 def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: int, real_time: bool) -> Backend:
-    setup = Setup(
+    setup = ProviderSettings(
         provider=provider,
         catalog=catalog,
         workflow=workflow,
@@ -62,14 +62,14 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
     return backend
 
 
-def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, Gate]:
+def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
     """By model, the limits that its backend holds its calls to; models without any are left out. Models on one engine share
     one.
     """
-    found: dict[str, Gate] = {}
+    found: dict[str, EngineRateLimiter] = {}
     for model in catalog.models:
-        gates: Mapping[str, Gate] = getattr(backends.get(model.provider), "gates", {})
+        gates: Mapping[str, EngineRateLimiter] = getattr(backends.get(model.provider), "gates", {})
         gate = gates.get(model.engine)
-        if gate is not None and gate.limits != Limits():
+        if gate is not None and gate.limits != RateLimits():
             found[model.name] = gate
     return found

@@ -14,7 +14,7 @@ from vinelm.errors import ConfigError
 from vinelm.protocols import Backend, CallContext
 
 
-class CatalogModels:
+class ModelResolver:
     """``backends`` maps a provider to its backend; None makes those of the catalog's providers on first use."""
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend] | None = None) -> None:

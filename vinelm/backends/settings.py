@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class ProviderSettings:
     """Everything that a provider may need. ``settings`` is its ``[backend.NAME]`` table, empty where there is none.
 
     ``catalog`` is the whole catalog, other providers' models included.

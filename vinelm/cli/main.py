@@ -27,7 +27,7 @@ COMMANDS = (
     "calibrate",
     "report",
 )
-"""In the order of use. Each is ``vinelm.cli.NAME.command``; a name that Python reserves or the core uses gets ``_command``."""
+"""In the order of use. Each is ``vinelm.cli.commands.NAME.command``; a name that Python reserves or the core uses gets ``_command``."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
         """The subcommand, its module imported; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"vinelm.cli.{cmd_name}").command
+        command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
         return command
 
 

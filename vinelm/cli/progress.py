@@ -50,7 +50,7 @@ def noted(kind: EventKind) -> Callable[[str], None] | None:
     )
 
 
-class Pace:
+class RateEstimate:
     """How fast it goes, since this run began."""
 
     def __init__(self, started_s: float, share: float) -> None:
@@ -74,7 +74,7 @@ def share(now: Progress) -> float:
     return min(max(shares), 1.0)
 
 
-def line(now: Progress, pace: Pace) -> str:
+def line(now: Progress, pace: RateEstimate) -> str:
     """One line for a person."""
     from vinelm.reports.formatting import percent, usd
 
@@ -96,7 +96,7 @@ def line(now: Progress, pace: Pace) -> str:
     return "  |  ".join(parts)
 
 
-def _event(now: Progress, pace: Pace) -> None:
+def _event(now: Progress, pace: RateEstimate) -> None:
     from dataclasses import asdict
 
     event = {"event": "progress", **asdict(now), "calls_per_s": pace.calls_per_s, "eta_s": pace.eta_s}
@@ -107,10 +107,10 @@ class _Watch:
     """Tells some of what it is called with: not more often than ``every_s``, and the last one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.tell: Callable[[Progress, Pace], None] = lambda now, pace: None
+        self.tell: Callable[[Progress, RateEstimate], None] = lambda now, pace: None
         self.every_s = 0.0
         self._clock = clock
-        self._pace: Pace | None = None
+        self._pace: RateEstimate | None = None
         self._told_s = clock()
         self._kept: Progress | None = None
         self._was_draining = False
@@ -118,7 +118,7 @@ class _Watch:
     def __call__(self, now: Progress) -> None:
         at_s = self._clock()
         if self._pace is None:
-            self._pace = Pace(self._told_s, share(now))
+            self._pace = RateEstimate(self._told_s, share(now))
         self._pace.see(now, at_s)
         self._kept = now
         is_news = now.is_draining and not self._was_draining

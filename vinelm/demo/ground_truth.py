@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Protocol
 
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 
 
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Told how far a step is."""
 
     def __call__(self, done: float, total: float, detail: str = "") -> None:
         """``done`` of ``total``."""
 
 
-class Loaded(Protocol):
+class LoadedTruth(Protocol):
     """What the other process works on."""
 
     @property
@@ -36,7 +36,7 @@ class Loaded(Protocol):
         """By provider."""
 
 
-Load = Callable[[], Loaded]
+TruthLoader = Callable[[], LoadedTruth]
 """Makes the workflow anew in another process; must survive pickling (a partial of a module's function does)."""
 
 
@@ -44,9 +44,9 @@ Load = Callable[[], Loaded]
 class Pending:
     """A table under way."""
 
-    future: Future[OutcomeTable]
+    future: Future[RecordedTable]
 
-    def wait(self, step: Progress) -> OutcomeTable:
+    def wait(self, step: LoadProgress) -> RecordedTable:
         """The table. What went wrong in the other process is raised here."""
         waited = 0
         while True:
@@ -61,7 +61,7 @@ class Pending:
 
 
 @contextmanager
-def table_beside(load: Load, request_ids: Sequence[str]) -> Iterator[Pending]:
+def table_beside(load: TruthLoader, request_ids: Sequence[str]) -> Iterator[Pending]:
     """Start the table of these requests: every path that either stop rule reaches, the truth that no profiler could afford.
 
     Starts a process, which ends with the block.
@@ -73,7 +73,7 @@ def table_beside(load: Load, request_ids: Sequence[str]) -> Iterator[Pending]:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _table(load: Load, request_ids: tuple[str, ...]) -> OutcomeTable:
+def _table(load: TruthLoader, request_ids: tuple[str, ...]) -> RecordedTable:
     from vinelm.workflows.nl2sql.exact_outcomes import exact_table
 
     loaded = load()

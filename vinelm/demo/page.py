@@ -8,7 +8,7 @@ from vinelm.demo.result import DemoResult, FullChoice, Judged
 from vinelm.demo.tables import contest_table, plain_runs, singles_table, summary_table
 from vinelm.evaluation.policy_plans import NAMES
 from vinelm.evaluation.verdict import Verdict
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.document import Chart, Report, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, usd
@@ -69,7 +69,7 @@ def interval_note(verdict: Verdict) -> str:
     )
 
 
-def stop_note(table: OutcomeTable) -> str:
+def stop_note(table: RecordedTable) -> str:
     """How far the workflow's own check and the truth differ after the first invocation, every model counted alike."""
     first = table.trie.levels[1]
     right, stopped = table.success[:, first], table.stopped[:, first]

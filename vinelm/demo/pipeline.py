@@ -8,16 +8,16 @@ from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.dataset import split_requests
-from vinelm.demo.ground_truth import Progress, table_beside
+from vinelm.demo.ground_truth import LoadProgress, table_beside
 from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation.policy_plans import NAMES, Plans
 from vinelm.evaluation.policy_run import Role
 from vinelm.evaluation.replay import frontiers_on, replayed_contest, replayed_run
 from vinelm.evaluation.sweep import showcase
-from vinelm.evaluation.verdict import Contest, judge
+from vinelm.evaluation.verdict import PolicyComparison, compare
 from vinelm.objective import Objective
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
 from vinelm.workflow import Request
 
@@ -48,7 +48,7 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def profile_training(settings: DemoSettings, training: Sequence[Request], step: Progress) -> Profiled:
+def profile_training(settings: DemoSettings, training: Sequence[Request], step: LoadProgress) -> Profiled:
     """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced. Ctrl-C ends the demo, too.
 
     Under the oracle stop: labels decide how far a request goes, and every row keeps the verdict of the workflow's own check
@@ -93,8 +93,8 @@ def serve_held_out(
     annotated: AnnotatedTrie,
     held_out: Sequence[Request],
     objectives: Sequence[Objective],
-    step: Progress,
-) -> list[Contest]:
+    step: LoadProgress,
+) -> list[PolicyComparison]:
     """Every policy through the real LangGraph application."""
     from vinelm.evaluation.serving import Service
 
@@ -102,7 +102,7 @@ def serve_held_out(
     return service.contests(objectives, step)
 
 
-def replayed(annotated: AnnotatedTrie, held_out: OutcomeTable) -> list[Contest]:
+def replayed(annotated: AnnotatedTrie, held_out: RecordedTable) -> list[PolicyComparison]:
     """Every policy on the complete held-out table."""
     plans = Plans(annotated)
     contests = (replayed_contest(plans, held_out, objective) for objective in showcase(plans))
@@ -110,7 +110,7 @@ def replayed(annotated: AnnotatedTrie, held_out: OutcomeTable) -> list[Contest]:
 
 
 def judged(
-    annotated: AnnotatedTrie, contests: Sequence[Contest], tables: tuple[OutcomeTable, OutcomeTable], seed: int
+    annotated: AnnotatedTrie, contests: Sequence[PolicyComparison], tables: tuple[RecordedTable, RecordedTable], seed: int
 ) -> Judged:
     """Verdict and frontiers of one stop rule, and what its complete (training, held-out) tables would have chosen."""
     training, held_out = tables
@@ -118,18 +118,18 @@ def judged(
     cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
     apart = tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests)
     return Judged(
-        annotated=annotated, verdict=judge(contests, seed=seed), frontiers=Frontiers(cost=cost, latency=latency), full=apart
+        annotated=annotated, verdict=compare(contests, seed=seed), frontiers=Frontiers(cost=cost, latency=latency), full=apart
     )
 
 
-def full_choice(plans: Plans, held_out: OutcomeTable, objective: Objective) -> FullChoice:
+def full_choice(plans: Plans, held_out: RecordedTable, objective: Objective) -> FullChoice:
     """What the three policies would do if everything had been profiled."""
     shown_as: dict[Role, Role] = {"vinelm": "full", "static": "static", "single": "single"}
     found = [(replayed_run(plans, held_out, objective, role, NAMES[role]), shown) for role, shown in shown_as.items()]
     return FullChoice(objective=objective, runs=tuple((run, role) for run, role in found if run is not None))
 
 
-def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest]) -> tuple[int, int]:
+def agreement(plans: Plans, held_out: RecordedTable, contests: Sequence[PolicyComparison]) -> tuple[int, int]:
     """(served requests of VineLM that show exactly what the replay shows, all of them)."""
     same = total = 0
     for contest in contests:
@@ -141,7 +141,7 @@ def agreement(plans: Plans, held_out: OutcomeTable, contests: Sequence[Contest])
     return same, total
 
 
-def run_demo(settings: DemoSettings, start: Callable[[str], Progress]) -> DemoResult:
+def run_demo(settings: DemoSettings, start: Callable[[str], LoadProgress]) -> DemoResult:
     """Everything but the page, one progress bar per step. Writes a store and two tries into ``output_dir``."""
     training, held_out = split(settings)
     with table_beside(settings.load, [request.id for request in (*training, *held_out)]) as table:

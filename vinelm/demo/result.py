@@ -9,14 +9,14 @@ from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog.catalog import Catalog
-from vinelm.demo.ground_truth import Load
+from vinelm.demo.ground_truth import TruthLoader
 from vinelm.evaluation.policy_run import PolicyRun, Role
-from vinelm.evaluation.sweep import Frontier
+from vinelm.evaluation.sweep import PolicyFrontier
 from vinelm.evaluation.verdict import Verdict
 from vinelm.objective import Objective
 from vinelm.profiler.results import ProfileResult
 from vinelm.protocols import Backend
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.workflow import Request, Workflow
 
 
@@ -24,8 +24,8 @@ from vinelm.workflow import Request, Workflow
 class Frontiers:
     """Both sweeps of one stop rule."""
 
-    cost: tuple[Frontier, ...]
-    latency: tuple[Frontier, ...]
+    cost: tuple[PolicyFrontier, ...]
+    latency: tuple[PolicyFrontier, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class DemoSettings:
     workflow: Workflow
     catalog: Catalog
     backends: Mapping[str, Backend]
-    load: Load
+    load: TruthLoader
     output_dir: Path
     seed: int = 0
     coverage: float = 0.02
@@ -83,7 +83,7 @@ class DemoResult:
     training: tuple[Request, ...]
     held_out: tuple[Request, ...]
     profiled: Profiled
-    held_out_table: OutcomeTable
+    held_out_table: RecordedTable
     perfect: Judged
     own: Judged
     agreed: tuple[int, int]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from vinelm.evaluation.policy_run import PolicyRun, Role, mean_interval, resample_weights
 from vinelm.evaluation.verdict import (
     Comparison,
-    Contest,
-    Ruling,
+    ComparisonResult,
+    PolicyComparison,
     Verdict,
     difference_text,
     missed_bounds,
@@ -21,15 +21,15 @@ from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
 
 
-def contest_table(contest: Contest, ruling: Ruling) -> Table:
+def contest_table(contest: PolicyComparison, ruling: ComparisonResult) -> Table:
     """One objective: VineLM, the best static plan and single model by the same estimates, and the best one in hindsight."""
     rivals: tuple[tuple[PolicyRun, Role, Comparison], ...] = (
         (contest.static, "static", ruling.static), (contest.single, "single", ruling.single),
     )  # fmt: skip
-    best = replace(contest.champion, policy=f"with hindsight: {contest.champion.policy}")
+    best = replace(contest.best_single_in_hindsight, policy=f"with hindsight: {contest.best_single_in_hindsight.policy}")
     rows = [_run_row(contest.vinelm, contest.objective, "vinelm")]
     rows += [_run_row(run, contest.objective, role, comparison) for run, role, comparison in rivals]
-    rows.append(_run_row(best, contest.objective, "model", ruling.champion))
+    rows.append(_run_row(best, contest.objective, "model", ruling.best_single_in_hindsight))
     columns = run_columns(contest.objective)
     return Table(title=objective_words(contest.objective), columns=columns, rows=tuple(rows))
 
@@ -41,7 +41,7 @@ def summary_table(verdict: Verdict) -> Table:
     return Table(title="In short", columns=columns, rows=rows, text_columns=(0, 1, 2, 3, 4))
 
 
-def _summary_row(ruling: Ruling) -> Row:
+def _summary_row(ruling: ComparisonResult) -> Row:
     objective, own = ruling.contest.objective, ruling.contest.vinelm
     missed = missed_bounds(ruling.contest)
     in_time = " in time" if objective.max_latency_s is not None else ""
@@ -58,7 +58,7 @@ def _summary_row(ruling: Ruling) -> Row:
     return Row(cells=cells, detail="; ".join(missed))
 
 
-def singles_table(contest: Contest) -> Table:
+def singles_table(contest: PolicyComparison) -> Table:
     """Every single model, run to the last invocation, under that objective's measure. Folded."""
     return Table(
         title=f"Every single model: {objective_words(contest.objective)}",
@@ -73,7 +73,7 @@ def _run_row(run: PolicyRun, objective: Objective, role: Role, against: Comparis
     return Row(role=role, cells=run_cells(run, objective), detail=run.plan.removeprefix(f"{run.policy}, ") + versus)
 
 
-def contest_runs(contest: Contest) -> list[tuple[PolicyRun, Role]]:
+def contest_runs(contest: PolicyComparison) -> list[tuple[PolicyRun, Role]]:
     """The contest's runs with their roles, in the order they are shown."""
     judged: list[tuple[PolicyRun, Role]] = [
         (contest.vinelm, "vinelm"), (contest.static, "static"), (contest.single, "single"),

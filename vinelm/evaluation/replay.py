@@ -13,10 +13,10 @@ from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
 from vinelm.evaluation.policy_run import PolicyRun, Role, resample_weights
-from vinelm.evaluation.sweep import Contestant, Frontier, cap_grid, point_of, sweep
-from vinelm.evaluation.verdict import Contest
+from vinelm.evaluation.sweep import Contestant, PolicyFrontier, cap_grid, point_of, sweep
+from vinelm.evaluation.verdict import PolicyComparison
 from vinelm.objective import Objective
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 
@@ -38,7 +38,7 @@ class Replayed:
 
 
 def replay(
-    table: OutcomeTable,
+    table: RecordedTable,
     plan: Planner | Sequence[str],
     objective: Objective | None = None,
     *,
@@ -65,7 +65,7 @@ def replay(
     return at_nodes(table, np.array(ends, np.intp))
 
 
-def follow(table: OutcomeTable, target: int) -> Replayed:
+def follow(table: RecordedTable, target: int) -> Replayed:
     """Every request along one path to ``target``, stops respected."""
     path = np.array(table.trie.path(target), np.intp)
     if not len(path):
@@ -75,7 +75,7 @@ def follow(table: OutcomeTable, target: int) -> Replayed:
     return at_nodes(table, path[ended.argmax(axis=1)])
 
 
-def at_nodes(table: OutcomeTable, node: npt.NDArray[np.intp]) -> Replayed:
+def at_nodes(table: RecordedTable, node: npt.NDArray[np.intp]) -> Replayed:
     """Request i having ended at ``node[i]``: its answer there, and everything spent on the way."""
     rows = np.arange(len(node))
     cost, latency = np.zeros(len(node)), np.zeros(len(node))
@@ -89,7 +89,7 @@ def at_nodes(table: OutcomeTable, node: npt.NDArray[np.intp]) -> Replayed:
 
 
 def _replan(  # noqa: PLR0917
-    table: OutcomeTable,
+    table: RecordedTable,
     row: int,
     planner: Planner,
     objective: Objective,
@@ -110,7 +110,7 @@ def _replan(  # noqa: PLR0917
             return node
 
 
-def oracle(table: OutcomeTable, objective: Objective) -> Replayed:
+def oracle(table: RecordedTable, objective: Objective) -> Replayed:
     """The best that any control could do on these requests: each runs the path that is best for it, known in hindsight.
 
     ``max_latency_s``, and ``max_cost_usd`` under ``per_request``, hold for each request. A population budget is shared out
@@ -144,7 +144,7 @@ def oracle(table: OutcomeTable, objective: Objective) -> Replayed:
     return at_nodes(table, ends)
 
 
-def _along_paths(table: OutcomeTable, values: FloatArray) -> FloatArray:
+def _along_paths(table: RecordedTable, values: FloatArray) -> FloatArray:
     total = values.copy()
     for level in table.trie.levels[1:]:
         total[:, level] += total[:, table.trie.parent[level]]
@@ -170,7 +170,7 @@ def run_of(replayed: Replayed, policy: str, plan: str, expected_accuracy: float 
     )
 
 
-def replayed_run(plans: Plans, table: OutcomeTable, objective: Objective, role: Role, name: str) -> PolicyRun | None:
+def replayed_run(plans: Plans, table: RecordedTable, objective: Objective, role: Role, name: str) -> PolicyRun | None:
     """The policy of that role on the table; None where it has no plan that meets the bounds. VineLM replans on the way."""
     node = plans.node(objective, role)
     if node is None:
@@ -179,7 +179,7 @@ def replayed_run(plans: Plans, table: OutcomeTable, objective: Objective, role: 
     return run_of(found, name, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
 
 
-def replayed_contest(plans: Plans, table: OutcomeTable, objective: Objective) -> Contest | None:
+def replayed_contest(plans: Plans, table: RecordedTable, objective: Objective) -> PolicyComparison | None:
     """One objective on the table; None where some policy has no feasible plan."""
     runs = {role: replayed_run(plans, table, objective, role, NAMES[role]) for role in ("vinelm", "static", "single")}
     node = plans.node(objective, "single")
@@ -190,12 +190,14 @@ def replayed_contest(plans: Plans, table: OutcomeTable, objective: Objective) ->
         run_of(follow(table, at), model, path_text(plans.trie, at), float(plans.annotated.accuracy[at]))
         for model, at in plans.throughout()
     )
-    return Contest(objective=objective, vinelm=vinelm, static=static, single=single, model=plans.model_at(node), others=others)
+    return PolicyComparison(
+        objective=objective, vinelm=vinelm, static=static, single=single, model=plans.model_at(node), others=others
+    )
 
 
 def frontiers_on(
-    table: OutcomeTable, annotated: AnnotatedTrie, full: AnnotatedTrie | None, *, seed: int
-) -> tuple[tuple[Frontier, ...], tuple[Frontier, ...]]:
+    table: RecordedTable, annotated: AnnotatedTrie, full: AnnotatedTrie | None, *, seed: int
+) -> tuple[tuple[PolicyFrontier, ...], tuple[PolicyFrontier, ...]]:
     """(accuracy–cost, accuracy–latency) on the table: plans from ``annotated``, apart from it from ``full``, and the oracle."""
     plans = Plans(annotated)
     contestants = [_contestant(plans, table, role, NAMES[role], role) for role in ("vinelm", "static", "single")]
@@ -210,15 +212,15 @@ def frontiers_on(
     return (*cost, _every_model(plans, table, seed)), tuple(latency)
 
 
-def _contestant(plans: Plans, table: OutcomeTable, role: Role, name: str, shown_as: Role) -> Contestant:
+def _contestant(plans: Plans, table: RecordedTable, role: Role, name: str, shown_as: Role) -> Contestant:
     run: Callable[[Objective], PolicyRun | None] = lambda objective: replayed_run(plans, table, objective, role, name)  # noqa: E731
     return Contestant(name, shown_as, run)
 
 
-def _every_model(plans: Plans, table: OutcomeTable, seed: int) -> Frontier:
+def _every_model(plans: Plans, table: RecordedTable, seed: int) -> PolicyFrontier:
     """Each model throughout, without any cap: one point per model."""
     objective = Objective(maximize="accuracy")
     weights = resample_weights(len(table.request_ids), seed)
     runs = [run_of(follow(table, node), model, path_text(plans.trie, node)) for model, node in plans.throughout()]
     points = tuple(point_of(run, objective, weights, float("inf")) for run in runs)
-    return Frontier("each model alone", "model", points)
+    return PolicyFrontier("each model alone", "model", points)

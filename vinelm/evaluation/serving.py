@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.adapters.langgraph import GraphControl, build_graph
+from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.api.application import VineLM
 from vinelm.clock import Clock
 from vinelm.errors import CallError, ConfigError, FailureKind, InfeasibleError, VineLMError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
 from vinelm.evaluation.policy_run import PolicyRun
-from vinelm.evaluation.verdict import Contest
+from vinelm.evaluation.verdict import PolicyComparison
 from vinelm.objective import Objective
-from vinelm.policies import Following, StaticPolicy
+from vinelm.policies import RecordingPolicy, StaticPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
@@ -39,12 +39,12 @@ class Served:
 
 def serve(
     workflow: Workflow,
-    vine: GraphControl,
+    vine: GraphAdapter,
     app: Any,
     request: Request,
     objective: Objective | None,
     *,
-    policy: Following | None = None,
+    policy: RecordingPolicy | None = None,
 ) -> Served:
     """Invoke the compiled ``app`` on the request and score its answer. Spends money with real models.
 
@@ -84,7 +84,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
     return lambda state: bool(workflow.score(request, state))
 
 
-def _session(workflow: Workflow, vine: GraphControl, request: Request, objective: Objective | None) -> Following:
+def _session(workflow: Workflow, vine: GraphAdapter, request: Request, objective: Objective | None) -> RecordingPolicy:
     if not isinstance(vine, VineLM) or objective is None:
         raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
     clock: Clock = vine.new_clock()
@@ -109,7 +109,7 @@ class Service:
         self.vine = VineLM(annotated.catalog, self.backends, template=annotated.template, trie=annotated)
         self.app = build_graph(self.workflow, self.vine)
 
-    def contests(self, objectives: Sequence[Objective], on_done: Done) -> list[Contest]:
+    def contests(self, objectives: Sequence[Objective], on_done: Done) -> list[PolicyComparison]:
         """VineLM, its rivals and every single model under each objective. ``on_done(done, total)`` counts requests.
 
         :class:`InfeasibleError` where a policy has no plan that meets an objective's bounds.
@@ -129,13 +129,13 @@ class Service:
             self._fixed[node] = tuple(self._along(node, request, count) for request in self.requests)
         return [self._contest(objective, count) for objective in objectives]
 
-    def _contest(self, objective: Objective, count: Callable[[], None]) -> Contest:
+    def _contest(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
         static, single = self._node(objective, "static"), self._node(objective, "single")
         own = []
         for request in self.requests:
             own.append(serve(self.workflow, self.vine, self.app, request, objective))
             count()
-        return Contest(
+        return PolicyComparison(
             objective=objective,
             vinelm=self._run(own, NAMES["vinelm"], self._node(objective, "vinelm")),
             static=self._run(self._fixed[static], NAMES["static"], static),

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.load.monitors import ReportedLoad
+from vinelm.controller.load.monitors import ReportedLoadMonitor
 from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.replay import Replayed
 from vinelm.objective import Objective
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.trie import FloatArray
 
 Process = Generator[Any, Any, None]
@@ -74,7 +74,7 @@ class Setting:
     seed: int = 0
 
 
-def simulate(table: OutcomeTable, arrivals_s: npt.ArrayLike, choose: Chooser, setting: Setting) -> Replayed:
+def simulate(table: RecordedTable, arrivals_s: npt.ArrayLike, choose: Chooser, setting: Setting) -> Replayed:
     """Request i of the table arrives at ``arrivals_s[i]``; what each showed, ``latency_s`` counted from its arrival.
 
     The table's latencies are those of an empty engine. Deterministic per seed. :class:`ConfigError` without simpy, or where an
@@ -118,7 +118,7 @@ class _EnvironmentClock:
 
 
 class _Run:
-    def __init__(self, table: OutcomeTable, arrivals_s: FloatArray, choose: Chooser, setting: Setting) -> None:
+    def __init__(self, table: RecordedTable, arrivals_s: FloatArray, choose: Chooser, setting: Setting) -> None:
         self.table, self.choose, self.setting = table, choose, setting
         simpy = _simpy()
         self.env = simpy.Environment()
@@ -128,7 +128,7 @@ class _Run:
             if name not in self.engines:
                 raise ConfigError(f"engine {name!r} is not simulated: the setting has {', '.join(self.engines)}")
         self.slots = {name: simpy.Resource(self.env, engine.slots) for name, engine in self.engines.items()}
-        self.load = ReportedLoad(
+        self.load = ReportedLoadMonitor(
             setting.curves, clock=_EnvironmentClock(self.env), has_correction=setting.has_correction, gone_after_s=1e9
         )
         size = len(arrivals_s)

@@ -44,7 +44,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class PolicyFrontier:
     """A contestant's points, by rising cap; caps without a feasible plan are missing."""
 
     name: str
@@ -52,7 +52,7 @@ class Frontier:
     points: tuple[Point, ...]
 
 
-def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[Frontier]:
+def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[PolicyFrontier]:
     """Maximise accuracy under each cap in turn, for each contestant. All intervals use the same resamples (paired)."""
     weights: dict[int, FloatArray] = {}
 
@@ -66,7 +66,10 @@ def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float]
         drawn = weights.setdefault(len(run), resample_weights(len(run), seed))
         return point_of(run, objective, drawn, cap)
 
-    return [Frontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in contestants]
+    return [
+        PolicyFrontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None))
+        for c in contestants
+    ]
 
 
 def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: float) -> Point:

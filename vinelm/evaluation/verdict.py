@@ -14,7 +14,7 @@ Outcome = Literal["gain", "no gain shown", "loss"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Contest:
+class PolicyComparison:
     """The runs of one objective: VineLM's, and those of the best static plan and the best single model as chosen from the
     same observations. ``model`` is that single model's name. ``others`` are shown but not judged.
     """
@@ -27,7 +27,7 @@ class Contest:
     others: tuple[PolicyRun, ...] = ()
 
     @property
-    def champion(self) -> PolicyRun:
+    def best_single_in_hindsight(self) -> PolicyRun:
         """The single model that turned out best on these requests: bounds kept first, then what the objective counts."""
         alone = (replace(self.single, policy=self.model), *self.others)
         return min(alone, key=lambda run: (run.shortfall(self.objective), -float(run.worth(self.objective).mean())))
@@ -49,15 +49,15 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class ComparisonResult:
     """One objective's comparisons: with the static plan and the single model that the same observations would have chosen, and
-    with the single model that turned out best (``champion``, chosen with hindsight).
+    with the single model that turned out best (``best_single_in_hindsight``, chosen with hindsight).
     """
 
-    contest: Contest
+    contest: PolicyComparison
     static: Comparison
     single: Comparison
-    champion: Comparison
+    best_single_in_hindsight: Comparison
 
     @property
     def is_gain(self) -> bool:
@@ -67,9 +67,9 @@ class Ruling:
     @property
     def beats_single(self) -> bool:
         """Better than the chosen single model, and neither behind the best one nor further from the bounds than it."""
-        if self.single.outcome != "gain" or self.champion.overshot:
+        if self.single.outcome != "gain" or self.best_single_in_hindsight.overshot:
             return False
-        return self.champion.difference.value >= 0
+        return self.best_single_in_hindsight.difference.value >= 0
 
     @property
     def advice(self) -> str:
@@ -78,18 +78,18 @@ class Ruling:
             return "use VineLM"
         if self.beats_single:
             return f"use VineLM or the static plan “{self.static.rival.plan}”"
-        return f"use model {self.contest.champion.policy}"
+        return f"use model {self.contest.best_single_in_hindsight.policy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """All rulings, at a level shared among the objectives (Bonferroni), and the headline."""
 
-    rulings: tuple[Ruling, ...]
+    rulings: tuple[ComparisonResult, ...]
     level: float
 
     @property
-    def gains(self) -> tuple[Ruling, ...]:
+    def gains(self) -> tuple[ComparisonResult, ...]:
         """Objectives under which VineLM is worth having."""
         return tuple(r for r in self.rulings if r.is_gain)
 
@@ -104,7 +104,7 @@ class Verdict:
         if over_single:
             share = f"{len(over_single)} of {total} objectives"
             return f"Gain shown over the best single model under {share}; none over the best static plan, which does as well."
-        models = list(dict.fromkeys(r.contest.champion.policy for r in self.rulings))
+        models = list(dict.fromkeys(r.contest.best_single_in_hindsight.policy for r in self.rulings))
         return f"No gain: use model {' or '.join(models)}" + (" (by objective, see below)." if len(models) > 1 else ".")
 
     @property
@@ -113,12 +113,12 @@ class Verdict:
         return tuple(f"{objective_words(ruling.contest.objective)}: {sentence(ruling)}" for ruling in self.rulings)
 
 
-def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
+def compare(contests: Sequence[PolicyComparison], *, seed: int = 0) -> Verdict:
     """Rule on every objective. The level is 95 % over all objectives together: 1 - 0.05 / their number for each."""
     level = 1.0 - 0.05 / len(contests)
     weights = resample_weights(len(contests[0].vinelm), seed)
 
-    def compare(contest: Contest, rival: PolicyRun) -> Comparison:
+    def compare(contest: PolicyComparison, rival: PolicyRun) -> Comparison:
         objective = contest.objective
         difference = mean_interval(contest.vinelm.worth(objective) - rival.worth(objective), weights, level)
         missed = contest.vinelm.misses_bounds(objective, weights, level)
@@ -134,27 +134,32 @@ def judge(contests: Sequence[Contest], *, seed: int = 0) -> Verdict:
 
     return Verdict(
         rulings=tuple(
-            Ruling(contest=c, static=compare(c, c.static), single=compare(c, c.single), champion=compare(c, c.champion))
+            ComparisonResult(
+                contest=c,
+                static=compare(c, c.static),
+                single=compare(c, c.single),
+                best_single_in_hindsight=compare(c, c.best_single_in_hindsight),
+            )
             for c in contests
         ),
         level=level,
     )
 
 
-def sentence(ruling: Ruling) -> str:
+def sentence(ruling: ComparisonResult) -> str:
     """How VineLM did against its rivals under one objective, with intervals, and what to use."""
     said = [_against(ruling, ruling.static), _against(ruling, ruling.single)]
     said += missed_bounds(ruling.contest)
-    champion = ruling.champion
-    if champion.overshot:
-        said.append(f"{champion.rival.policy}, the best single model with hindsight, kept the bounds better")
-    elif champion.difference.value < 0 and ruling.single.outcome != "loss":
-        gap = difference_text(champion, ruling.contest.objective)
-        said.append(f"{gap} against {champion.rival.policy}, the best single model with hindsight")
+    best_single_in_hindsight = ruling.best_single_in_hindsight
+    if best_single_in_hindsight.overshot:
+        said.append(f"{best_single_in_hindsight.rival.policy}, the best single model with hindsight, kept the bounds better")
+    elif best_single_in_hindsight.difference.value < 0 and ruling.single.outcome != "loss":
+        gap = difference_text(best_single_in_hindsight, ruling.contest.objective)
+        said.append(f"{gap} against {best_single_in_hindsight.rival.policy}, the best single model with hindsight")
     return f"{'; '.join(said)}; {ruling.advice}."
 
 
-def missed_bounds(contest: Contest) -> list[str]:
+def missed_bounds(contest: PolicyComparison) -> list[str]:
     """The averages that VineLM promised and did not keep."""
     objective, own = contest.objective, contest.vinelm
     missed = []
@@ -176,7 +181,7 @@ def difference_text(comparison: Comparison, objective: Objective) -> str:
     return f"{-100 * value / base:+.0f} % cost ({-100 * high / base:+.0f} to {-100 * low / base:+.0f})"
 
 
-def short_advice(ruling: Ruling) -> str:
+def short_advice(ruling: ComparisonResult) -> str:
     """What to use, without the plan's steps."""
     return "use VineLM or the static plan" if ruling.beats_single and not ruling.is_gain else ruling.advice
 
@@ -186,7 +191,7 @@ def versus_text(comparison: Comparison, objective: Objective) -> str:
     return "the same" if comparison.is_same else difference_text(comparison, objective)
 
 
-def _against(ruling: Ruling, comparison: Comparison) -> str:
+def _against(ruling: ComparisonResult, comparison: Comparison) -> str:
     if comparison.is_same:
         return f"the same as the {comparison.rival.policy}"
     said = f"{difference_text(comparison, ruling.contest.objective)} against the {comparison.rival.policy}"

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from vinelm.evaluation.policy_run import Role
-from vinelm.evaluation.sweep import Frontier, Point
+from vinelm.evaluation.sweep import Point, PolicyFrontier
 from vinelm.reports.document import Chart, Row, Series, Table
 from vinelm.reports.formatting import percent, percent_interval, seconds, usd
 
 BANDS = "Bands and bars are 95 % bootstrap intervals over the held-out requests, each plan taken as given."
 
 
-def cost_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -> Chart:
+def cost_chart(name: str, frontiers: Sequence[PolicyFrontier], *, note: str = "") -> Chart:
     """Accuracy over the dollars really spent per request; the cap that led to a point is in its hover text."""
     return Chart(
         name=name,
@@ -28,7 +28,7 @@ def cost_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -> C
     )
 
 
-def latency_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -> Chart:
+def latency_chart(name: str, frontiers: Sequence[PolicyFrontier], *, note: str = "") -> Chart:
     """Right answers in time over the latency cap: an answer after its cap counts as wrong, for every policy alike."""
     return Chart(
         name=name,
@@ -41,7 +41,7 @@ def latency_chart(name: str, frontiers: Sequence[Frontier], *, note: str = "") -
     )
 
 
-def frontier_table(title: str, frontiers: Sequence[Frontier], bound_name: str, *, is_cost: bool) -> Table:
+def frontier_table(title: str, frontiers: Sequence[PolicyFrontier], bound_name: str, *, is_cost: bool) -> Table:
     """The figures behind a chart, one row per policy and cap."""
     rows = tuple(
         Row(role=frontier.role, cells=_cells(frontier, point, is_cost=is_cost), detail=point.plan)
@@ -53,7 +53,7 @@ def frontier_table(title: str, frontiers: Sequence[Frontier], bound_name: str, *
     return Table(title=title, columns=columns, rows=rows, is_folded=True)
 
 
-def _cells(frontier: Frontier, point: Point, *, is_cost: bool) -> tuple[str, ...]:
+def _cells(frontier: PolicyFrontier, point: Point, *, is_cost: bool) -> tuple[str, ...]:
     figures = (percent_interval(point.worth), usd(point.cost_usd), seconds(point.latency_s))
     if is_cost:
         return (frontier.name, usd(point.cap), percent(point.worth.value), *figures)
@@ -61,7 +61,7 @@ def _cells(frontier: Frontier, point: Point, *, is_cost: bool) -> tuple[str, ...
     return (frontier.name, seconds(point.cap), *found, *figures, percent(point.late))
 
 
-def _series(frontier: Frontier, x: list[float], bound: str, unit: object) -> Series:
+def _series(frontier: PolicyFrontier, x: list[float], bound: str, unit: object) -> Series:
     spoken = usd if unit is usd else seconds
     return Series(
         name=frontier.name,
@@ -75,7 +75,7 @@ def _series(frontier: Frontier, x: list[float], bound: str, unit: object) -> Ser
     )
 
 
-def _hover(frontier: Frontier, point: Point, bound: str, cap: str) -> str:
+def _hover(frontier: PolicyFrontier, point: Point, bound: str, cap: str) -> str:
     steps = point.plan.replace(", ", "<br>→ ")
     at = f" at {bound} {cap}" if frontier.role != "model" or bound == "cap" else ""
     return (

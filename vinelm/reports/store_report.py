@@ -14,7 +14,7 @@ from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import EvidenceError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
 from vinelm.evaluation.policy_run import Interval, Role
-from vinelm.evaluation.sweep import Bound, Frontier, Point, cap_grid, showcase
+from vinelm.evaluation.sweep import Bound, Point, PolicyFrontier, cap_grid, showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
@@ -128,12 +128,12 @@ def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int
     return Resampled(annotated=annotated, accuracy=np.stack(accuracy))
 
 
-def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tuple[Frontier, ...]:
+def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tuple[PolicyFrontier, ...]:
     """VineLM, the best static plan and the best single model over the grid of caps, by the trie's own figures."""
     caps = cap_grid(plans.annotated, bound)
     roles: tuple[Role, ...] = ("vinelm", "static", "single")
     return tuple(
-        Frontier(NAMES[role], role, tuple(p for cap in caps if (p := _point(plans, resampled, bound, cap, role))))
+        PolicyFrontier(NAMES[role], role, tuple(p for cap in caps if (p := _point(plans, resampled, bound, cap, role))))
         for role in roles
     )
 

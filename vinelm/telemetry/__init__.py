@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinelm.telemetry.events import Decided, Listener, Observer, Watch
+from vinelm.telemetry.events import DecisionEvent, Listener, Observer, ObserverGroup
 
-__all__ = ["Decided", "Listener", "Observer", "OpenTelemetry", "Prometheus", "Watch"]
+__all__ = ["DecisionEvent", "Listener", "Observer", "ObserverGroup", "OpenTelemetry", "Prometheus"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecisionEvent:
     """One answer of a policy. ``kind`` is "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
 
     ``goes_on`` is False where the request ends. ``seconds`` is the wall time of the answer. ``explanation`` is the policy's own
@@ -33,7 +33,7 @@ class Decided:
 class Observer(Protocol):
     """Is told of every decision and every invocation. Called from many threads; what it raises is swallowed."""
 
-    def decided(self, decided: Decided) -> None:
+    def decided(self, decided: DecisionEvent) -> None:
         """A policy answered, this very moment."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
@@ -52,7 +52,7 @@ class Listener(Observer, Protocol):
         """A model was called inside the invocation of ``token``; ``answer`` is what came of it, None where nothing did."""
 
 
-class Watch:
+class ObserverGroup:
     """Hands on to several observers. False where there are none, so that nobody pays for what nobody sees.
 
     An observer that fails is left out of that one event: it must not cost the request.
@@ -70,7 +70,7 @@ class Watch:
         """Tell this one, too, from now on."""
         self._observers = (*self._observers, observer)
 
-    def decided(self, decided: Decided) -> None:
+    def decided(self, decided: DecisionEvent) -> None:
         """Tell all of a decision."""
         for observer in self._observers:
             _safely(observer.decided, decided)

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from vinelm.catalog.catalog import Model
 from vinelm.protocols import Invocation
-from vinelm.telemetry.events import Decided
+from vinelm.telemetry.events import DecisionEvent
 from vinelm.telemetry.message_content import attributes, is_asked_for
 
 try:
@@ -57,7 +57,7 @@ class OpenTelemetry:
         self.captures_content = is_asked_for() if capture_content is None else capture_content
         self._tracer = trace.get_tracer("vinelm", __version__, provider)
 
-    def decided(self, decided: Decided) -> None:
+    def decided(self, decided: DecisionEvent) -> None:
         """A span that ends now and began as long ago as the decision took."""
         import time
 
@@ -104,7 +104,7 @@ class OpenTelemetry:
         token.end()
 
 
-def _decision(decided: Decided) -> dict[str, Any]:
+def _decision(decided: DecisionEvent) -> dict[str, Any]:
     explained = decided.explanation
     plan = explained.get("decision") or {}
     found = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from vinelm.catalog.catalog import Model
 from vinelm.protocols import Invocation
-from vinelm.telemetry.events import Decided
+from vinelm.telemetry.events import DecisionEvent
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -57,7 +57,7 @@ class Prometheus:
         self._retries = Counter("vinelm_retries", "Attempts that had to be repeated.", where, registry=registry)
         self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
-    def decided(self, decided: Decided) -> None:
+    def decided(self, decided: DecisionEvent) -> None:
         """One more answer."""
         outcome = "run" if decided.kind == "model" else "continue" if decided.goes_on else "end"
         self._decisions.labels(decided.stage or "", decided.model or "", outcome).inc()

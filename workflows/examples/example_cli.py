@@ -20,7 +20,7 @@ from vinelm.errors import VineLMError
 from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
-Serve = Callable[["Served"], int]
+Serve = Callable[["ServedAnswer"], int]
 SIMULATED = ("sim-gemma-27b", "sim-gpt-oss-120b", "sim-sonnet")
 """The models of an offline run: one cheap, one in between, one dear."""
 
@@ -39,7 +39,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedAnswer:
     """What a service needs: the routed app, its objective unless a request brings one, and where to listen."""
 
     workflow: Workflow
@@ -73,7 +73,7 @@ def run(
         vine, is_simulated = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
         if serve is not None and options.port is not None:
-            return serve(Served(workflow, vine, app, _objective(options), is_simulated, options.port))
+            return serve(ServedAnswer(workflow, vine, app, _objective(options), is_simulated, options.port))
         for request in workflow.requests[: options.limit]:
             print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
     except VineLMError as error:

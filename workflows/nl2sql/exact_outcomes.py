@@ -14,7 +14,7 @@ from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import Backend, CallContext
-from vinelm.recorded_table import OutcomeTable
+from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 from vinelm.workflow import Request, Workflow
@@ -34,7 +34,7 @@ def exact_table(
     *,
     only_reached: StopRule | Literal["either"] | None = None,
     progress: Progress | None = None,
-) -> OutcomeTable:
+) -> RecordedTable:
     """What every request shows at every prefix: the same stage functions as in the graph, each prefix run once.
 
     A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
@@ -56,7 +56,7 @@ def exact_table(
         run.fill(request, row, arrays)
         if progress is not None:
             progress(row + 1, len(chosen))
-    return OutcomeTable(
+    return RecordedTable(
         template=workflow.template.bind(tuple(catalog)),
         catalog=catalog,
         trie=run.trie,

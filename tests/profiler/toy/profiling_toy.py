@@ -168,18 +168,18 @@ def reachable(workflow: Workflow):
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What a child gets from :class:`vinelm.profiler.isolation.workflow_source.Source`."""
+class LoadedWorkflow:
+    """What a child gets from :class:`vinelm.profiler.isolation.workflow_source.WorkflowSource`."""
 
     workflow: Workflow
     catalog: Catalog
     backends: dict
 
 
-def load(mischief=None, **settings) -> Loaded:
+def load(mischief=None, **settings) -> LoadedWorkflow:
     """The toy by name. ``mischief`` maps "request/model/model" to what happens in its unit, see :func:`misbehave`."""
     workflow = toy(**settings)
-    return Loaded(workflow, catalog_for(workflow), {"test": ToyBackend(before=partial(misbehave, mischief or {}))})
+    return LoadedWorkflow(workflow, catalog_for(workflow), {"test": ToyBackend(before=partial(misbehave, mischief or {}))})
 
 
 def misbehave(mischief, request_id, prefix):

@@ -3,14 +3,14 @@
 import time
 from types import MappingProxyType
 
-from profiling_toy import Loaded, State, catalog_for, toy
+from profiling_toy import LoadedWorkflow, State, catalog_for, toy
 
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.template import Stage, Template
 
 TOKENS = 30, 12
@@ -32,7 +32,7 @@ class ToyWire:
 
     def request(self, model, messages, options, *, is_streamed):
         text = str(messages[-1].content)
-        return WireRequest({"prompt": text}, len(text), is_streamed)
+        return TransportRequest({"prompt": text}, len(text), is_streamed)
 
     def upper_bound_usd(self, model, body):
         return model.price.cost_usd(1000, model.max_tokens)
@@ -88,5 +88,5 @@ def wired(n_requests=8, seconds=0.0, is_async=False):
         n_requests=n_requests, build=build, template=Template((Stage("generate", ("m0", "m1")),)), score=lambda *_: True
     )
     catalog = catalog_for(workflow)
-    setup = Setup(provider="test", catalog=catalog, settings={"backoff_s": 0.001})
-    return Loaded(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})
+    setup = ProviderSettings(provider="test", catalog=catalog, settings={"backoff_s": 0.001})
+    return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})

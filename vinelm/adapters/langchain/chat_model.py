@@ -17,9 +17,9 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.langchain.tool_binding import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
-from vinelm.adapters.langgraph.adapter import GraphControl
-from vinelm.adapters.langgraph.invocation import Invoking
-from vinelm.adapters.langgraph.run_registry import Run
+from vinelm.adapters.langgraph.adapter import GraphAdapter
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -61,7 +61,7 @@ class VineChatModel(BaseChatModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Tell the control of the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
-        cast("GraphControl", self.vine).declare(self.stage, self.default)
+        cast("GraphAdapter", self.vine).declare(self.stage, self.default)
 
     @property
     def _llm_type(self) -> str:
@@ -182,11 +182,11 @@ class _Call:
 
     def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last, self.is_begun = is_last, False
-        vine: GraphControl = owner.vine
-        self._run: Run = vine.run_here(owner.objective)
+        vine: GraphAdapter = owner.vine
+        self._run: GraphRun = vine.run_here(owner.objective)
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
-        self.invoking = Invoking(vine, self._run, owner.stage, self._run.open_chat(owner.stage), limits)
+        self.invoking = InvocationScope(vine, self._run, owner.stage, self._run.open_chat(owner.stage), limits)
         try:
             self.model, self.options = aimed(self.invoking.model, options)
         except BaseException as error:

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.adapter import GraphControl
-from vinelm.adapters.langgraph.invocation import Invoking, invoking_in_graph
+from vinelm.adapters.langgraph.adapter import GraphAdapter
+from vinelm.adapters.langgraph.invocation import InvocationScope, invoking_in_graph
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathChannel, PathValue
 
 try:
@@ -41,7 +41,7 @@ class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
 
     state_schema = RoutedAgentState
 
-    def __init__(self, vine: GraphControl, *, default: str | None = None) -> None:
+    def __init__(self, vine: GraphAdapter, *, default: str | None = None) -> None:
         super().__init__()
         self._vine = vine
         vine.declare(STAGE, default, is_agent=True)
@@ -64,7 +64,7 @@ class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
             response = await handler(request.override(model=invoking.model))
         return _with_entry(response, entry)
 
-    def _open(self, request: ModelRequest[Any]) -> tuple[Entry, Invoking]:
+    def _open(self, request: ModelRequest[Any]) -> tuple[Entry, InvocationScope]:
         value = cast("PathValue | None", request.state.get(PATH_KEY))
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return invoking_in_graph(

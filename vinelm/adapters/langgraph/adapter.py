@@ -15,23 +15,23 @@ from langgraph.runtime import Runtime, get_runtime
 from vinelm.adapters.langgraph.path_channel import opening_of
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
-from vinelm.adapters.langgraph.run_registry import Run, Runs
-from vinelm.adapters.langgraph.signature import INJECTED, asked_by
+from vinelm.adapters.langgraph.run_registry import GraphRun, RunRegistry
+from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
-from vinelm.backends.resolver import CatalogModels
+from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.protocols import Backend, Policy
-from vinelm.telemetry.events import Observer, Watch
+from vinelm.telemetry.events import Observer, ObserverGroup
 from vinelm.template import Template
 from vinelm.workflow import Request
 
 Node = Callable[..., Any]
 
 
-class GraphControl(CatalogModels):
+class GraphAdapter(ModelResolver):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models (DESIGN §7).
 
     ``backends`` maps a provider to its backend; by default those of the catalog's providers are made on first use. With a
@@ -47,8 +47,8 @@ class GraphControl(CatalogModels):
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
         self._routes = 0
-        self.watch = Watch()
-        self._runs = Runs(watch=self.watch)
+        self.watch = ObserverGroup()
+        self._runs = RunRegistry(watch=self.watch)
 
     # -- building the graph ------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class GraphControl(CatalogModels):
         if fn is None:
             return lambda given: self.stage(name, given, state=state, default=default)
         label = f"stage {name!r}"
-        asked = asked_by(fn, label, INJECTED)
+        asked = injected_parameters(fn, label, INJECTED)
         if "model" not in asked.names:
             raise WorkflowError(f"{label}: its function never asks for its model: add a parameter named `model`")
         state_type = state or asked.state
@@ -115,7 +115,7 @@ class GraphControl(CatalogModels):
         of Sends to ``again`` goes on, too); any other place must be declared by its return type and is followed as it is. The
         policy is asked with that verdict, and may end the loop earlier or, in a profile, later.
         """
-        asked = asked_by(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
+        asked = injected_parameters(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
         self._routes += 1
         return make_route(self, fn, asked, again, end)
 
@@ -177,7 +177,7 @@ class GraphControl(CatalogModels):
 
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
 
-    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
         """The run that a node or an edge belongs to, made on first sight."""
         opening = opening_of(config)
         run = self._runs.known(opening, runtime.control)
@@ -194,13 +194,13 @@ class GraphControl(CatalogModels):
 
         return self._runs.of(opening, runtime.control, make)
 
-    def known_run(self, config: RunnableConfig) -> Run | None:
+    def known_run(self, config: RunnableConfig) -> GraphRun | None:
         """The same, if some node has made it already."""
         opening = opening_of(config)
         runtime = _current_runtime() if opening is None else None
         return self._runs.known(opening, None if runtime is None else runtime.control)
 
-    def run_here(self, objective: Objective | None = None) -> Run:
+    def run_here(self, objective: Objective | None = None) -> GraphRun:
         """The run that a chat model belongs to when it is called: that of the graph around it, the surrounding
         ``with vine.request(...)``, or one of its own. ``objective`` holds where neither names one.
         """
@@ -215,7 +215,7 @@ class GraphControl(CatalogModels):
             own = context if context.objective is not None or objective is None else replace(context, objective=objective)
             return self.policy_for(own), own
 
-        return Run(None, *make(), self.watch) if key is None else self._runs.of(opening, key, make)
+        return GraphRun(None, *make(), self.watch) if key is None else self._runs.of(opening, key, make)
 
 
 def _current_runtime() -> Runtime[Any] | None:

@@ -7,14 +7,14 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
-from vinelm.adapters.langgraph.adapter import GraphControl
+from vinelm.adapters.langgraph.adapter import GraphAdapter
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.errors import WorkflowError
 from vinelm.workflow import Workflow
 
 
-def build_graph(workflow: Workflow, control: GraphControl, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
+def build_graph(workflow: Workflow, control: GraphAdapter, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
     """The compiled graph of ``workflow.build(control)``, checked against the template. Runs no node and spends nothing.
 
     An application that compiled its graph itself keeps its own settings; ``checkpointer``, if given, replaces its own.

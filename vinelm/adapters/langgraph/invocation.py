@@ -10,22 +10,22 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from vinelm.adapters.langgraph.path_channel import Entry, PathValue, models_of, starts_anew
-from vinelm.adapters.langgraph.run_registry import Run
+from vinelm.adapters.langgraph.path_channel import Entry, PathValue, is_new_request, models_of
+from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.catalog.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, Invocation
-from vinelm.telemetry.events import Watch
+from vinelm.telemetry.events import ObserverGroup
 
 
-class Host(Protocol):
+class InvocationHost(Protocol):
     """What an invocation needs of its control."""
 
     catalog: Catalog
-    watch: Watch
+    watch: ObserverGroup
 
-    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
         """The run that a node belongs to."""
 
     def chat_model(self, name: str, call: CallContext) -> Any:
@@ -35,7 +35,7 @@ class Host(Protocol):
         """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
 
 
-class Invoking:
+class InvocationScope:
     """Makes the chat model, keeps what its calls used, and tells run, policy and observers how it ended: as a context manager
     by whether its block raises.
 
@@ -45,7 +45,7 @@ class Invoking:
     __slots__ = ("_clock", "_host", "_policy", "_run", "_started", "_tokens", "_usages", "model", "prefix", "stage")
 
     def __init__(
-        self, host: Host, run: Run, stage: str, prefix: tuple[str, ...], limits: Mapping[str, Any] | None = None
+        self, host: InvocationHost, run: GraphRun, stage: str, prefix: tuple[str, ...], limits: Mapping[str, Any] | None = None
     ) -> None:
         self.stage, self.prefix = stage, prefix
         self._host, self._run = host, run
@@ -74,7 +74,7 @@ class Invoking:
     def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
         self._host.watch.exchanged(self._tokens, messages, answer)
 
-    def __enter__(self) -> Invoking:
+    def __enter__(self) -> InvocationScope:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -113,7 +113,7 @@ class Invoking:
 
 
 def invoking_in_graph(
-    host: Host,
+    host: InvocationHost,
     stage: str,
     value: PathValue | None,
     config: RunnableConfig,
@@ -121,7 +121,7 @@ def invoking_in_graph(
     *,
     continues: bool = False,
     run_is_request: bool = False,
-) -> tuple[Entry, Invoking]:
+) -> tuple[Entry, InvocationScope]:
     """The invocation of a node of the root graph, and its path entry. ``value`` is the path as the state has it.
 
     ``continues`` says that the caller knows better than the template: the path goes on. ``run_is_request`` says the same of a
@@ -131,7 +131,7 @@ def invoking_in_graph(
     run = host.run_of(config, runtime)
     request_id, before = run.context.request_id, models_of(value)
     is_same_run = before == run.path
-    if not (continues or (run_is_request and is_same_run)) and starts_anew(
+    if not (continues or (run_is_request and is_same_run)) and is_new_request(
         value, stage, run.policy.template, request_id, is_same_run=is_same_run
     ):
         before = ()
@@ -139,7 +139,7 @@ def invoking_in_graph(
     entry: Entry = {"k": len(before), "stage": stage, "model": model}
     if request_id is not None:
         entry["request"] = request_id
-    return entry, Invoking(host, run, stage, (*before, model))
+    return entry, InvocationScope(host, run, stage, (*before, model))
 
 
 def _refuse_subgraph(stage: str, runtime: Runtime[Any]) -> None:

@@ -18,7 +18,7 @@ PATH_KEY = "vinelm_path"
 
 
 @dataclass(slots=True, eq=False)
-class Opening:
+class ChannelSession:
     """One run's channels, as long as LangGraph holds them. ``at_s`` is when it opened them, in monotonic seconds: the call of
     invoke, tools before the first stage included. ``owned`` is whatever should live as long as the run, by its owner.
     """
@@ -49,7 +49,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
     An entry with place k replaces whatever stood at k and after it. Branches of a fan-out write the same entry, kept once; one
     that another run made up for may have used another model, and then the first branch's stands for all. Different stages for
     one place in one superstep are refused. The end of a run only closes the path: whether the next
-    stage continues it, is for :func:`starts_anew` to say.
+    stage continues it, is for :func:`is_new_request` to say.
     """
 
     __slots__ = ("closed", "opening", "path")
@@ -58,7 +58,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
         super().__init__(typ, key)
         self.path: tuple[Entry, ...] = ()
         self.closed = False
-        self.opening: Opening | None = None
+        self.opening: ChannelSession | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PathChannel)
@@ -85,7 +85,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
         """The channel of a run that opens now, with the path that its thread has stored."""
         fresh = PathChannel(self.typ, self.key)
-        fresh.opening = Opening(time.monotonic())
+        fresh.opening = ChannelSession(time.monotonic())
         if isinstance(checkpoint, Mapping):
             fresh.path, fresh.closed = tuple(checkpoint["path"]), bool(checkpoint["closed"])
         return fresh
@@ -123,7 +123,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
         return True
 
 
-def starts_anew(
+def is_new_request(
     value: PathValue | None, stage: str, template: Template | None, request_id: str | None, *, is_same_run: bool = False
 ) -> bool:
     """Whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
@@ -165,7 +165,7 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
     return None
 
 
-def opening_of(config: RunnableConfig) -> Opening | None:
+def opening_of(config: RunnableConfig) -> ChannelSession | None:
     """The opening of that run."""
     channel = channel_of(config)
     return None if channel is None else channel.opening

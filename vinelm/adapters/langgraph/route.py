@@ -10,8 +10,8 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from vinelm.adapters.langgraph.path_channel import models_of
-from vinelm.adapters.langgraph.run_registry import Run
-from vinelm.adapters.langgraph.signature import Asked
+from vinelm.adapters.langgraph.run_registry import GraphRun
+from vinelm.adapters.langgraph.signature import CallOptions
 from vinelm.adapters.langgraph.stage import read_path
 from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import WorkflowError
@@ -23,14 +23,14 @@ ROUTE_INJECTED = ("config", "runtime")
 class RouteHost(Protocol):
     """What an edge needs of its control."""
 
-    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> Run:
+    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
         """The run that an edge belongs to."""
 
-    def known_run(self, config: RunnableConfig) -> Run | None:
+    def known_run(self, config: RunnableConfig) -> GraphRun | None:
         """The same, if some node has made it already."""
 
 
-def make_route(host: RouteHost, fn: Callable[..., Any], asked: Asked, again: str, end: str) -> Callable[..., Any]:
+def make_route(host: RouteHost, fn: Callable[..., Any], asked: CallOptions, again: str, end: str) -> Callable[..., Any]:
     """A path function for ``add_conditional_edges``; async if ``fn`` is.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
@@ -59,7 +59,7 @@ def make_route(host: RouteHost, fn: Callable[..., Any], asked: Asked, again: str
 class _Edge:
     __slots__ = ("again", "asked", "destinations", "end", "host")
 
-    def __init__(self, host: RouteHost, asked: Asked, again: str, end: str, destinations: frozenset[str]) -> None:
+    def __init__(self, host: RouteHost, asked: CallOptions, again: str, end: str, destinations: frozenset[str]) -> None:
         self.host, self.asked, self.again, self.end, self.destinations = host, asked, again, end, destinations
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from vinelm.adapters.langgraph.path_channel import Opening
+from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
 from vinelm.protocols import Policy
-from vinelm.telemetry.events import Decided, Watch, explanation_of
+from vinelm.telemetry.events import DecisionEvent, ObserverGroup, explanation_of
 
 
 @dataclass(slots=True)
-class Run:
+class GraphRun:
     """One run of the graph: its policy, and the decision of the current superstep.
 
     ``control`` is LangGraph's object for the run, held so that its id stays its own. ``begun`` and ``failed`` count the
@@ -27,7 +27,7 @@ class Run:
     control: Any
     policy: Policy
     context: RunContext
-    watch: Watch = field(default_factory=Watch)
+    watch: ObserverGroup = field(default_factory=ObserverGroup)
     lock: Lock = field(default_factory=Lock)
     step: Any = None
     stage: str = ""
@@ -90,7 +90,7 @@ class Run:
         model = self.policy.next(stage, prefix)
         seconds = time.perf_counter() - started
         self.watch.decided(
-            Decided(
+            DecisionEvent(
                 kind="model",
                 stage=stage,
                 prefix=prefix,
@@ -111,7 +111,7 @@ class Run:
         seconds = time.perf_counter() - started
         explanation = explanation_of(self.policy) if not finished else {}
         self.watch.decided(
-            Decided(
+            DecisionEvent(
                 kind="end", stage=None, prefix=prefix, model=None, goes_on=goes_on, seconds=seconds, explanation=explanation
             )
         )
@@ -124,36 +124,36 @@ _MIXED = (
 )
 
 
-class Runs:
+class RunRegistry:
     """The runs that are under way, each with its policy. Safe from any thread.
 
     A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
     the newest ``bound`` are kept: one that is older than that many others loses its policy, so the bound is generous.
     """
 
-    def __init__(self, bound: int = 4096, watch: Watch | None = None) -> None:
+    def __init__(self, bound: int = 4096, watch: ObserverGroup | None = None) -> None:
         self._bound = bound
-        self.watch = Watch() if watch is None else watch  # an empty one is false
-        self._kept: OrderedDict[int, Run] = OrderedDict()
+        self.watch = ObserverGroup() if watch is None else watch  # an empty one is false
+        self._kept: OrderedDict[int, GraphRun] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
         """How many are kept here."""
         return len(self._kept)
 
-    def of(self, opening: Opening | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> Run:
+    def of(self, opening: ChannelSession | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
         """The run of that opening, or of LangGraph's ``control`` where none is known; ``make`` gives a new one's policy."""
         if opening is None:
             return self._by_control(control, make)
-        run: Run | None = opening.owned.get(self)
+        run: GraphRun | None = opening.owned.get(self)
         if run is None:
             with self._lock:
                 run = opening.owned.get(self)
                 if run is None:
-                    run = opening.owned[self] = Run(control, *make(), self.watch)
+                    run = opening.owned[self] = GraphRun(control, *make(), self.watch)
         return run
 
-    def known(self, opening: Opening | None, control: Any) -> Run | None:
+    def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
         """The same, if it is there."""
         return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
 
@@ -162,14 +162,14 @@ class Runs:
         with self._lock:
             self._kept.pop(id(control), None)
 
-    def _by_control(self, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> Run:
+    def _by_control(self, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
         key = id(control)
         with self._lock:
             run = self._kept.get(key)
             if run is not None:
                 self._kept.move_to_end(key)
                 return run
-            run = Run(control, *make(), self.watch)
+            run = GraphRun(control, *make(), self.watch)
             self._kept[key] = run
             while len(self._kept) > self._bound:
                 self._kept.popitem(last=False)

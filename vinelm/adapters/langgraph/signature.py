@@ -16,7 +16,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallOptions:
     """The names of :data:`INJECTED` that a function takes, its state type and return annotation (None: not known)."""
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Asked:
     is_async: bool
 
 
-def asked_by(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> Asked:
+def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> CallOptions:
     """Inspect ``fn``. ``label`` begins the one line of the :class:`WorkflowError` for what LangGraph or VineLM cannot call."""
     if not callable(fn):
         raise WorkflowError(f"{label} needs a function, a method or a callable object, not {type(fn).__name__}")
@@ -44,7 +44,7 @@ def asked_by(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> Aske
             raise WorkflowError(f"{label}: unknown parameter {parameter.name!r}: it may ask for {', '.join(known)}")
     names = tuple(p.name for p in parameters[1:] if p.name in known and p.kind is not inspect.Parameter.POSITIONAL_ONLY)
     state = _hint(body, parameters[0].name)
-    return Asked(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
+    return CallOptions(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:

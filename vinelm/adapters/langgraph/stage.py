@@ -10,9 +10,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph.invocation import Host, Invoking, invoking_in_graph
+from vinelm.adapters.langgraph.invocation import InvocationHost, InvocationScope, invoking_in_graph
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue, channel_of
-from vinelm.adapters.langgraph.signature import Asked
+from vinelm.adapters.langgraph.signature import CallOptions
 from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import WorkflowError
 
@@ -20,7 +20,9 @@ STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
 
 
-def make_stage(host: Host, name: str, fn: Callable[..., Any], asked: Asked, state_type: type) -> Callable[..., Any]:
+def make_stage(
+    host: InvocationHost, name: str, fn: Callable[..., Any], asked: CallOptions, state_type: type
+) -> Callable[..., Any]:
     """A LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
 
     def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
@@ -48,8 +50,8 @@ def make_stage(host: Host, name: str, fn: Callable[..., Any], asked: Asked, stat
 
 
 def _invoking(
-    host: Host, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
-) -> tuple[Entry, Invoking]:
+    host: InvocationHost, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
+) -> tuple[Entry, InvocationScope]:
     value = carried if carried is not None else read_path(config, fresh=False)
     return invoking_in_graph(host, stage, value, config, runtime)
 
@@ -76,7 +78,7 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
     return values.get(PATH_KEY)
 
 
-def _arguments(asked: Asked, model: Any, config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
+def _arguments(asked: CallOptions, model: Any, config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name in asked.names:
         if name == "model":

@@ -13,11 +13,11 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.bedrock.request import check_options, converse_request, upper_bound_usd
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import Shared, keep_quiet
+from vinelm.backends.remote.client_pool import ClientPool, keep_quiet
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
@@ -28,12 +28,14 @@ BEARER = "AWS_BEARER_TOKEN_BEDROCK"
 
 
 class BedrockWire:
-    """The two thin shells around boto3; see :class:`vinelm.backends.remote.transport.Wire`."""
+    """The two thin shells around boto3; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self) -> None:
-        self.clients: Shared[Any] = Shared(_make_client, lambda model: (model.api_base, region_of(model), model.timeout_s))
+        self.clients: ClientPool[Any] = ClientPool(
+            _make_client, lambda model: (model.api_base, region_of(model), model.timeout_s)
+        )
         self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
 
     def check(self, model: Model) -> None:
@@ -42,7 +44,7 @@ class BedrockWire:
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """The arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
 
@@ -58,7 +60,7 @@ class BedrockWire:
         """The same: clients are shared by all event loops."""
         self.clients.of(model)
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt."""
         client = self.clients.of(model)
         if not request.is_streamed:
@@ -74,7 +76,7 @@ class BedrockWire:
         finally:
             reply["stream"].close()
 
-    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine: a thread waits for each piece."""
         import asyncio
 
@@ -161,7 +163,7 @@ def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
         step.add_done_callback(finish)
 
 
-def create(setup: Setup) -> BedrockBackend:
+def create(setup: ProviderSettings) -> BedrockBackend:
     """The backend for a catalog's Bedrock models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)

@@ -16,7 +16,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -28,7 +28,7 @@ OURS = ("modelId", "messages", "system", "inferenceConfig", "toolConfig", "maxTo
 
 def converse_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-) -> WireRequest:
+) -> TransportRequest:
     """The arguments of ``converse``. Options that Converse has no word for go to the model (additionalModelRequestFields).
 
     :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
@@ -42,7 +42,7 @@ def converse_request(
     if asked.tools:
         body["toolConfig"] = _tool_config(model, asked.tools, asked.choice)
     _place(body, given)
-    return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+    return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:

@@ -10,16 +10,16 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.gemini.client import clients_of, kept_responses
 from vinelm.backends.gemini.request import check_options, config_options, content_request, upper_bound_usd
-from vinelm.backends.gemini.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, failed
 from vinelm.backends.gemini.thought_signatures import Signatures
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import ClientWire, LoopClients
+from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from google.genai import Client
 
 
-class GeminiWire(ClientWire["Client", "Client"]):
-    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Wire`."""
+class GeminiWire(SdkTransport["Client", "Client"]):
+    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
@@ -38,7 +38,7 @@ class GeminiWire(ClientWire["Client", "Client"]):
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """Contents and config."""
         return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
 
@@ -56,9 +56,9 @@ class GeminiWire(ClientWire["Client", "Client"]):
         """What the SDK's client is told of who calls, and which of Google's services."""
         return {"vertexai": False, "api_key": named_key(model, "GEMINI_API_KEY")}
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt."""
-        models, reader = self.clients.of(model).sync().models, Reader(self._signatures.of(model.model_id))
+        models, reader = self.clients.of(model).sync().models, GeminiStreamReader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
         kept: list[Any] = []
         try:
@@ -76,10 +76,10 @@ class GeminiWire(ClientWire["Client", "Client"]):
             for response in kept:
                 response.close()
 
-    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
         models = (await self.clients.of(model).asynchronous()).aio.models
-        reader = Reader(self._signatures.of(model.model_id))
+        reader = GeminiStreamReader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
         kept: list[Any] = []
         chunks: Any = None
@@ -102,7 +102,7 @@ class GeminiWire(ClientWire["Client", "Client"]):
         """What an exception of the SDK means."""
         return failed(error)
 
-    def _made(self, model: Model) -> LoopClients[Client, Client]:
+    def _made(self, model: Model) -> EventLoopClients[Client, Client]:
         return clients_of(base_url=model.api_base, **self.credentials(model))
 
 
@@ -120,7 +120,7 @@ class GeminiBackend(RemoteBackend[GeminiWire]):
         return None
 
 
-def _begun(kept: list[Any], request: WireRequest) -> Delta:
+def _begun(kept: list[Any], request: TransportRequest) -> Delta:
     return begun(kept[-1].headers, is_streamed=request.is_streamed) if kept else Delta()
 
 
@@ -136,7 +136,7 @@ def _config(model: Model, config: Mapping[str, Any]) -> Any:
         return None  # pydantic's text may quote a prompt
 
 
-def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
+def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     config = _config(model, {**request.body["config"], "http_options": {"timeout": round(model.timeout_s * 1000)}})
     if config is None:
         raise AttemptFailed("malformed", "google-genai's GenerateContentConfig has no such options", is_final=True)
@@ -146,7 +146,7 @@ def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
     return {"model": model.model_id, "contents": contents, "config": config}
 
 
-def create(setup: Setup) -> GeminiBackend:
+def create(setup: ProviderSettings) -> GeminiBackend:
     """The backend for a catalog's Gemini models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.remote.client_pool import LoopClients
+from vinelm.backends.remote.client_pool import EventLoopClients
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -26,7 +26,7 @@ def kept_responses(kept: list[Any]) -> Iterator[None]:
         _RESPONSES.reset(token)
 
 
-def clients_of(**settings: Any) -> LoopClients[Client, Client]:
+def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
     """google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
 
     def make() -> tuple[Client, Any]:
@@ -41,7 +41,7 @@ def clients_of(**settings: Any) -> LoopClients[Client, Client]:
         http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
         return _made(settings, httpx_async_client=http), http.aclose
 
-    return LoopClients(make, amake)
+    return EventLoopClients(make, amake)
 
 
 def _made(settings: dict[str, Any], **http: Any) -> Client:

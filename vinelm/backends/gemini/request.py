@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signatures
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -32,7 +32,7 @@ VERTEX_OPTIONS = ("project", "location")
 
 def content_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], signatures: Signatures, *, is_streamed: bool
-) -> WireRequest:
+) -> TransportRequest:
     """``contents`` and ``config`` of ``generate_content``. Options go into the config under the SDK's names.
 
     :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
@@ -49,7 +49,7 @@ def content_request(
     if asked.tools:
         config |= _tools(model, asked.tools, asked.choice)
     body = {"contents": _conversation(messages, signatures.of(model.model_id)), "config": config}
-    return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+    return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:

@@ -51,7 +51,7 @@ _SHOWN = frozenset(
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-class Reader:
+class GeminiStreamReader:
     """Reads the chunks of one attempt in turn: each tool call comes whole, and gets the next place."""
 
     def __init__(self, signatures: ModelSignatures) -> None:

@@ -16,7 +16,7 @@ from vinelm.backends.gemini.backend import GeminiBackend, GeminiWire
 from vinelm.backends.gemini.request import check_options
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.backend import check_base
-from vinelm.backends.settings import Setup
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -102,7 +102,7 @@ def _where(model: Model) -> tuple[str | None, str | None]:
     return str(project), str(given[1] or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global")
 
 
-def create(setup: Setup) -> VertexBackend:
+def create(setup: ProviderSettings) -> VertexBackend:
     """The backend for a catalog's Vertex models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)

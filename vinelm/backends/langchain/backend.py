@@ -15,19 +15,19 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableBinding
 
-from vinelm.backends.langchain.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 
 class LangChainWire:
-    """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.transport.Wire`.
+    """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.transport.Transport`.
 
     Not to ``invoke``: LangChain would tell every callback twice.
     """
@@ -45,7 +45,7 @@ class LangChainWire:
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """The chat model and what to call it with."""
         given = {key: value for key, value in options.items() if value is not None}
         stop, tools, choice = given.pop("stop", None), given.pop("tools", None), given.pop("tool_choice", None)
@@ -62,7 +62,7 @@ class LangChainWire:
         if is_streamed and hasattr(chat, "stream_usage"):
             given.setdefault("stream_usage", True)
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
-        return WireRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+        return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
         """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
@@ -78,9 +78,9 @@ class LangChainWire:
         """The same."""
         self._chat(model)
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt."""
-        body, reader = request.body, Reader()
+        body, reader = request.body, LangChainStreamReader()
         chat: BaseChatModel = body["chat"]
         if request.is_streamed:
             with closing(chat._stream(body["messages"], stop=body["stop"], **body["options"])) as chunks:  # type: ignore[type-var]
@@ -91,9 +91,9 @@ class LangChainWire:
             yield reader.delta(result.generations[0].message)
         yield self._last(model, reader)
 
-    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
-        body, reader = request.body, Reader()
+        body, reader = request.body, LangChainStreamReader()
         chat: BaseChatModel = body["chat"]
         if request.is_streamed:
             stream = chat._astream(body["messages"], stop=body["stop"], **body["options"])
@@ -112,7 +112,7 @@ class LangChainWire:
     def close(self) -> None:
         """Nothing: connections are the chat models' own."""
 
-    def _last(self, model: Model, reader: Reader) -> Delta:
+    def _last(self, model: Model, reader: LangChainStreamReader) -> Delta:
         """The end of an answer. A chat model that has ever said how one ended is taken to do so always."""
         last = reader.last(always_has_reason=model.name in self._with_reasons)
         if reader.has_reason:
@@ -178,7 +178,7 @@ def _made(model: Model) -> BaseChatModel:
     raise ConfigError(f"model {model.name!r}: cannot be made ({type(cause).__name__}): {reason}")
 
 
-def create(setup: Setup) -> LangChainBackend:
+def create(setup: ProviderSettings) -> LangChainBackend:
     """The backend for a catalog's LangChain models. Makes no call. :class:`ConfigError` names what does not fit."""
     live = {model.name: setup.catalog.live[model.name] for model in setup.models if model.name in setup.catalog.live}
     for model in setup.models:

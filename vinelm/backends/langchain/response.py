@@ -39,7 +39,7 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
 )
 
 
-class Reader:
+class LangChainStreamReader:
     """Reads the messages of one attempt in turn: token counts add up, tool calls keep their place."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.backends.settings import Setup, model_options
+from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog.catalog import Model
 from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
@@ -139,7 +139,7 @@ def _csv_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, An
         raise DatasetError(f"{table}:{reader.line_num}: not valid CSV: {error}") from error
 
 
-def create(setup: Setup) -> RecordedBackend:
+def create(setup: ProviderSettings) -> RecordedBackend:
     """The backend for a catalog's recorded models.
 
     Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``,

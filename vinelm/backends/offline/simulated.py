@@ -22,7 +22,7 @@ from vinelm.backends.offline.presets import (
     simulated_toml,
 )
 from vinelm.backends.offline.text_writer import writer_for
-from vinelm.backends.settings import Setup, model_options
+from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
@@ -196,7 +196,7 @@ def _checked_rate(rate: object, what: str) -> float:
     return float(rate)
 
 
-def create(setup: Setup) -> SimulatedBackend:
+def create(setup: ProviderSettings) -> SimulatedBackend:
     """The backend for a catalog's simulated models.
 
     Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (which column of the row holds the right answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from vinelm.backends.settings import Setup
+from vinelm.backends.settings import ProviderSettings
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.workflow import AnswerWriter, Request
 
@@ -57,7 +57,7 @@ def _near(label: str, rng: random.Random) -> str:
         return "".join(letters)
 
 
-def writer_for(setup: Setup) -> AnswerWriter:
+def writer_for(setup: ProviderSettings) -> AnswerWriter:
     """The workflow's own writer, or a :class:`TextWriter` over its label; :class:`ConfigError` where neither is there."""
     workflow = setup.workflow
     if workflow is None:

@@ -13,8 +13,8 @@ from vinelm.backends.openai.backend import OpenAIWire
 from vinelm.backends.openai.client import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import LoopClients, keep_quiet
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.client_pool import EventLoopClients, keep_quiet
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -36,7 +36,7 @@ class AzureWire(OpenAIWire):
     def _place(self, model: Model) -> Hashable:
         return (model.api_base, model.api_key_env, model.options["api_version"])
 
-    def _made(self, model: Model) -> LoopClients[OpenAI, AsyncOpenAI]:
+    def _made(self, model: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
         keep_quiet(*LOGGERS)
         settings: dict[str, Any] = {
             "api_key": named_key(model, "AZURE_API_KEY"),
@@ -59,7 +59,7 @@ class AzureWire(OpenAIWire):
             _refuse_ambient_token(client, model)
             return client, client.close
 
-        return LoopClients(make, amake)
+        return EventLoopClients(make, amake)
 
 
 class AzureBackend(RemoteBackend[AzureWire]):
@@ -76,7 +76,7 @@ def _refuse_ambient_token(client: Any, model: Model) -> None:
         )
 
 
-def create(setup: Setup) -> AzureBackend:
+def create(setup: ProviderSettings) -> AzureBackend:
     """The backend for a catalog's Azure deployments. Makes no call. :class:`ConfigError` names what does not fit."""
     where = 'say where the resource is: "https://NAME.openai.azure.com"'
     for model in setup.models:

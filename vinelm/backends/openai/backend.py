@@ -14,20 +14,20 @@ from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, fa
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import FailureKind
 
 
 class OpenAIWire(OpenAIClientWire):
-    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Wire`."""
+    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """The body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
 
@@ -35,7 +35,7 @@ class OpenAIWire(OpenAIClientWire):
         """Dollars that a call with that body cannot exceed."""
         return upper_bound_usd(model, body)
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt."""
         completions = self.clients.of(model).sync().chat.completions
         raw = completions.with_raw_response.create(**_arguments(model, request))
@@ -54,7 +54,7 @@ class OpenAIWire(OpenAIClientWire):
         finally:
             raw.http_response.close()
 
-    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
         client = await self.clients.of(model).asynchronous()
         raw = await client.chat.completions.with_raw_response.create(**_arguments(model, request))
@@ -106,7 +106,7 @@ def drained(response: Any) -> None:
             pass
 
 
-def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
+def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     """All but the messages goes by ``extra_body``: the same JSON whatever parameters the installed SDK knows by name."""
     body = dict(request.body)
     return {
@@ -118,7 +118,7 @@ def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
     }
 
 
-def create(setup: Setup) -> OpenAIBackend:
+def create(setup: ProviderSettings) -> OpenAIBackend:
     """The backend for a catalog's OpenAI-compatible models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)

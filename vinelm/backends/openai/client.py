@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.remote.client_pool import ClientWire, LoopClients, keep_quiet
+from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -36,14 +36,14 @@ def api_key(model: Model) -> str:
     return named_key(model, "OPENAI_API_KEY")
 
 
-class OpenAIClientWire(ClientWire["OpenAI", "AsyncOpenAI"]):
+class OpenAIClientWire(SdkTransport["OpenAI", "AsyncOpenAI"]):
     """Wires whose HTTP goes over the openai SDK."""
 
     def check(self, model: Model) -> None:
         """:class:`ConfigError` without the entry's key."""
         api_key(model)
 
-    def _made(self, model: Model) -> LoopClients[OpenAI, AsyncOpenAI]:
+    def _made(self, model: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
         key = api_key(model)  # a missing one is said once, not kept
         return clients_of(self._base(model), key)
 
@@ -51,7 +51,7 @@ class OpenAIClientWire(ClientWire["OpenAI", "AsyncOpenAI"]):
         return model.api_base or "https://api.openai.com/v1"
 
 
-def clients_of(base_url: str, key: str) -> LoopClients[OpenAI, AsyncOpenAI]:
+def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]:
     """Clients of one server, whose retries are off."""
     keep_quiet(*LOGGERS)
 
@@ -67,7 +67,7 @@ def clients_of(base_url: str, key: str) -> LoopClients[OpenAI, AsyncOpenAI]:
         client = AsyncOpenAI(api_key=key, base_url=base_url, **_settings(base_url))
         return client, client.close
 
-    return LoopClients(make, amake)
+    return EventLoopClients(make, amake)
 
 
 def _settings(base_url: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
 from vinelm.backends.remote import call_meter
-from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -26,7 +26,7 @@ LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 def completion_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-) -> WireRequest:
+) -> TransportRequest:
     """The body: the entry's options first, then the call's. Both are sent as they are, known to the SDK or not.
 
     :class:`ConfigError` for a parameter that is the backend's, or a call's ``max_tokens`` above the entry's.
@@ -48,7 +48,7 @@ def completion_request(
     if is_streamed:
         body["stream_options"] = {"include_usage": True}
     chars = sum(len(json.dumps(body[key], ensure_ascii=False)) for key in ("messages", "tools") if key in body)
-    return WireRequest(body=body, prompt_chars=chars, is_streamed=is_streamed)
+    return TransportRequest(body=body, prompt_chars=chars, is_streamed=is_streamed)
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:

@@ -9,15 +9,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.remote.chat_model import RemoteChatModel
-from vinelm.backends.remote.rate_limits import Gate, gates
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, gates
 from vinelm.backends.remote.retry import SETTINGS, RetryPolicy
-from vinelm.backends.remote.transport import Connection, Wire
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import CallBinding, Transport
+from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=Transport)
 
 
 class RemoteBackend(Generic[W]):
@@ -31,7 +31,7 @@ class RemoteBackend(Generic[W]):
     is_simulated = False
     is_virtual_time = False
 
-    def __init__(self, setup: Setup, wire: W) -> None:
+    def __init__(self, setup: ProviderSettings, wire: W) -> None:
         setup.refuse_unknown("limits", "stream", *SETTINGS)
         self.wire = wire
         self._models = setup.models
@@ -41,7 +41,7 @@ class RemoteBackend(Generic[W]):
         self._is_checked = False
 
     @property
-    def gates(self) -> Mapping[str, Gate]:
+    def gates(self) -> Mapping[str, EngineRateLimiter]:
         """The limits of its engines, by engine: whoever runs units in processes of their own holds the calls back here."""
         return self._gates
 
@@ -52,7 +52,7 @@ class RemoteBackend(Generic[W]):
                 self.wire.check(entry)
             self._is_checked = True
         return RemoteChatModel.bound(
-            Connection(
+            CallBinding(
                 wire=self.wire,
                 model=model,
                 call=call,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.base import Counts, estimate_tokens
-from vinelm.backends.remote.response import Answer, Delta
+from vinelm.backends.remote.response import Delta, ResponseBuilder
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
 from vinelm.catalog.catalog import Model
 from vinelm.errors import CallError, FailureKind
@@ -50,7 +50,7 @@ class MeteredCall:
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
-    answer: Answer = field(default_factory=Answer)
+    answer: ResponseBuilder = field(default_factory=ResponseBuilder)
     _asked_s: float = 0.0
     _started_s: float = 0.0
     _ended_s: float | None = None
@@ -66,7 +66,7 @@ class MeteredCall:
     def begin(self) -> None:
         """A new attempt starts now."""
         self.attempts += 1
-        self.answer = Answer()
+        self.answer = ResponseBuilder()
         self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
 
     def see(self, delta: Delta) -> None:

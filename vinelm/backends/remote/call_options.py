@@ -9,7 +9,7 @@ from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError
 
 
-class Asked(NamedTuple):
+class CallOptions(NamedTuple):
     """``limit`` caps the answer's tokens; ``tools`` is None where there are none, or they must not be used; ``rest`` is the
     provider's business.
     """
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
     rest: dict[str, Any]
 
 
-def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], ours: Container[str]) -> Asked:
+def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], ours: Container[str]) -> CallOptions:
     """The call's ``options`` over the entry's ``own``. :class:`ConfigError` for one of ``ours``, or a cap above the entry's."""
     given = {**own, **{key: value for key, value in options.items() if value is not None}}
     tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
@@ -28,7 +28,7 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
     if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
         raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
     refuse_ours(model, given, ours)
-    return Asked(limit, tools if tools and choice not in ("none", False) else None, choice, given)
+    return CallOptions(limit, tools if tools and choice not in ("none", False) else None, choice, given)
 
 
 def refuse_ours(model: Model, options: Mapping[str, Any], ours: Container[str]) -> None:

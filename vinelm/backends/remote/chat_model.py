@@ -20,11 +20,11 @@ from vinelm.backends.base import bound_instance, estimate_tokens
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import Connection, WireRequest
+from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, CallTicket
+from vinelm.protocols import CallContext, RatePermit
 
 
 class RemoteChatModel(BaseChatModel):
@@ -38,7 +38,7 @@ class RemoteChatModel(BaseChatModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     @classmethod
-    def bound(cls, connection: Connection) -> RemoteChatModel:
+    def bound(cls, connection: CallBinding) -> RemoteChatModel:
         """The chat model of one invocation, without the cost of validating what is already typed."""
         return bound_instance(cls, connection)
 
@@ -115,9 +115,9 @@ class RemoteChatModel(BaseChatModel):
 
     # -- one call, in two shells ---------------------------------------------------------------------------------
 
-    def _deltas(self, request: WireRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
+    def _deltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
         """Makes the call. Gives the pieces that the model wrote where the caller wants to see them, else nothing."""
-        bound: Connection = self.binding
+        bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered) as account:
             bound.wire.connect(bound.model)
@@ -134,8 +134,8 @@ class RemoteChatModel(BaseChatModel):
                     account.raise_attempt()
         account.raise_call()
 
-    async def _adeltas(self, request: WireRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
-        bound: Connection = self.binding
+    async def _adeltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
+        bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
         with _Account(bound, metered) as account:
             await bound.wire.aconnect(bound.model)
@@ -155,8 +155,8 @@ class RemoteChatModel(BaseChatModel):
 
     def _prepare(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_streamed: bool
-    ) -> tuple[WireRequest, MeteredCall]:
-        bound: Connection = self.binding
+    ) -> tuple[TransportRequest, MeteredCall]:
+        bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
         if bound.call.guard is not None:
@@ -184,13 +184,13 @@ class _Account:
     :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
-    def __init__(self, bound: Connection, metered: MeteredCall) -> None:
+    def __init__(self, bound: CallBinding, metered: MeteredCall) -> None:
         self._bound = bound
         self._metered = metered
         self._last: AttemptFailed | None = None
 
     @contextmanager
-    def attempt(self, ticket: CallTicket) -> Iterator[None]:
+    def attempt(self, ticket: RatePermit) -> Iterator[None]:
         """One attempt: its failure is kept for :meth:`raise_attempt`, its tokens are settled with the gate."""
         self._last = None
         self._metered.begin()
@@ -235,7 +235,7 @@ class _Account:
         return is_ours
 
 
-def _tokens(model: Model, request: WireRequest) -> int:
+def _tokens(model: Model, request: TransportRequest) -> int:
     """What a rate limit is charged until the real counts are known."""
     return estimate_tokens(request.prompt_chars) + model.max_tokens
 

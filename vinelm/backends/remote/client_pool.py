@@ -23,7 +23,7 @@ S = TypeVar("S")
 A = TypeVar("A")
 
 
-class Shared(Generic[C]):
+class ClientPool(Generic[C]):
     """One ``make(model)`` for all models of one ``place(model)``. Thread-safe."""
 
     def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
@@ -53,7 +53,7 @@ class Shared(Generic[C]):
             self._made.clear()
 
 
-class LoopClients(Generic[S, A]):
+class EventLoopClients(Generic[S, A]):
     """Clients of one server and one key. Thread-safe; they close with the process, asynchronous ones with their event loop.
 
     ``make`` and ``amake`` give a client and what closes it.
@@ -116,11 +116,11 @@ class LoopClients(Generic[S, A]):
             await aclose()
 
 
-class ClientWire(Generic[S, A]):
-    """The part of a :class:`~vinelm.backends.remote.chat_model.Wire` that is about clients; a provider's wire says how they are made."""
+class SdkTransport(Generic[S, A]):
+    """The part of a :class:`~vinelm.backends.remote.chat_model.Transport` that is about clients; a provider's wire says how they are made."""
 
     def __init__(self) -> None:
-        self.clients: Shared[LoopClients[S, A]] = Shared(self._made, self._place)
+        self.clients: ClientPool[EventLoopClients[S, A]] = ClientPool(self._made, self._place)
 
     def connect(self, model: Model) -> None:
         """Make the client."""
@@ -138,7 +138,7 @@ class ClientWire(Generic[S, A]):
         """Models that share clients have the same one."""
         return (model.api_base, model.api_key_env)
 
-    def _made(self, model: Model) -> LoopClients[S, A]:
+    def _made(self, model: Model) -> EventLoopClients[S, A]:
         """Clients for that place."""
         raise NotImplementedError
 

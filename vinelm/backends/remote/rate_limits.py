@@ -16,14 +16,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vinelm.backends.settings import Setup
+from vinelm.backends.settings import ProviderSettings
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
 
 WINDOW_S = 60.0
 
 
-class Limits(BaseModel):
+class RateLimits(BaseModel):
     """What an engine allows; None means no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,14 +47,14 @@ class Ticket:
         self.tokens = tokens
 
 
-class Gate:
+class EngineRateLimiter:
     """The limits of one engine. In no half-open window of a minute do more requests or tokens start than allowed.
 
     Calls start in the order in which they ask. One that alone asks for more tokens than a minute allows starts in an otherwise
     empty window. Tokens are what the caller assumes until it settles them. Thread-safe, and safe across event loops.
     """
 
-    def __init__(self, limits: Limits, clock: Clock | None = None) -> None:
+    def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
         self._limits = limits
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Gate:
         self._free = limits.concurrency or 0
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RateLimits:
         """What it holds the calls to."""
         return self._limits
 
@@ -150,7 +150,7 @@ class Gate:
                 return
 
 
-def gates(setup: Setup) -> Mapping[str, Gate]:
+def gates(setup: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
     """A gate for each engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
 
     :class:`ConfigError` names an engine that no model has, an unknown key, a value out of range.
@@ -162,15 +162,15 @@ def gates(setup: Setup) -> Mapping[str, Gate]:
             raise ConfigError(
                 f"[backend.{setup.provider}]: limits of engine {engine!r}, which no model has: engines are {', '.join(engines)}"
             )
-    return {engine: Gate(_limits(setup.provider, engine, given.get(engine, {}))) for engine in engines}
+    return {engine: EngineRateLimiter(_limits(setup.provider, engine, given.get(engine, {}))) for engine in engines}
 
 
-def _limits(provider: str, engine: str, fields: Any) -> Limits:
+def _limits(provider: str, engine: str, fields: Any) -> RateLimits:
     try:
-        return Limits.model_validate(fields)
+        return RateLimits.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         wrong = f"unknown key {key!r}" if first["type"] == "extra_forbidden" else f"{key}: {first['msg']}"
-        known = ", ".join(Limits.model_fields)
+        known = ", ".join(RateLimits.model_fields)
         raise ConfigError(f"[backend.{provider}]: limits of engine {engine!r}: {wrong}: known keys are {known}") from error

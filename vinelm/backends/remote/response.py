@@ -51,7 +51,7 @@ class Delta:
 
 
 @dataclass(slots=True)
-class Answer:
+class ResponseBuilder:
     """The pieces of one attempt so far."""
 
     has_begun: bool = False

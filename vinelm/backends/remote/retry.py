@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from tenacity import AsyncRetrying, RetryCallState, Retrying, wait_random_exponential
 
-from vinelm.backends.settings import Setup
+from vinelm.backends.settings import ProviderSettings
 from vinelm.errors import ConfigError, FailureKind
 
 RETRIES: Mapping[FailureKind, int] = MappingProxyType({"rate_limit": 5, "server": 3, "timeout": 1, "malformed": 1})
@@ -49,7 +49,7 @@ class RetryPolicy:
     max_wait_s: float = 60.0
 
     @classmethod
-    def of(cls, setup: Setup) -> RetryPolicy:
+    def of(cls, setup: ProviderSettings) -> RetryPolicy:
         """From the provider's table; :class:`ConfigError` for a value out of range."""
         policy = cls(
             setup.setting("max_retries", int, cls.max_retries),

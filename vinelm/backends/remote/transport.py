@@ -12,11 +12,11 @@ from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog.catalog import Model
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, CallGate
+from vinelm.protocols import CallContext, RateLimiter
 
 
 @dataclass(frozen=True, slots=True)
-class WireRequest:
+class TransportRequest:
     """What one call sends. ``prompt_chars`` is the size of its prompt, ``body`` what the provider's SDK takes."""
 
     body: Mapping[str, Any]
@@ -24,7 +24,7 @@ class WireRequest:
     is_streamed: bool
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """One provider: how to ask, how to read the answer, how to read its errors."""
 
     finish_failures: Mapping[str, FailureKind]
@@ -35,7 +35,7 @@ class Wire(Protocol):
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """What to send. Pure. :class:`~vinelm.errors.ConfigError` for options that the backend decides itself."""
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
@@ -47,10 +47,10 @@ class Wire(Protocol):
     async def aconnect(self, model: Model) -> None:
         """The same for a coroutine, whose event loop has a client of its own."""
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt. The first piece says that the server began to answer; closing ends the connection's use."""
 
-    def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
 
     def failed(self, error: Exception) -> AttemptFailed | None:
@@ -61,12 +61,12 @@ class Wire(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class CallBinding:
     """What a backend gives each of its chat models. ``streams`` says that whole answers are streamed too, for their TTFT."""
 
-    wire: Wire
+    wire: Transport
     model: Model
     call: CallContext
-    gate: CallGate
+    gate: RateLimiter
     policy: RetryPolicy
     streams: bool

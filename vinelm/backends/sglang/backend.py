@@ -14,10 +14,10 @@ from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.transport import WireRequest
-from vinelm.backends.settings import Setup
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.settings import ProviderSettings
 from vinelm.backends.sglang.request import check_options, generate_request, upper_bound_usd
-from vinelm.backends.sglang.response import FINISH_FAILURES, Reader, failed
+from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader, failed
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
@@ -25,13 +25,13 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangWire(OpenAIClientWire):
-    """The two thin shells around the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Wire`."""
+    """The two thin shells around the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-    ) -> WireRequest:
+    ) -> TransportRequest:
         """The body of the generation."""
         return generate_request(model, messages, options, is_streamed=is_streamed)
 
@@ -39,7 +39,7 @@ class SGLangWire(OpenAIClientWire):
         """Dollars that a call with that body cannot exceed."""
         return upper_bound_usd(model, body)
 
-    def send(self, model: Model, request: WireRequest) -> Generator[Delta]:
+    def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """One attempt."""
         from openai import Stream
 
@@ -57,7 +57,7 @@ class SGLangWire(OpenAIClientWire):
                     drained(events.response)
                     return
 
-    async def asend(self, model: Model, request: WireRequest) -> AsyncGenerator[Delta]:
+    async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """The same for a coroutine."""
         from openai import AsyncStream
 
@@ -111,15 +111,15 @@ class SGLangBackend(RemoteBackend[SGLangWire]):
         return found if isinstance(found, int) else None
 
 
-def _arguments(model: Model, request: WireRequest) -> dict[str, Any]:
+def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     return {"cast_to": object, "body": request.body, "options": {"timeout": timeout_of(model)}}
 
 
-def _reader(model: Model) -> Reader:
-    return Reader(is_incremental=bool(model.options.get("incremental_stream", False)))
+def _reader(model: Model) -> SGLangStreamReader:
+    return SGLangStreamReader(is_incremental=bool(model.options.get("incremental_stream", False)))
 
 
-def create(setup: Setup) -> SGLangBackend:
+def create(setup: ProviderSettings) -> SGLangBackend:
     """The backend for a catalog's SGLang models. Makes no call. :class:`ConfigError` names what does not fit."""
     for model in setup.models:
         check_options(model, model.options)

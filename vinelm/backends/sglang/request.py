@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.openai.request import wire_messages
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
-from vinelm.backends.remote.transport import WireRequest
+from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.sglang.chat_template import chat_template
 from vinelm.catalog.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -34,7 +34,7 @@ OURS = ("text", "input_ids", "stream", "n", "max_new_tokens", "rid", "sampling_p
 
 def generate_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
-) -> WireRequest:
+) -> TransportRequest:
     """The body. The prompt is the messages in the entry's ``chat_template``.
 
     :class:`ConfigError` for an option that the backend decides itself, and for tools: ``/generate`` has no word for them.
@@ -56,7 +56,7 @@ def generate_request(
         "stream": is_streamed,
         **{key: given[key] for key in TOP_LEVEL if key in given},
     }
-    return WireRequest(body=body, prompt_chars=len(text), is_streamed=is_streamed)
+    return TransportRequest(body=body, prompt_chars=len(text), is_streamed=is_streamed)
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:

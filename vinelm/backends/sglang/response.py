@@ -22,7 +22,7 @@ _TOO_LONG = re.compile(r"longer than|context length|too long|exceeds? the (maxim
 _FULL = re.compile(r"queue is full|too many|preempted|priority", re.I)
 
 
-class Reader:
+class SGLangStreamReader:
     """Reads the events of one attempt in turn."""
 
     def __init__(self, *, is_incremental: bool = False) -> None:

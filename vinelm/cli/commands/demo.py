@@ -13,7 +13,7 @@ from vinelm.cli.options import dataset_option, limit_option, output_options, see
 
 if TYPE_CHECKING:
     from vinelm.demo.result import DemoResult
-    from vinelm.evaluation.verdict import Contest, Ruling
+    from vinelm.evaluation.verdict import ComparisonResult, PolicyComparison
 
 
 @click.command("demo", short_help="The whole idea in a minute: no keys, no network.")
@@ -111,13 +111,13 @@ def _show_plans(result: DemoResult) -> None:
         show_table(objective_words(ruling.contest.objective), columns, rows)
 
 
-def _show_contest(contest: Contest) -> None:
+def _show_contest(contest: PolicyComparison) -> None:
     """VineLM and its rivals, as promised and as served; and the single model that turned out best."""
     from vinelm.cli.console import show_table
     from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
-    cap, champion = contest.objective.max_latency_s, contest.champion
-    hindsight = (replace(champion, policy=f"hindsight: {champion.policy}"),)
+    cap, best_single_in_hindsight = contest.objective.max_latency_s, contest.best_single_in_hindsight
+    hindsight = (replace(best_single_in_hindsight, policy=f"hindsight: {best_single_in_hindsight.policy}"),)
     rows = []
     for run in (contest.vinelm, contest.static, contest.single, *hindsight):
         right = float(run.worth(contest.objective).mean()) if cap is not None else run.accuracy
@@ -128,7 +128,7 @@ def _show_contest(contest: Contest) -> None:
     show_table(objective_words(contest.objective), columns, rows)
 
 
-def _show_each_model(contest: Contest) -> None:
+def _show_each_model(contest: PolicyComparison) -> None:
     from vinelm.cli.console import show_table
     from vinelm.demo.tables import run_cells
     from vinelm.objective import Objective
@@ -157,7 +157,7 @@ def _print_json(result: DemoResult, page: Path) -> None:
     )
 
 
-def _ruled(ruling: Ruling) -> dict[str, Any]:
+def _ruled(ruling: ComparisonResult) -> dict[str, Any]:
     from vinelm.demo.tables import contest_runs
 
     contest = ruling.contest

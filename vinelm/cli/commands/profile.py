@@ -11,7 +11,7 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.executor import Workplace
+    from vinelm.profiler.executor import ExecutionConfig
     from vinelm.profiler.results import ProfileResult
     from vinelm.protocols import Sampler
     from vinelm.traces.store.store import ObservationStore
@@ -97,16 +97,16 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     return None
 
 
-def _workplace(workflow: str, settings: dict[str, Any]) -> Workplace:
-    from vinelm.profiler.executor import Workplace
-    from vinelm.profiler.isolation.workflow_source import Source
+def _workplace(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
+    from vinelm.profiler.executor import ExecutionConfig
+    from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
     isolation = settings["isolation"]
-    return Workplace(
+    return ExecutionConfig(
         isolation=isolation,
         workers=settings["workers"] if settings["workers"] is not None else 1 if isolation == "inline" else DEFAULT_WORKERS,
-        source=Source(function="vinelm.cli.inputs:load_inputs", arguments={"spec": workflow, **arguments}),
+        source=WorkflowSource(function="vinelm.cli.inputs:load_inputs", arguments={"spec": workflow, **arguments}),
         timeout_s=settings["unit_timeout_s"],
         memory_mb=settings["memory_mb"],
     )
@@ -141,10 +141,10 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
 
 def _identity(inputs: Inputs, seed: int) -> Any:
     """Everything that can be wrong with the graph is found here, before a file is written."""
-    from vinelm.adapters.langgraph import GraphControl, build_graph
+    from vinelm.adapters.langgraph import GraphAdapter, build_graph
     from vinelm.profiler.fingerprint import store_identity
 
-    build_graph(inputs.workflow, GraphControl(inputs.catalog, inputs.backends, template=inputs.workflow.template))
+    build_graph(inputs.workflow, GraphAdapter(inputs.catalog, inputs.backends, template=inputs.workflow.template))
     settings = {"seed": seed} if inputs.is_simulated else None
     return store_identity(inputs.workflow, inputs.catalog, inputs.backends, settings=settings)
 
@@ -166,8 +166,8 @@ def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> Observa
         raise StoreError(text) from error
 
 
-def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workplace, sampler: str | Sampler) -> Any:
-    from vinelm.profiler.dry_run.forecast import Wish, plan_profile
+def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: ExecutionConfig, sampler: str | Sampler) -> Any:
+    from vinelm.profiler.dry_run.forecast import Wish, forecast_profile
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.samplers import make_sampler
     from vinelm.traces.store.store import ObservationStore
@@ -183,13 +183,13 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Workpl
         sampler = make_sampler(sampler, inputs.workflow.template, ids, settings["seed"])
     rates = rates_of(inputs.catalog, inputs.backends)
     wish = Wish(workers=place.workers, rates=rates, checkpoints=not settings["no_checkpoints"], **caps)
-    return plan_profile(
+    return forecast_profile(
         inputs.workflow.template, inputs.catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd,
         seed=settings["seed"],
     )  # fmt: skip
 
 
-def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: Workplace, kind: Any) -> ProfileResult:
+def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: ExecutionConfig, kind: Any) -> ProfileResult:
     from vinelm.cli.progress import live, noted
     from vinelm.profiler.runner import profile
 

@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.dry_run.forecast import Interval, Plan
+    from vinelm.profiler.dry_run.forecast import Forecast, ForecastInterval
     from vinelm.profiler.results import ProfileResult
     from vinelm.traces.store.store import ObservationStore
 
@@ -86,7 +86,7 @@ def tell_interrupted(result: ProfileResult) -> None:
     )
 
 
-def print_plan(plan: Plan, inputs: Inputs, *, as_json: bool) -> None:
+def print_plan(plan: Forecast, inputs: Inputs, *, as_json: bool) -> None:
     """What the run would do."""
     from dataclasses import asdict
 
@@ -101,7 +101,7 @@ def print_plan(plan: Plan, inputs: Inputs, *, as_json: bool) -> None:
         print_json({"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True, **plain})
         return
 
-    def whole(one: Interval) -> tuple[str, str, str]:
+    def whole(one: ForecastInterval) -> tuple[str, str, str]:
         return f"{one.low:,.0f}", f"{one.middle:,.0f}", f"{one.high:,.0f}"
 
     rows: list[tuple[str, ...]] = [(f"calls of {name}", *whole(one)) for name, one in plan.calls.items()]

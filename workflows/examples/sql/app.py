@@ -7,9 +7,9 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Workflow
-from vinelm.workflows.examples.example_cli import Served, run
+from vinelm.workflows.examples.example_cli import ServedAnswer, run
 from vinelm.workflows.examples.sql.graph import graph_over
-from vinelm.workflows.examples.sql.http_server import Service, serve
+from vinelm.workflows.examples.sql.http_server import HttpService, serve
 from vinelm.workflows.nl2sql import prompts
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 from vinelm.workflows.nl2sql.workflow import Scorer, bundled
@@ -36,9 +36,9 @@ def answer(state: Mapping[str, Any]) -> str:
     return f"{' '.join(state['sql'].split())} -> {state['row_count']} rows ({state['status']})"
 
 
-def listen(served: Served) -> int:
+def listen(served: ServedAnswer) -> int:
     """Answer over HTTP until told to stop."""
-    service = Service(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
+    service = HttpService(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
     return serve(service, served.port)
 
 

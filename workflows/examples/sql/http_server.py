@@ -20,7 +20,7 @@ MAX_BODY_BYTES = 64 * 1024
 SLOW_CLIENT_S = 30.0
 
 
-class Service:
+class HttpService:
     """Answers questions. Safe to share between threads. ``default`` is the objective of requests that bring none.
 
     Simulated models answer from a request's row, so that they know the dataset's own questions only.
@@ -133,7 +133,7 @@ def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:
         return 500, {"error": "internal error"}
 
 
-def serve(service: Service, port: int) -> int:
+def serve(service: HttpService, port: int) -> int:
     """Answer until SIGINT or SIGTERM, then finish what is under way; exit code 0. Call it in the main thread."""
     with server_of(service.ask, port) as server:
         for name in (signal.SIGINT, signal.SIGTERM):
