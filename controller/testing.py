@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import BoolArray, FloatArray, Trie

@@ -1,6 +1,5 @@
-"""Observations in, annotated trie out. Pure."""
+"""Estimators: observations in, annotated trie out. Pure: no I/O, no clock, no network."""
 
-from vinelm.estimator.base import Estimator
-from vinelm.estimator.registry import ESTIMATORS, make_estimator
+import lazy_loader as lazy
 
-__all__ = ["ESTIMATORS", "Estimator", "make_estimator"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
 from vinelm.estimator.cost_latency import MeanEstimate, edges_of, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
@@ -59,7 +59,7 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Learn from the rows; see :class:`~vinelm.estimator.observation_table.ObservationTable` for what is refused."""
+        """Learn from the rows; see :class:`~vinelm.estimator.ObservationTable` for what is refused."""
         template = template.bind(tuple(catalog))
         cells = ObservationTable.from_observations(observations, template, trie or Trie.from_template(template))
         return self.fit_cells(cells, template, catalog)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import EvidenceError
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator

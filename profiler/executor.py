@@ -61,7 +61,7 @@ class ExecutionConfig:
         """What runs the units. Starts a process where they run in processes; :meth:`Worker.close` ends it."""
         if self.isolation != "process":
             return LocalWorker(units)
-        from vinelm.backends.registry import gates_of
+        from vinelm.backends import gates_of
         from vinelm.profiler.isolation.process_worker import ProcessWorker, UnitLimits
 
         assert self.source is not None

@@ -22,9 +22,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
-from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces import StoreIdentity
 from vinelm.workflow import Workflow
 
 SETTING = "setting "

@@ -9,9 +9,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends.base import estimate_tokens
-from vinelm.backends.offline.chat_model import OfflineChatModel
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.backends import OfflineChatModel, estimate_tokens
+from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.unit import UnitWorker

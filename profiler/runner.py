@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.budget.ledger import Ledger, check_caps
 from vinelm.profiler.executor import ExecutionConfig
@@ -16,8 +16,7 @@ from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
 from vinelm.profiler.scheduling.run_state import Account
 from vinelm.protocols import Backend, Sampler
-from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request, Workflow
 
 

@@ -1,7 +1,7 @@
 """Estimators against known truths: error, regret, interval coverage and time, per table, coverage, sampler and estimator.
 
-Tables are simulated truths (`truths.py`) and, where --data (or VINELM_DATA) has them, exact tables of real answers: eight
-recorded Spider systems as a retry cascade, and exam questions with real same-model retries, to depth 2. Prices of the Spider
+Tables are simulated truths (`simulated_truths.py`) and, where --data (or VINELM_DATA) has them, exact tables of real answers:
+eight recorded Spider systems as a retry cascade, and exam questions with real same-model retries, to depth 2. Prices of the Spider
 systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running every
 request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap allows; a
 floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
@@ -23,18 +23,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from truths import SHAPES, TRUTHS, make_truth
+from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
-from vinelm.estimator.base import RateEstimator
-from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.registry import make_estimator
-from vinelm.estimator.sampling.neyman import NeymanSampler
-from vinelm.profiler.samplers import make_sampler
+from vinelm.catalog import Catalog
+from vinelm.estimator import NeymanSampler, ObservationTable, RateEstimator, make_estimator
+from vinelm.profiler import make_sampler
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.imports.recorded_answers import answers_table
+from vinelm.traces import answers_table
 from vinelm.trie import Trie
 
 COVERAGES = (0.002, 0.005, 0.01, 0.02, 0.05)

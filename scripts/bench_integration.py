@@ -36,10 +36,9 @@ from vinelm import (
     VineLM,
     VineMiddleware,
 )
-from vinelm.backends import create_backends
-from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.backends import OfflineChatModel, create_backends
 from vinelm.clock import VirtualClock, WallClock
-from vinelm.controller.load.monitors import InFlightLoadMonitor
+from vinelm.controller import InFlightLoadMonitor
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 

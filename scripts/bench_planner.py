@@ -13,11 +13,9 @@ from typing import TypedDict
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api.application import VineLM
-from vinelm.catalog.catalog import Catalog, Model, Price
-from vinelm.controller.planning.plan_request import PlanRequest, load_array
-from vinelm.controller.planning.planner import Planner
-from vinelm.controller.planning.subtree import SubtreeView
+from vinelm.api import VineLM
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
 from vinelm.objective import Objective
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

@@ -25,15 +25,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
-from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.backends import OfflineChatModel, request_of
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.executor import ExecutionConfig
-from vinelm.profiler.fingerprint import store_identity
-from vinelm.profiler.isolation.workflow_source import WorkflowSource
-from vinelm.profiler.runner import profile
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 PAPER = {"8x3": 2.87, "2x4": 2.37, "4x6": 26.8}
@@ -212,7 +209,7 @@ def store_figures(rows: int) -> tuple[float, float, float]:
 
 
 def add_many(store: ObservationStore, rows: list[Observation]) -> None:
-    from vinelm.traces.store.run_state import RunRecords
+    from vinelm.traces import RunRecords
 
     with RunRecords(store).together():
         for row in rows:

@@ -25,9 +25,8 @@ import numpy as np
 from scipy.special import stdtrit
 from slo_workloads import WORKLOADS, Workload
 
-from vinelm.controller.planning.planner import Planner
-from vinelm.evaluation.baselines import best_workflow_level
-from vinelm.evaluation.simulator import Chooser, Engine, Setting, calibrate, planned, simulate, static
+from vinelm.controller import Planner
+from vinelm.evaluation import Chooser, Engine, Setting, best_workflow_level, calibrate, planned, simulate, static
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 

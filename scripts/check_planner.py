@@ -8,10 +8,8 @@ import random
 import sys
 import time
 
+from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
 from vinelm.controller.planning import frontier
-from vinelm.controller.planning.plan_request import PlanRequest, load_array
-from vinelm.controller.planning.planner import Planner
-from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
 from vinelm.errors import InfeasibleError
 
@@ -82,8 +80,9 @@ def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
             depth = rng.choice((0, 0, 1, 2))
             asked["node"] = int(rng.choice(annotated.trie.levels[depth]))
             load = load_array(asked.get("load"), annotated.engines)
-            view = SubtreeView(planner.known, PlanRequest(objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load,
-                                             asked.get("candidates"), asked["may_stop"]))  # fmt: skip
+            question = PlanRequest(objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load,
+                                   asked.get("candidates"), asked["may_stop"])  # fmt: skip
+            view = SubtreeView(planner.known, question)
             choice = view.choose()
             expected = None if choice is None else (choice.target, not choice.relaxed)
             found = answer(planner, objective, asked)

@@ -26,22 +26,20 @@ import numpy as np
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
 from vinelm.clock import VirtualClock
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.evaluation.baselines import best_single_model, best_workflow_level
-from vinelm.evaluation.replay import follow
+from vinelm.evaluation import best_single_model, best_workflow_level, follow
 from vinelm.observation import Usage
-from vinelm.profiler.fingerprint import store_identity
-from vinelm.profiler.runner import profile
+from vinelm.profiler import profile, store_identity
 from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 from vinelm.workflow import Request
+from vinelm.workflows.nl2sql import nl2sql
 from vinelm.workflows.nl2sql.graph import extract_sql, finished, shown
-from vinelm.workflows.nl2sql.workflow import nl2sql
 
 HEAD = (
     "answers and accuracy real; prices assumed; repairs are independent first answers of another system, "

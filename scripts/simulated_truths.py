@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.trie import Trie

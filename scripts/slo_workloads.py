@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

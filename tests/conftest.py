@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, Template

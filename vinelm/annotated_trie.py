@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, FloatArray, Trie

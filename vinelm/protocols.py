@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-    from vinelm.catalog.catalog import Model
+    from vinelm.catalog import Model
     from vinelm.template import Template
     from vinelm.workflow import Request
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import BoolArray, FloatArray, Trie

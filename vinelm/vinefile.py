@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, Trie

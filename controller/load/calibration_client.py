@@ -12,7 +12,7 @@ from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
 from vinelm.backends import create_backends
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.clock import WallClock
 from vinelm.controller.load.calibration import Experiment
 from vinelm.errors import CallError, ConfigError, VineLMError

@@ -42,7 +42,7 @@ class Session(RecordingPolicy):
       objective with ``on_infeasible="raise"`` always raises.
     - ``can_end``: the controller may end the request after any answer; False where the graph's edge is not wrapped.
     - ``load``: read before each plan; a :class:`~vinelm.protocols.LoadMonitor` is also told of this request's own calls. One
-      that may block belongs into an :class:`~vinelm.controller.load.background.BackgroundLoadMonitor`.
+      that may block belongs into an :class:`~vinelm.controller.BackgroundLoadMonitor`.
     - ``default``: a stage's default model, by default what the template declares.
     - ``least_call_usd``: dollars that are set aside for any call of a model, by name. Where the budget is per request, a next
       model for which not even that is left is not planned.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import InputError
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator

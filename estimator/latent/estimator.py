@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.estimator.base import RateEstimator, amounts_of
 from vinelm.estimator.latent.em import LatentFit, fit_mixture

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.estimator.cost_latency import estimate_amount
 from vinelm.estimator.latent.em import LatentFit, fit_mixture
 from vinelm.estimator.latent.prediction import PredictedRates, complete

@@ -7,11 +7,10 @@ import math
 import threading
 from dataclasses import dataclass
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.observation import Observation
-from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore, RunRecords
 
 FIRST_PROMPT_TOKENS = 2048
 """Of a prompt before any was seen."""
@@ -24,8 +23,8 @@ class PriceBound:
     The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: taken is the
     longest seen at that stage times a margin (2,048 tokens before the first), and as many calls as the stage ever made in one
     invocation, and no less than the model's dearest invocation so far. Where the backend can price a call from its real prompt,
-    the reservation is raised before the call (:mod:`vinelm.profiler.budget.unit_budget`); elsewhere a sudden long prompt can break it, and
-    the excess of that one call is settled at its real price. Learns in the order that cells are fed, so the same sequence
+    the reservation is raised before the call (:mod:`vinelm.profiler.budget.unit_budget`); elsewhere a sudden long
+    prompt can break it, and the excess of that one call is settled at its real price. Learns in the order that cells are fed, so the same sequence
     gives the same bounds.
     """
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun, Wish

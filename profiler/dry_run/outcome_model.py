@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS, PriceBound
 from vinelm.profiler.execution.job import Cell

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vinelm.backends.registry import gates_of
-from vinelm.backends.remote.rate_limits import WINDOW_S, RateLimits
-from vinelm.catalog.catalog import Catalog
+from vinelm.backends import WINDOW_S, RateLimits, gates_of
+from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 
 

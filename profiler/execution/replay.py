@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import Lock
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, VineLMError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import Ledger, PriceBound
@@ -22,8 +22,7 @@ from vinelm.profiler.samplers import RequestPath
 from vinelm.profiler.scheduling.admission import ROOM
 from vinelm.profiler.scheduling.run_state import Account
 from vinelm.template import StopRule
-from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore, RunRecords
 
 
 class Straight:

@@ -14,7 +14,7 @@ from langgraph.graph import END
 from langgraph.types import Command
 
 from vinelm.adapters.langgraph import PATH_KEY, build_graph
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget

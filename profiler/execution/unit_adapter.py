@@ -10,8 +10,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.adapters.langgraph.run_context import RunContext
+from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.errors import WorkflowError
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.protocols import CallContext, Policy, PricesCalls, RateLimiter

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from vinelm import errors
+from vinelm.catalog import redacted
 from vinelm.errors import InputError
 from vinelm.profiler.execution.job import Done, Job, Refused
 from vinelm.profiler.isolation.framing import receive, row_of, send
 
 _LINES, _CHARS = 3, 300
 _LOOK_S = 1.0  # how often a unit that waits for the run is looked at
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 class Child:
@@ -143,9 +143,7 @@ def last_lines(log: IO[bytes], job: Job) -> str:
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
     first = next((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines) - _LINES)
     text = " | ".join(lines[max(first, 0) :][:_LINES])
-    for name, value in os.environ.items():
-        if len(value) >= 8 and name.upper().endswith(_SECRET_NAMES):
-            text = text.replace(value, f"${name}")
+    text = redacted(text)
     for key, value in job.request.data.items():
         if isinstance(value, str) and len(value) >= 4:
             text = text.replace(value, f"[{key}]")

@@ -1,7 +1,7 @@
 """Units in fresh processes: whatever the workflow's code does there, it becomes a row and nothing else suffers.
 
-One zygote (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork of it, with a
-process group, a memory limit and an output file of its own. A unit that takes too long is asked to end, then killed.
+One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork
+of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is asked to end, then killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class UnitLimits:
 
 
 class ProcessWorker:
-    """See :class:`vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and all of its children.
+    """A :class:`~vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and its children.
 
     ``gates`` are the rate limits by model. A child knows of no other child's calls, so each of its calls waits here
     (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).

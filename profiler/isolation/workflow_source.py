@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
 from vinelm.workflow import Workflow

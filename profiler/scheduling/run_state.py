@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, StoreError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import Ledger, PriceBound, Reservation
@@ -17,8 +17,7 @@ from vinelm.profiler.results import StoppedBy
 from vinelm.profiler.scheduling.threads import UnitFinished
 from vinelm.profiler.scheduling.walks import PriceBounds
 from vinelm.template import Template
-from vinelm.traces.store.run_state import RunRecords
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request
 
 

@@ -40,7 +40,7 @@ class TopUpRequest:
 
 
 class Threads:
-    """As many daemon threads as were needed at once. ``messages`` is where :class:`UnitFinished` and :class:`TopUpRequest` arrive."""
+    """As many daemon threads as were needed at once. :class:`UnitFinished` and :class:`TopUpRequest` arrive in ``messages``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

@@ -8,7 +8,7 @@ from backends import wire_bedrock, wire_gemini, wire_openai, wire_sglang
 from backends.langchain_openai_like import OverTheSDK
 from backends.remote_kit import KEY, Client
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 
 ACCESS_KEY = "AKIACANARY"
 TOKEN = "ya29.canary-token"

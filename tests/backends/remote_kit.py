@@ -8,7 +8,7 @@ from functools import reduce
 import pytest
 
 from vinelm.backends import create_backends
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import WallClock
 from vinelm.errors import CallError
 from vinelm.protocols import CallContext

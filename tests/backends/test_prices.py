@@ -4,7 +4,7 @@ from importlib import resources
 
 import pytest
 
-from vinelm.catalog.catalog import bundled_prices
+from vinelm.catalog import bundled_prices
 
 PAPER = {
     "bedrock/google.gemma-3-27b-it",

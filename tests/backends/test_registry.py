@@ -2,10 +2,9 @@ import datetime
 
 import pytest
 
-from vinelm.backends import PROVIDERS, create_backends
+from vinelm.backends import PROVIDERS, TextWriter, create_backends
 from vinelm.backends.offline.simulated import simulated_catalog, simulated_tables
-from vinelm.backends.offline.text_writer import TextWriter
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow

@@ -8,12 +8,11 @@ from backends.providers import PROVIDERS, SECRETS
 from backends.remote_kit import ONCE, QUICK
 from langgraph.graph import END, START, StateGraph
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.profiler.fingerprint import store_identity
-from vinelm.profiler.runner import profile
+from vinelm.profiler import profile, store_identity
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from vinelm.cli.main import main
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie
 
 PROFILE = ["profile", "nl2sql", "--dataset", "data", "--preset", "paper-2", "--quiet", "--store", "s.db"]

@@ -5,9 +5,9 @@ import sys
 import click
 import pytest
 
-from vinelm import __version__
 from vinelm.cli import main as edge
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
+from vinelm.version import __version__
 
 HEAVY = ("langgraph", "langchain_core", "sqlalchemy", "plotly", "scipy", "numpy", "pydantic", "rich", "sqlglot", "jinja2")
 

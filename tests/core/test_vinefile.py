@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vinelm import vinefile
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie

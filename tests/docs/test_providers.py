@@ -10,7 +10,7 @@ import pytest
 from vinelm.backends import PROVIDERS, create_backends
 from vinelm.backends.remote.rate_limits import Limits
 from vinelm.backends.remote.retry import RETRIES, SETTINGS
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES, ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind

@@ -40,7 +40,7 @@ def test_every_command_of_the_page_works_in_order(tmp_path):
 def test_the_profiled_app_is_served(tmp_path, monkeypatch, max_cost_usd):
     from vinelm import Catalog, Objective, VineLM
     from vinelm.backends import create_backends
-    from vinelm.workflows.registry import load_workflow
+    from vinelm.workflows import load_workflow
 
     monkeypatch.chdir(EXAMPLE.parent)
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, StopRule, Template

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
-from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.validation import gather_evidence
+from vinelm.estimator import ESTIMATORS, ObservationTable, gather_evidence, make_estimator
 from vinelm.observation import Observation
 
 HAS_XGBOOST = importlib.util.find_spec("xgboost") is not None

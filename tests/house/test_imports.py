@@ -1,78 +1,85 @@
-"""The house's rules of who may import whom (DESIGN §3), read from the source."""
+"""Who may import whom, read from the source: the layers of docs/architecture.md, folder by folder."""
 
-import ast
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("profiler", "traces", "estimator", "controller", "workflows")
-ON_TOP = ("report", "cli")
 MAY_IMPORT = {
     "core": set(),
+    "telemetry": {"core"},
+    "backends": {"core"},
+    "adapters": {"core", "telemetry", "backends"},
     "traces": {"core"},
     "estimator": {"core"},
     "controller": {"core"},
-    "workflows": {"core"},
-    "profiler": {"core", "traces"},
-    "top": {"core", *PARTS, "top"},
+    "profiler": {"core", "backends", "adapters", "traces"},
+    "workflows": {"core", "backends", "adapters"},
+    "api": {"core", "telemetry", "backends", "adapters", "traces", "estimator", "controller", "profiler", "workflows"},
 }
-CONFINED = {"sqlalchemy": ("traces",), "click": ("vinelm/cli",), "langgraph": ("vinelm/adapters", "profiler", "workflows")}
-PUBLIC_FACE = "vinelm/__init__.py"
+MAY_IMPORT["evaluation"] = MAY_IMPORT["examples"] = MAY_IMPORT["api"] | {"api"}
+MAY_IMPORT["reports"] = MAY_IMPORT["evaluation"] | {"evaluation"}
+MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
+MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo"}
+MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # applications of their own: they use what a user does
+CONFINED = {
+    "sqlalchemy": ("vinelm.traces",),
+    "click": ("vinelm.cli",),
+    "plotly": ("vinelm.reports",),
+    "langgraph": ("vinelm.adapters", "vinelm.profiler", "vinelm.workflows"),
+}
 
 
-def source_files():
-    folders = ("vinelm", *PARTS)
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+def load_house():
+    spec = importlib.util.spec_from_file_location("house", ROOT / "scripts" / "house.py")
+    module = sys.modules["house"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def home(path: Path) -> str:
-    first, second = (*path.relative_to(ROOT).parts, "")[:2]
-    if first in PARTS:
-        return first
-    return "top" if second in ON_TOP else "core"
+house_script = load_house()
+HOUSE = house_script.House(ROOT)
 
 
-def imported(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names.update({f"{node.module}.{alias.name}" for alias in node.names} | {node.module})
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
-    return names
+def test_every_room_has_a_rule():
+    rooms = {HOUSE.room(name) for name in HOUSE.files} - {"front door"}
+    assert rooms == set(MAY_IMPORT)
+    assert rooms == {room for rooms in house_script.LEVELS for room in rooms}
 
 
-def home_of_name(name: str) -> str | None:
-    pieces = name.split(".")
-    if pieces[0] != "vinelm":
-        return None
-    second = pieces[1] if len(pieces) > 1 else ""
-    return second if second in PARTS else "top" if second in ON_TOP else "core"
-
-
-@pytest.mark.parametrize("path", source_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_one_way(path):
-    if str(path.relative_to(ROOT)) == PUBLIC_FACE:
+@pytest.mark.parametrize("name", sorted(HOUSE.files))
+def test_imports_run_one_way(name):
+    mine = HOUSE.room(name)
+    if mine == "front door":
         return  # hands names on, lazily
-    mine = home(path)
-    for name in imported(path):
-        theirs = home_of_name(name)
-        assert theirs is None or theirs == mine or theirs in MAY_IMPORT[mine], f"{mine} must not import {name}"
-        assert name.split(".")[0] not in PARTS, f"import vinelm.{name}, not the bare {name}"
+    for target in HOUSE.arrows[name]:
+        theirs = HOUSE.room(target)
+        assert theirs == mine or theirs in MAY_IMPORT[mine], f"{mine} must not import {target}"
 
 
-@pytest.mark.parametrize("path", source_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_heavy_libraries_stay_in_their_rooms(path):
-    where = str(path.relative_to(ROOT))
-    for name in imported(path):
-        rooms = CONFINED.get(name.split(".")[0])
-        assert rooms is None or where.startswith(rooms), f"{name} belongs in {', '.join(rooms or ())}"
+def test_there_is_no_circle_of_imports():
+    """Not even one that is lazy, or for type checkers only."""
+    assert house_script.circles(HOUSE.arrows) == []
 
 
-def test_the_public_names_are_the_documented_ones():
-    import vinelm
+def test_no_room_is_crowded():
+    found = house_script.figures(HOUSE)
+    assert found["folders_over_15_files"] == []
+    assert found["files_over_400_lines"] == []
+    assert found["functions_over_40_lines"] == []
+    assert found["public_names_without_docstring"] == []
 
-    for name in vinelm.__all__:
-        assert getattr(vinelm, name).__name__ == name
+
+@pytest.mark.parametrize("name", sorted(HOUSE.files))
+def test_heavy_libraries_stay_in_their_rooms(name):
+    for library in house_script.libraries(HOUSE.trees[name]):
+        rooms = CONFINED.get(library)
+        assert rooms is None or name.startswith(rooms), f"{library} belongs in {', '.join(rooms or ())}"
+        assert library not in PARTS, f"import vinelm.{library}, not the bare {library}"
+
+
+def test_imports_are_absolute():
+    assert not [name for name, tree in HOUSE.trees.items() if house_script.has_relative_import(tree)]

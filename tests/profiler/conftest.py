@@ -30,7 +30,7 @@ def kept_workers():
 @pytest.fixture
 def one_zygote(kept_workers, monkeypatch):
     """Runs of one source share the process that their units are forked from: it takes seconds to load."""
-    from vinelm.profiler.executor import ExecutionConfig
+    from vinelm.profiler import ExecutionConfig
 
     start = ExecutionConfig.worker
 

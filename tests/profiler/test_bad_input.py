@@ -5,11 +5,10 @@ import shutil
 import pytest
 from profiling_toy import State, ToyBackend, build, catalog_for, new_store, toy
 
-from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.backends import OfflineChatModel
 from vinelm.errors import DatasetError, StoreError, WorkflowError
 from vinelm.observation import Usage
-from vinelm.profiler.executor import ExecutionConfig
-from vinelm.profiler.runner import profile
+from vinelm.profiler import ExecutionConfig, profile
 from vinelm.workflow import Request
 
 

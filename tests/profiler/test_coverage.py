@@ -6,8 +6,8 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.profiler.coverage import Coverage, coverage_of
-from vinelm.profiler.samplers import CascadeSampler
+from vinelm.profiler import CascadeSampler, coverage_of
+from vinelm.profiler.coverage import Coverage
 
 
 def rows_reached(table):

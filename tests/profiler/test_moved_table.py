@@ -2,8 +2,8 @@
 
 from profiling_toy import ToyBackend, catalog_for, toy
 
-from vinelm.catalog.catalog import Catalog
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.catalog import Catalog
+from vinelm.profiler import store_identity
 
 
 def identity(table):

@@ -9,9 +9,9 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler.runner import profile
+from vinelm.profiler import profile
 from vinelm.profiler.samplers import RequestPath
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 
 
 def run(store, workflow, backend=None, **settings):
@@ -194,7 +194,7 @@ def test_a_refused_key_stops_at_once_and_names_its_variable(tmp_path):
     catalog = catalog_for(workflow)
     secret = type(catalog)(model.model_copy(update={"api_key_env": "TOY_KEY"}) for model in catalog.models)
     backends = {"test": ToyBackend(before=lambda *_: "auth")}
-    from vinelm.profiler.fingerprint import store_identity
+    from vinelm.profiler import store_identity
 
     with ObservationStore.create(tmp_path / "s.db", store_identity(workflow, secret, backends)) as store:
         with pytest.raises(ConfigError, match="environment variable TOY_KEY"):

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.workflow import Workflow
-from vinelm.workflows.registry import WORKFLOWS, available, load_workflow
+from vinelm.workflows import WORKFLOWS, available, load_workflow
 
 OWN = """
 from vinelm.template import Stage, Template

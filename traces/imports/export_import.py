@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Boolean, Float, Integer, insert, select
 
 from vinelm.errors import DatasetError, VineLMError
-from vinelm.io.tables import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
+from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store, replaced

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vinelm.errors import ConfigError, DatasetError, FailureKind
-from vinelm.io.tables import Row, read_table
+from vinelm.io import Row, read_table
 
 _CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*))?$", re.DOTALL)
 _FLAGS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "1.0": True, "0.0": False}

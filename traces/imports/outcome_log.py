@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie, whole_paths
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.clock import Clock
-from vinelm.controller.load.background import BackgroundLoadMonitor
-from vinelm.controller.load.load_view import LoadSource
-from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
-from vinelm.controller.load.slowdown import load_curves
-from vinelm.controller.planning.planner import Planner
-from vinelm.controller.session.session import Mode, OnError, Session
+from vinelm.controller import (
+    BackgroundLoadMonitor,
+    InFlightLoadMonitor,
+    LoadSource,
+    Mode,
+    OnError,
+    Planner,
+    ReportedLoadMonitor,
+    Session,
+    load_curves,
+)
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Judge
@@ -34,7 +39,7 @@ class VineLM(GraphAdapter):
 
     ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
     takes the one that ``trie`` brings. Until a trie is loaded, or for a run without an objective, every stage runs its default
-    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.session.session.Session`; ``load`` tells the engines'
+    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.Session`; ``load`` tells the engines'
     extra seconds before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read
     with our own calls under way. By default load is seen from our own calls' latencies, where they take real time. A source
     that is slow or hangs delays no decision.

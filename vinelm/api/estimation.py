@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from vinelm import __version__
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
-from vinelm.estimator.prompt_cache import cached_shares
+from vinelm.estimator import cached_shares
 from vinelm.observation import Observation
 from vinelm.template import StopRule
+from vinelm.version import __version__
 
 if TYPE_CHECKING:
-    from vinelm.estimator.observation_table import ObservationTable
+    from vinelm.estimator import ObservationTable
 
 
 MAX_ERROR = 0.15
@@ -32,9 +32,8 @@ def estimate_store(
     unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store, or where the best
     path's accuracy is known less well than ``max_error`` (a fraction).
     """
-    from vinelm.estimator.observation_table import ObservationTable
-    from vinelm.estimator.registry import make_estimator
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.estimator import ObservationTable, make_estimator
+    from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
 
     if not 0.0 < max_error <= 1.0:
@@ -60,7 +59,7 @@ def estimate_store(
 
 
 def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:
-    from vinelm.estimator.validation import gather_evidence
+    from vinelm.estimator import gather_evidence
 
     evidence = gather_evidence(cells, annotated.template, annotated.catalog, annotated)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]

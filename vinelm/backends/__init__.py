@@ -1,5 +1,5 @@
-"""One backend per provider, behind :class:`vinelm.protocols.Backend`."""
+"""Backends: one package per provider, each giving ordinary LangChain chat models that report what a call used."""
 
-from vinelm.backends.registry import PROVIDERS, create_backends
+import lazy_loader as lazy
 
-__all__ = ["PROVIDERS", "create_backends"]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from vinelm.backends.registry import PROVIDERS, create_backends
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, FailureKind, InputError
 from vinelm.observation import Usage

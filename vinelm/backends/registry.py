@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
 from vinelm.workflow import Workflow

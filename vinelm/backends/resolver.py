@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend, CallContext

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError
 from vinelm.workflow import Workflow
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.catalog.catalog import Model, Price, bundled_prices, entry
+from vinelm.catalog.model import Model, Price, bundled_prices, entry
 from vinelm.errors import ConfigError
 
 PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vinelm.catalog.catalog import Model, bundled_prices, catalog_text, entry
 from vinelm.catalog.litellm_keys import (
     AZURE_V1,
     FROM_ENVIRONMENT,
@@ -26,6 +25,7 @@ from vinelm.catalog.litellm_keys import (
     is_option,
     route_of,
 )
+from vinelm.catalog.model import Model, bundled_prices, entry
 from vinelm.errors import ConfigError
 
 ENVIRONMENT = "os.environ/"
@@ -54,11 +54,11 @@ class _File(NamedTuple):
     timeout_s: Any
 
 
-def read_model_list(path: str | Path) -> ModelList:
+def read_model_list(path: str | Path, text: str) -> ModelList:
     """Read the file. Entries of one name are LiteLLM's load balancing; here each is a choice of its own: the second is called
     ``NAME-2``.
     """
-    plain = _yaml(path)
+    plain = _yaml(path, text)
     listed = plain.get("model_list") if isinstance(plain, dict) else None
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"{path}: has no model_list: is it a LiteLLM config?")
@@ -82,11 +82,11 @@ def read_model_list(path: str | Path) -> ModelList:
     return found._replace(notes=(f"{path}: has no effect here (see docs/providers.md): {', '.join(without_effect)}",))
 
 
-def _yaml(path: str | Path) -> Any:
+def _yaml(path: str | Path, text: str) -> Any:
     import yaml  # type: ignore[import-untyped]
 
     try:
-        return yaml.safe_load(catalog_text(path))
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # the error's own text may quote a key
         where = f", line {mark.line + 1}" if mark is not None else ""

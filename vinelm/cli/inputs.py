@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.workflow import Workflow
 
@@ -57,7 +57,7 @@ def load_inputs(
     with neither, workflows that bring a writer for simulated answers get the default preset.
     """
     from vinelm.backends import create_backends
-    from vinelm.workflows.registry import load_workflow
+    from vinelm.workflows import load_workflow
 
     if models is not None and preset is not None:
         raise ConfigError("--models and --preset exclude each other: keep one")
@@ -74,7 +74,7 @@ def catalog_for_check(models: Path | None) -> Catalog:
     """The named catalog, or one whose models stand in where nothing is called."""
     if models is not None:
         return Catalog.from_file(models)
-    from vinelm.backends.offline.presets import simulated_catalog
+    from vinelm.backends import simulated_catalog
 
     return simulated_catalog(DEFAULT_PRESET)
 
@@ -82,7 +82,7 @@ def catalog_for_check(models: Path | None) -> Catalog:
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
     if models is not None:
         return Catalog.from_file(models), None
-    from vinelm.backends.offline.presets import simulated_catalog
+    from vinelm.backends import simulated_catalog
 
     if preset is None and workflow.writer is None:
         raise ConfigError(
@@ -111,11 +111,10 @@ def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | 
 
     :class:`ConfigError` for an unknown name, and for a goal that would have no effect.
     """
-    from vinelm.profiler.samplers import SAMPLERS
+    from vinelm.profiler import SAMPLERS
 
     if name == "neyman":
-        from vinelm.estimator.sampling.goal import Goal
-        from vinelm.estimator.sampling.neyman import NeymanSampler
+        from vinelm.estimator import Goal, NeymanSampler
 
         wanted = None if goal is None else Goal.parse(goal)
         ids = [request.id for request in inputs.workflow.requests]

@@ -10,8 +10,9 @@ from importlib import import_module
 
 import click
 
-from vinelm import __version__
+from vinelm.catalog import redacted
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
+from vinelm.version import __version__
 
 COMMANDS = (
     "demo",
@@ -27,7 +28,7 @@ COMMANDS = (
     "calibrate",
     "report",
 )
-"""In the order of use. Each is ``vinelm.cli.commands.NAME.command``; a name that Python reserves or the core uses gets ``_command``."""
+"""In the order of use. Each is ``vinelm.cli.commands.NAME.command``."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
@@ -102,8 +103,8 @@ def main(args: Sequence[str] | None = None) -> int:
 def _fail(line: str, error: BaseException, code: int) -> int:
     """Print the one line, and the traceback only where it was asked for."""
     if os.environ.get(TRACEBACK_ENV):
-        click.echo(_redacted("".join(traceback.format_exception(error))), err=True)
-    click.echo(_redacted(" ".join(line.split())), err=True)
+        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
+    click.echo(redacted(" ".join(line.split())), err=True)
     return code
 
 
@@ -111,14 +112,6 @@ def _usage_line(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
     return f"error: {message}: see `{path} --help`"
-
-
-def _redacted(text: str) -> str:
-    """``text`` without the values of environment variables that look like secrets: a provider's message may quote a key."""
-    for name, value in os.environ.items():
-        if len(value) >= 8 and name.upper().endswith(("KEY", "TOKEN", "SECRET", "PASSWORD")):
-            text = text.replace(value, f"${name}")
-    return text
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from vinelm.profiler.results import Progress
+    from vinelm.profiler import Progress
 
 EventKind = Literal["quiet", "text", "json"]
 _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
@@ -76,7 +76,7 @@ def share(now: Progress) -> float:
 
 def line(now: Progress, pace: RateEstimate) -> str:
     """One line for a person."""
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     low, high = now.interval
     target = f" of {percent(now.target)}" if now.target else ""

@@ -74,7 +74,7 @@ def table_beside(load: TruthLoader, request_ids: Sequence[str]) -> Iterator[Pend
 
 
 def _table(load: TruthLoader, request_ids: tuple[str, ...]) -> RecordedTable:
-    from vinelm.workflows.nl2sql.exact_outcomes import exact_table
+    from vinelm.workflows.nl2sql import exact_table
 
     loaded = load()
     by_id = {request.id: request for request in loaded.workflow.requests}

@@ -6,13 +6,28 @@ from collections.abc import Iterable
 
 from vinelm.demo.result import DemoResult, FullChoice, Judged
 from vinelm.demo.tables import contest_table, plain_runs, singles_table, summary_table
-from vinelm.evaluation.policy_plans import NAMES
-from vinelm.evaluation.verdict import Verdict
+from vinelm.evaluation import NAMES, Verdict
 from vinelm.recorded_table import RecordedTable
-from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
-from vinelm.reports.document import Chart, Report, Row, Section, Table
-from vinelm.reports.formatting import objective_words, percent, usd
-from vinelm.reports.provenance import catalog_facts, price_table, simulated_line, version_facts, workflow_facts
+from vinelm.reports import (
+    Chart,
+    Report,
+    Row,
+    Section,
+    Table,
+    catalog_facts,
+    cost_chart,
+    frontier_table,
+    latency_chart,
+    objective_words,
+    percent,
+    price_table,
+    simulated_line,
+    usd,
+    verdict_headline,
+    verdict_lines,
+    version_facts,
+    workflow_facts,
+)
 
 
 def demo_page(result: DemoResult) -> Report:
@@ -47,12 +62,12 @@ _FRONTIER_INTRO = (
 
 def headline(result: DemoResult) -> str:
     """What the demo claims, under the stop rule that it holds for."""
-    return f"When the loop ends on right answers: {_uncapitalised(result.perfect.verdict.headline)}"
+    return f"When the loop ends on right answers: {_uncapitalised(verdict_headline(result.perfect.verdict))}"
 
 
 def own_check_line(own: Verdict) -> str:
     """The verdict under the application's own check, and what that check is."""
-    said = _uncapitalised(own.headline)
+    said = _uncapitalised(verdict_headline(own))
     return f"With the app's own check instead (the query ran and returned rows; wrong answers pass it, too): {said}"
 
 
@@ -111,7 +126,7 @@ def _served(verdict: Verdict) -> Section:
         "that, a service needs a check of its own; the last section shows the same with such a check. "
         "VineLM, the static plan (one model per stage and a depth cap) and the best single model were chosen from the same "
         "sampled observations; “with hindsight” is the single model that turned out best on these very requests.",
-        findings=verdict.lines,
+        findings=verdict_lines(verdict),
         parts=_contests(verdict),
     )
 
@@ -191,7 +206,7 @@ def _own_check(result: DemoResult) -> tuple[Section, ...]:
         title="With the workflow's own check",
         intro="What a service has: a request leaves the loop when its query ran and returned a row. The same profile, "
         "estimated for this stop rule; policies replayed on the complete held-out table. " + stop_note(result.held_out_table),
-        findings=(own.verdict.headline, *own.verdict.lines),
+        findings=(verdict_headline(own.verdict), *verdict_lines(own.verdict)),
         parts=(*_contests(own.verdict), *_frontier_parts(own, "own-")),
     )
     return (section,)

@@ -11,11 +11,17 @@ from vinelm.dataset import split_requests
 from vinelm.demo.ground_truth import LoadProgress, table_beside
 from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.evaluation.policy_plans import NAMES, Plans
-from vinelm.evaluation.policy_run import Role
-from vinelm.evaluation.replay import frontiers_on, replayed_contest, replayed_run
-from vinelm.evaluation.sweep import showcase
-from vinelm.evaluation.verdict import PolicyComparison, compare
+from vinelm.evaluation import (
+    NAMES,
+    Plans,
+    PolicyComparison,
+    Role,
+    compare,
+    frontiers_on,
+    replayed_contest,
+    replayed_run,
+    showcase,
+)
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
@@ -54,10 +60,9 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     Under the oracle stop: labels decide how far a request goes, and every row keeps the verdict of the workflow's own check
     beside the truth. One profile then serves both stop rules (see :func:`estimated`).
     """
-    from vinelm.profiler.fingerprint import store_identity
-    from vinelm.profiler.runner import profile
-    from vinelm.reports.formatting import usd
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.profiler import profile, store_identity
+    from vinelm.reports import usd
+    from vinelm.traces import ObservationStore
 
     path = _emptied(settings.output_dir) / "demo.db"
     settings = under(settings, "oracle")
@@ -80,7 +85,7 @@ def estimated(settings: DemoSettings, profiled: Profiled, stop: StopRule) -> Ann
     Under the workflow's own stop only rows that it would have reached count. What such a profile never saw is a request whose
     right answer the check sends back: the page says how rare that is.
     """
-    from vinelm.api.estimation import estimate_store
+    from vinelm.api import estimate_store
     from vinelm.vinefile import save_trie
 
     annotated = estimate_store(profiled.store, estimator=ESTIMATOR, stop=stop)
@@ -96,7 +101,7 @@ def serve_held_out(
     step: LoadProgress,
 ) -> list[PolicyComparison]:
     """Every policy through the real LangGraph application."""
-    from vinelm.evaluation.serving import Service
+    from vinelm.evaluation import Service
 
     service = Service(settings.workflow, Plans(annotated), settings.backends, held_out)
     return service.contests(objectives, step)

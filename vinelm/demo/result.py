@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.demo.ground_truth import TruthLoader
-from vinelm.evaluation.policy_run import PolicyRun, Role
-from vinelm.evaluation.sweep import PolicyFrontier
-from vinelm.evaluation.verdict import Verdict
+from vinelm.evaluation import PolicyFrontier, PolicyRun, Role, Verdict
 from vinelm.objective import Objective
-from vinelm.profiler.results import ProfileResult
+from vinelm.profiler import ProfileResult
 from vinelm.protocols import Backend
 from vinelm.recorded_table import RecordedTable
 from vinelm.workflow import Request, Workflow

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vinelm.evaluation.policy_run import PolicyRun, Role, mean_interval, resample_weights
-from vinelm.evaluation.verdict import (
+from vinelm.evaluation import (
     Comparison,
     ComparisonResult,
     PolicyComparison,
+    PolicyRun,
+    Role,
     Verdict,
-    difference_text,
-    missed_bounds,
-    short_advice,
-    versus_text,
+    mean_interval,
+    resample_weights,
 )
 from vinelm.objective import Objective
-from vinelm.reports.document import Row, Table
-from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports import (
+    Row,
+    Table,
+    difference_text,
+    missed_bounds,
+    objective_words,
+    percent,
+    percent_interval,
+    seconds,
+    short_advice,
+    usd,
+    versus_text,
+)
 
 
 def contest_table(contest: PolicyComparison, ruling: ComparisonResult) -> Table:

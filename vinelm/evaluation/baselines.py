@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, Trie

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller import Decision, Planner
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.baselines import single_model_nodes, workflow_level_nodes
 from vinelm.evaluation.policy_run import Role

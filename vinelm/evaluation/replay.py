@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
 from vinelm.evaluation.policy_run import PolicyRun, Role, resample_weights

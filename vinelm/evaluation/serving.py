@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.api.application import VineLM
+from vinelm.api import VineLM
 from vinelm.clock import Clock
 from vinelm.errors import CallError, ConfigError, FailureKind, InfeasibleError, VineLMError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.load.monitors import ReportedLoadMonitor
-from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
-from vinelm.controller.planning.planner import Planner
+from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError
 from vinelm.evaluation.replay import Replayed
 from vinelm.objective import Objective

@@ -1,0 +1,5 @@
+"""Renders reports: tables, charts, and the self-contained HTML page."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

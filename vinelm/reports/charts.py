@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vinelm.evaluation.policy_run import Role
-from vinelm.evaluation.sweep import Point, PolicyFrontier
+from vinelm.evaluation import Point, PolicyFrontier, Role
 from vinelm.reports.document import Chart, Row, Series, Table
 from vinelm.reports.formatting import percent, percent_interval, seconds, usd
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, isfinite, log10
 
-from vinelm.evaluation.policy_run import Interval
+from vinelm.evaluation import Interval
 from vinelm.objective import Objective
 
 

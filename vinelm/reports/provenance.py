@@ -6,11 +6,11 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 
-from vinelm import __version__
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import usd
+from vinelm.version import __version__
 from vinelm.workflow import Workflow
 
 Facts = tuple[tuple[str, str], ...]

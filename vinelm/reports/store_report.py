@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api.estimation import require_same_workflow
+from vinelm.api import require_same_workflow
 from vinelm.errors import EvidenceError
-from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
-from vinelm.evaluation.policy_run import Interval, Role
-from vinelm.evaluation.sweep import Bound, Point, PolicyFrontier, cap_grid, showcase
+from vinelm.evaluation import NAMES, Bound, Interval, Plans, Point, PolicyFrontier, Role, cap_grid, path_text, showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
@@ -48,7 +46,7 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
 
     :class:`StoreError`, :class:`TrieFileError`, :class:`ConfigError` if one is unreadable or they do not belong together.
     """
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.traces import ObservationStore
     from vinelm.vinefile import load_trie
 
     annotated = load_trie(trie)
@@ -108,7 +106,7 @@ _CAVEAT = "Estimates from a sample; nothing was served. Intervals hold for plans
 
 def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int, on_done: Done | None = None) -> Resampled:
     """Fit the trie's own estimator again on :data:`REFITS` resamples of the requests. Seconds of work, no I/O."""
-    from vinelm.estimator.registry import make_estimator
+    from vinelm.estimator import make_estimator
 
     by_request: dict[str, list[Observation]] = defaultdict(list)
     for row in rows:

@@ -1,22 +1,5 @@
 """Spans and metrics of decisions and invocations (docs/observability.md)."""
 
-from __future__ import annotations
+import lazy_loader as lazy
 
-from typing import Any
-
-from vinelm.telemetry.events import DecisionEvent, Listener, Observer, ObserverGroup
-
-__all__ = ["DecisionEvent", "Listener", "Observer", "ObserverGroup", "OpenTelemetry", "Prometheus"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: neither library is needed where nobody observes."""
-    if name == "OpenTelemetry":
-        from vinelm.telemetry.opentelemetry import OpenTelemetry
-
-        return OpenTelemetry
-    if name == "Prometheus":
-        from vinelm.telemetry.prometheus import Prometheus
-
-        return Prometheus
-    raise AttributeError(f"module 'vinelm.telemetry' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

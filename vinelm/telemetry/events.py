@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.protocols import Invocation
 
 if TYPE_CHECKING:

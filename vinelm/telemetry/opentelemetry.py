@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 from vinelm.telemetry.message_content import attributes, is_asked_for
@@ -52,7 +52,7 @@ class OpenTelemetry:
     """
 
     def __init__(self, provider: TracerProvider | None = None, *, capture_content: bool | None = None) -> None:
-        from vinelm import __version__
+        from vinelm.version import __version__
 
         self.captures_content = is_asked_for() if capture_content is None else capture_content
         self._tracer = trace.get_tracer("vinelm", __version__, provider)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 

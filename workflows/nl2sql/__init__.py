@@ -1,1 +1,5 @@
-"""Natural language to SQL: generate, execute, repair."""
+"""Text-to-SQL: generate a query, execute it, repair it."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

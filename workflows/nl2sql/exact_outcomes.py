@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from langchain_core.messages import BaseMessage
 
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.observation import Usage

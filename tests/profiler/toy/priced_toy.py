@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from profiling_toy import ToyBackend, load
 
-from vinelm.backends.offline.chat_model import OfflineChatModel
+from vinelm.backends import OfflineChatModel
 
 
 class PricedModel(OfflineChatModel):

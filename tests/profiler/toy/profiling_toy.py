@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.backends import OfflineChatModel, request_of
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import CallError
 from vinelm.observation import Usage
-from vinelm.profiler.fingerprint import store_identity
+from vinelm.profiler import store_identity
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces import ObservationStore
 from vinelm.workflow import Request, Workflow
 
 ANSWERS = ("right", "odd", "plausible", "broken", "broken")
@@ -169,7 +169,7 @@ def reachable(workflow: Workflow):
 
 @dataclass(frozen=True)
 class LoadedWorkflow:
-    """What a child gets from :class:`vinelm.profiler.isolation.workflow_source.WorkflowSource`."""
+    """What a child gets from :class:`vinelm.profiler.WorkflowSource`."""
 
     workflow: Workflow
     catalog: Catalog

@@ -1,1 +1,5 @@
-"""The LangChain adapters: a chat model for code that only holds one, a middleware for ``create_agent``."""
+"""The LangChain adapter: a chat model, and a middleware for agents."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -17,9 +17,7 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.langchain.tool_binding import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
-from vinelm.adapters.langgraph.adapter import GraphAdapter
-from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.run_registry import GraphRun
+from vinelm.adapters.langgraph import GraphAdapter, GraphRun, InvocationScope
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 

@@ -9,9 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph.adapter import GraphAdapter
-from vinelm.adapters.langgraph.invocation import InvocationScope, invoking_in_graph
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathChannel, PathValue
+from vinelm.adapters.langgraph import PATH_KEY, Entry, GraphAdapter, InvocationScope, PathChannel, PathValue, invoking_in_graph
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse

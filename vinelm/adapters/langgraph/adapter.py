@@ -18,13 +18,13 @@ from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, c
 from vinelm.adapters.langgraph.run_registry import GraphRun, RunRegistry
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
-from vinelm.backends.resolver import ModelResolver
-from vinelm.catalog.catalog import Catalog
+from vinelm.backends import ModelResolver
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.protocols import Backend, Policy
-from vinelm.telemetry.events import Observer, ObserverGroup
+from vinelm.telemetry import Observer, ObserverGroup
 from vinelm.template import Template
 from vinelm.workflow import Request
 

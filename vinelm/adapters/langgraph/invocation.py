@@ -12,11 +12,11 @@ from langgraph.runtime import Runtime
 
 from vinelm.adapters.langgraph.path_channel import Entry, PathValue, is_new_request, models_of
 from vinelm.adapters.langgraph.run_registry import GraphRun
-from vinelm.catalog.catalog import Catalog
+from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, Invocation
-from vinelm.telemetry.events import ObserverGroup
+from vinelm.telemetry import ObserverGroup
 
 
 class InvocationHost(Protocol):

@@ -13,7 +13,7 @@ from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
 from vinelm.protocols import Policy
-from vinelm.telemetry.events import DecisionEvent, ObserverGroup, explanation_of
+from vinelm.telemetry import DecisionEvent, ObserverGroup, explanation_of
 
 
 @dataclass(slots=True)

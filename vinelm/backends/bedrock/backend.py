@@ -18,7 +18,7 @@ from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 CONNECT_TIMEOUT_S = 15.0

@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OWN_OPTIONS = ("region",)

@@ -18,7 +18,7 @@ from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signature
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OURS = (

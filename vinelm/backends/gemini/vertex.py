@@ -17,7 +17,7 @@ from vinelm.backends.gemini.request import check_options
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.backend import check_base
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from vinelm.backends.base import bound_instance
 from vinelm.backends.offline.tool_script import next_step
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
 from vinelm.observation import Usage

@@ -16,7 +16,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.catalog.catalog import Catalog, Model, Price
+from vinelm.catalog import Catalog, Model, Price
 from vinelm.errors import ConfigError
 
 AS_OF = date(2026, 11, 21)

@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.settings import ProviderSettings, model_options
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Usage

@@ -23,7 +23,7 @@ from vinelm.backends.offline.presets import (
 )
 from vinelm.backends.offline.text_writer import writer_for
 from vinelm.backends.settings import ProviderSettings, model_options
-from vinelm.catalog.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext

@@ -15,7 +15,7 @@ from vinelm.backends.openai.request import check_options
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.client_pool import EventLoopClients, keep_quiet
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_me
 
 from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.transport import TransportRequest
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")

@@ -13,7 +13,7 @@ from vinelm.backends.remote.rate_limits import EngineRateLimiter, gates
 from vinelm.backends.remote.retry import SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext
 

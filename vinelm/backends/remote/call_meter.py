@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.base import Counts, estimate_tokens
 from vinelm.backends.remote.response import Delta, ResponseBuilder
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext

@@ -21,7 +21,7 @@ from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind
 from vinelm.protocols import CallContext, RatePermit
@@ -31,8 +31,8 @@ class RemoteChatModel(BaseChatModel):
     """A LangChain chat model on a remote provider. Spends money.
 
     Reports exactly one :class:`~vinelm.observation.Usage` per call, also when it fails (:class:`~vinelm.errors.CallError`) or
-    when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream only as long as
-    the caller has seen nothing of it.
+    when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream
+    only as long as the caller has seen nothing of it.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)

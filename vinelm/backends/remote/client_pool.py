@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 
 
 class Closes(Protocol):
@@ -117,7 +117,7 @@ class EventLoopClients(Generic[S, A]):
 
 
 class SdkTransport(Generic[S, A]):
-    """The part of a :class:`~vinelm.backends.remote.chat_model.Transport` that is about clients; a provider's wire says how they are made."""
+    """The part of a :class:`~vinelm.backends.remote.transport.Transport` that is about clients; each provider makes its own."""
 
     def __init__(self) -> None:
         self.clients: ClientPool[EventLoopClients[S, A]] = ClientPool(self._made, self._place)

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import FailureKind
 from vinelm.protocols import CallContext, RateLimiter
 

@@ -18,7 +18,7 @@ from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.backends.sglang.request import check_options, generate_request, upper_bound_usd
 from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader, failed
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 WHERE = 'say where the engine is: "http://host:30000"'

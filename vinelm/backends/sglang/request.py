@@ -15,7 +15,7 @@ from vinelm.backends.remote import call_meter
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.sglang.chat_template import chat_template
-from vinelm.catalog.catalog import Model
+from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OWN_OPTIONS = ("chat_template", "chat_template_kwargs", "incremental_stream")

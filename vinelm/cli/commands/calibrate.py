@@ -10,8 +10,7 @@ import click
 from vinelm.cli.options import output_options
 
 if TYPE_CHECKING:
-    from vinelm.controller.load.calibration import Calibration, Experiment
-    from vinelm.controller.load.calibration_client import Endpoint
+    from vinelm.controller import Calibration, Endpoint, Experiment
 
 
 @click.command("calibrate", short_help="Measure how an engine slows down under load.")
@@ -49,7 +48,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
     Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
     """
-    from vinelm.controller.load.slowdown import check_writable
+    from vinelm.controller import check_writable
 
     target, experiment = _prepared(endpoint, settings)
     check_writable(output)
@@ -72,8 +71,8 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
     """Everything that can be wrong is found here, before a call is sent."""
-    from vinelm.catalog.catalog import Catalog
-    from vinelm.controller.load.calibration_client import PROMPTS, Endpoint, model_on
+    from vinelm.catalog import Catalog
+    from vinelm.controller import PROMPTS, Endpoint, model_on
 
     catalog = Catalog.from_file(settings["models"])
     prompts = PROMPTS if settings["prompts"] is None else _prompts(settings["prompts"])
@@ -114,7 +113,7 @@ def _prompts(path: Path) -> tuple[str, ...]:
 
 def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) -> None:
     from vinelm.cli.console import print_json, say
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     if as_json:
         print_json({**facts, "is_sent": False})
@@ -129,7 +128,7 @@ def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) ->
 
 def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
     from vinelm.cli.console import progress
-    from vinelm.controller.load.calibration import calibrate_endpoint
+    from vinelm.controller import calibrate_endpoint
 
     with progress(quiet=quiet) as start:
         advance = start("calibrate")
@@ -137,7 +136,7 @@ def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
 
 
 def _write(output: Path, target: Endpoint, found: Calibration) -> None:
-    from vinelm.controller.load.slowdown import save_curve
+    from vinelm.controller import save_curve
 
     measured = {
         "model": target.model.name,
@@ -150,7 +149,7 @@ def _write(output: Path, target: Endpoint, found: Calibration) -> None:
 
 def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output: Path, *, as_json: bool) -> None:
     from vinelm.cli.console import print_json, say, show_table
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     rows = _rows(found)
     if as_json:

@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import dataset_option, json_option, models_option
 
 if TYPE_CHECKING:
-    from vinelm.profiler.readiness import CheckReport
+    from vinelm.profiler import CheckReport
 
 
 @click.command("check", short_help="Is a workflow ready to be profiled? Spends nothing.")
@@ -29,8 +29,8 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
     """
     from vinelm.cli.inputs import catalog_for_check
     from vinelm.errors import WorkflowError
-    from vinelm.profiler.readiness import check_workflow
-    from vinelm.workflows.registry import load_workflow
+    from vinelm.profiler import check_workflow
+    from vinelm.workflows import load_workflow
 
     loaded = load_workflow(workflow, dataset=dataset)
     report = check_workflow(loaded, catalog_for_check(models))

@@ -12,8 +12,8 @@ import click
 from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
 
 if TYPE_CHECKING:
-    from vinelm.demo.result import DemoResult
-    from vinelm.evaluation.verdict import ComparisonResult, PolicyComparison
+    from vinelm.demo import DemoResult
+    from vinelm.evaluation import ComparisonResult, PolicyComparison
 
 
 @click.command("demo", short_help="The whole idea in a minute: no keys, no network.")
@@ -40,11 +40,9 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
     """
     from vinelm.cli.console import progress
     from vinelm.cli.inputs import load_inputs
-    from vinelm.demo.page import demo_page
-    from vinelm.demo.pipeline import run_demo
-    from vinelm.demo.result import DemoSettings
+    from vinelm.demo import DemoSettings, demo_page, run_demo
     from vinelm.errors import ConfigError
-    from vinelm.reports.html import write_page
+    from vinelm.reports import write_page
 
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
@@ -65,8 +63,8 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
 
 def _show(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import say
-    from vinelm.demo.page import headline, interval_note, own_check_line, stop_note
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.demo import headline, interval_note, own_check_line, stop_note
+    from vinelm.reports import percent, usd, verdict_lines
 
     profile, perfect, own = result.profiled.result, result.perfect, result.own
     say("Simulated models: answers, prices and latencies are not those of real ones.", bold=True)
@@ -84,11 +82,11 @@ def _show(result: DemoResult, page: Path) -> None:
     _show_each_model(perfect.verdict.rulings[0].contest)
     say("3. The same with the workflow's own check, replayed", bold=True)
     say(stop_note(result.held_out_table))
-    for line in own.verdict.lines:
+    for line in verdict_lines(own.verdict):
         say(line, indent="  ", hanging=2)
     click.echo()
     say(f"Verdict: {headline(result)}", bold=True)
-    for line in perfect.verdict.lines:
+    for line in verdict_lines(perfect.verdict):
         say(line, indent="  ", hanging=2)
     say(own_check_line(own.verdict), bold=True)
     say(interval_note(perfect.verdict))
@@ -97,8 +95,8 @@ def _show(result: DemoResult, page: Path) -> None:
 
 def _show_plans(result: DemoResult) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
-    from vinelm.reports.formatting import objective_words, percent, seconds, usd
+    from vinelm.evaluation import NAMES, Plans, path_text
+    from vinelm.reports import objective_words, percent, seconds, usd
 
     plans = Plans(result.perfect.annotated)
     for ruling in result.perfect.verdict.rulings:
@@ -114,7 +112,7 @@ def _show_plans(result: DemoResult) -> None:
 def _show_contest(contest: PolicyComparison) -> None:
     """VineLM and its rivals, as promised and as served; and the single model that turned out best."""
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import objective_words, percent, seconds, usd
+    from vinelm.reports import objective_words, percent, seconds, usd
 
     cap, best_single_in_hindsight = contest.objective.max_latency_s, contest.best_single_in_hindsight
     hindsight = (replace(best_single_in_hindsight, policy=f"hindsight: {best_single_in_hindsight.policy}"),)
@@ -130,7 +128,7 @@ def _show_contest(contest: PolicyComparison) -> None:
 
 def _show_each_model(contest: PolicyComparison) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.demo.tables import run_cells
+    from vinelm.demo import run_cells
     from vinelm.objective import Objective
 
     rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in contest.others]
@@ -140,7 +138,8 @@ def _show_each_model(contest: PolicyComparison) -> None:
 
 def _print_json(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.demo.page import headline, provenance
+    from vinelm.demo import headline, provenance
+    from vinelm.reports import verdict_headline
 
     print_json(
         {
@@ -149,7 +148,7 @@ def _print_json(result: DemoResult, page: Path) -> None:
             "verdict": headline(result),
             "objectives": [_ruled(ruling) for ruling in result.perfect.verdict.rulings],
             "own_check_replay": {
-                "verdict": result.own.verdict.headline,
+                "verdict": verdict_headline(result.own.verdict),
                 "objectives": [_ruled(ruling) for ruling in result.own.verdict.rulings],
             },
             "provenance": dict(provenance(result)),
@@ -158,12 +157,13 @@ def _print_json(result: DemoResult, page: Path) -> None:
 
 
 def _ruled(ruling: ComparisonResult) -> dict[str, Any]:
-    from vinelm.demo.tables import contest_runs
+    from vinelm.demo import contest_runs
+    from vinelm.reports import advice_text
 
     contest = ruling.contest
     return {
         "objective": contest.objective.to_dict(),
-        "advice": ruling.advice,
+        "advice": advice_text(ruling),
         "comparisons": [
             {
                 "against": found.rival.policy,

@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.backends.diagnostics import Checkup
+    from vinelm.backends import Checkup
 
 
 @click.command("doctor", short_help="Can every model of a catalog be called? Says what to mend.")
@@ -28,8 +28,8 @@ def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
     """
     from datetime import date
 
-    from vinelm.backends.diagnostics import examine, faults_of_tables
-    from vinelm.catalog.loading import read_catalog_file
+    from vinelm.backends import examine, faults_of_tables
+    from vinelm.catalog import read_catalog_file
 
     read = read_catalog_file(catalog)
     faults = [str(error) for error in read.errors]
@@ -72,7 +72,7 @@ def _plain(one: Checkup) -> dict[str, Any]:
 
 def _show(found: list[Checkup], faults: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     if found:
         columns = ("model", "provider", "status", "$/Mtok in, out", "price of", "limits a minute")
@@ -113,7 +113,7 @@ def _row(one: Checkup) -> tuple[str, ...]:
 
 
 def _measured(one: Checkup) -> tuple[str, ...]:
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     reply = one.reply
     assert reply is not None

@@ -50,7 +50,7 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
-    from vinelm.api.estimation import estimate_store
+    from vinelm.api import estimate_store
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.vinefile import save_trie
 
@@ -73,7 +73,7 @@ def command(
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
     from vinelm.cli.commands.trie import show_depths
     from vinelm.cli.console import say
-    from vinelm.reports.formatting import percent
+    from vinelm.reports import percent
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
@@ -89,7 +89,7 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
 
 def _show_evidence(found: Mapping[str, Any]) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.reports.formatting import percent
+    from vinelm.reports import percent
 
     rows = [
         (

@@ -11,7 +11,7 @@ from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
-    from vinelm.controller.planning.decision import Decision
+    from vinelm.controller import Decision
     from vinelm.objective import Objective
 
 _WIDE = 110
@@ -48,7 +48,7 @@ def command(
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
     from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.controller.planning.planner import Planner
+    from vinelm.controller import Planner
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
@@ -107,7 +107,7 @@ def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]
 
 def _show_moment(decision: Decision, *, is_expected: bool) -> None:
     from vinelm.cli.console import say
-    from vinelm.reports.formatting import seconds, usd
+    from vinelm.reports import seconds, usd
 
     trie, query = decision.known.trie, decision.query
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "nothing"
@@ -120,8 +120,8 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import show_table, stdout
-    from vinelm.controller.planning.explanation import alternatives
-    from vinelm.reports.formatting import objective_words, percent, seconds, usd
+    from vinelm.controller import alternatives
+    from vinelm.reports import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
     ran = decision.known.trie.depth[decision.node]
@@ -138,7 +138,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
 
 def _show_bounds(decision: Decision) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
 
     speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     view = decision.view
@@ -168,7 +168,7 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.controller.planning.explanation import alternatives
+    from vinelm.controller import alternatives
 
     annotated, query = decision.known.annotated, decision.query
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))

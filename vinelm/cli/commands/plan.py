@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
-    from vinelm.evaluation.policy_plans import Planned, Plans
+    from vinelm.evaluation import Planned, Plans
     from vinelm.objective import Objective
 
 
@@ -28,7 +28,7 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
     from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.evaluation.policy_plans import Plans
+    from vinelm.evaluation import Plans
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds, on_infeasible="raise")
@@ -44,7 +44,7 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
 def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> None:
     """The plan and its rivals as tables of 80 columns."""
     from vinelm.cli.console import say, show_table
-    from vinelm.reports.formatting import objective_words, percent, seconds, usd
+    from vinelm.reports import objective_words, percent, seconds, usd
 
     knows_latency = plans.annotated.knows_latency
     rows = []
@@ -73,7 +73,7 @@ def _interval_lines(best: Any) -> list[str]:
 
 
 def _slack_lines(best: Any) -> list[str]:
-    from vinelm.reports.formatting import percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
 
     speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     lines = [f"Slack of {bound}: {speak[bound](left)}" for bound, left in best.slack.items()]

@@ -11,10 +11,9 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.executor import ExecutionConfig
-    from vinelm.profiler.results import ProfileResult
+    from vinelm.profiler import ExecutionConfig, ProfileResult
     from vinelm.protocols import Sampler
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.traces import ObservationStore
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
@@ -69,7 +68,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     from vinelm.cli.commands.profile_output import print_json, print_plan, show, tell_interrupted
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.errors import BudgetExhausted
-    from vinelm.profiler.runner import check_terms
+    from vinelm.profiler import check_terms
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
     place = _workplace(workflow, settings)
@@ -98,8 +97,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
 
 def _workplace(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
-    from vinelm.profiler.executor import ExecutionConfig
-    from vinelm.profiler.isolation.workflow_source import WorkflowSource
+    from vinelm.profiler import ExecutionConfig, WorkflowSource
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
     isolation = settings["isolation"]
@@ -125,7 +123,7 @@ def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
     """Rename the store: what was bought is never deleted."""
-    from vinelm.traces.store.lock import run_lock
+    from vinelm.traces import run_lock
 
     if not path.exists():
         return
@@ -142,7 +140,7 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
 def _identity(inputs: Inputs, seed: int) -> Any:
     """Everything that can be wrong with the graph is found here, before a file is written."""
     from vinelm.adapters.langgraph import GraphAdapter, build_graph
-    from vinelm.profiler.fingerprint import store_identity
+    from vinelm.profiler import store_identity
 
     build_graph(inputs.workflow, GraphAdapter(inputs.catalog, inputs.backends, template=inputs.workflow.template))
     settings = {"seed": seed} if inputs.is_simulated else None
@@ -152,7 +150,7 @@ def _identity(inputs: Inputs, seed: int) -> Any:
 def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
     """The store, made if it is not there."""
     from vinelm.errors import StoreError
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.traces import ObservationStore
 
     identity = _identity(inputs, seed)
     if is_default:
@@ -167,10 +165,9 @@ def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> Observa
 
 
 def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: ExecutionConfig, sampler: str | Sampler) -> Any:
-    from vinelm.profiler.dry_run.forecast import Wish, forecast_profile
-    from vinelm.profiler.dry_run.throughput import rates_of
-    from vinelm.profiler.samplers import make_sampler
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.profiler import forecast_profile, make_sampler, rates_of
+    from vinelm.profiler.dry_run.forecast import Wish
+    from vinelm.traces import ObservationStore
 
     identity = _identity(inputs, settings["seed"])
     rows, committed_usd = [], 0.0
@@ -191,7 +188,7 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Execut
 
 def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: ExecutionConfig, kind: Any) -> ProfileResult:
     from vinelm.cli.progress import live, noted
-    from vinelm.profiler.runner import profile
+    from vinelm.profiler import profile
 
     with live(kind) as on_progress:
         return profile(

@@ -9,9 +9,8 @@ import click
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler.dry_run.forecast import Forecast, ForecastInterval
-    from vinelm.profiler.results import ProfileResult
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.profiler import Forecast, ForecastInterval, ProfileResult
+    from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
 
@@ -19,7 +18,7 @@ GROUPS = ("model", "depth", "stage")
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
     """Cost by model, depth and stage, coverage, and what was saved."""
     from vinelm.cli.console import say
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
@@ -47,7 +46,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
 
 def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     rows = [
         (
@@ -76,7 +75,7 @@ def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -
 
 def tell_interrupted(result: ProfileResult) -> None:
     """What is done, and how to go on."""
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     cut = result.committed_usd - result.spent_usd
     billed = f", {usd(cut)} is kept aside for units that were cut short" if cut > 1e-9 else ""
@@ -91,7 +90,7 @@ def print_plan(plan: Forecast, inputs: Inputs, *, as_json: bool) -> None:
     from dataclasses import asdict
 
     from vinelm.cli.console import print_json, say, show_table
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     if as_json:
         plain = asdict(plan)

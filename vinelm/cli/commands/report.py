@@ -27,8 +27,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
     from vinelm.cli.console import print_json, progress
-    from vinelm.reports.html import write_page
-    from vinelm.reports.store_report import store_page
+    from vinelm.reports import store_page, write_page
 
     with progress(quiet=quiet) as start:
         page = store_page(store, trie, seed=seed, on_done=start("refit on resamples"))

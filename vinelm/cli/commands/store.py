@@ -11,7 +11,7 @@ from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
-    from vinelm.traces.store.integrity import CheckedStore
+    from vinelm.traces import CheckedStore
 
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
 STORE = click.argument("store", type=click.Path(path_type=Path))
@@ -37,11 +37,9 @@ def info(*, store: Path, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from vinelm.estimator.prompt_cache import cached_shares
-    from vinelm.profiler.coverage import coverage_of
-    from vinelm.traces.store.row_validation import misfit
-    from vinelm.traces.store.store import ObservationStore
-    from vinelm.traces.store.summary import contents_of
+    from vinelm.estimator import cached_shares
+    from vinelm.profiler import coverage_of
+    from vinelm.traces import ObservationStore, contents_of, misfit
 
     with ObservationStore.open(store) as opened:
         identity, contents = opened.identity, contents_of(opened)
@@ -76,7 +74,7 @@ def info(*, store: Path, as_json: bool) -> None:
 
 def _show_info(facts: dict[str, Any]) -> None:
     from vinelm.cli.console import say, show_table
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     kind = "simulated models" if facts["is_simulated"] else "real models"
     say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, made {facts['created_at'] or 'at an unknown time'}", bold=True)
@@ -120,8 +118,7 @@ def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
     """
     from dataclasses import asdict
 
-    from vinelm.traces.store.integrity import check_store
-    from vinelm.traces.store.recovery import recover
+    from vinelm.traces import check_store, recover
 
     if accept and store.exists():
         recover(store, accept=True)
@@ -163,8 +160,7 @@ def export(*, store: Path, output: Path) -> None:
     Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """
     from vinelm.cli.inputs import refuse_replacing
-    from vinelm.traces.imports.export_import import export_store
-    from vinelm.traces.store.store import ObservationStore
+    from vinelm.traces import ObservationStore, export_store
 
     refuse_replacing(output, store)
     with ObservationStore.open(store) as opened:
@@ -184,7 +180,7 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
     Example: vinelm store merge ann.db ben.db -o both.db
     """
-    from vinelm.traces.store.merge import merge_stores
+    from vinelm.traces import merge_stores
 
     merged = merge_stores(stores, output)
     for store, count in zip(stores, merged.brought, strict=True):

@@ -12,7 +12,7 @@ from vinelm.cli.options import json_option, stacked
 
 if TYPE_CHECKING:
     from vinelm.template import StopRule
-    from vinelm.traces.imports.outcome_log import LogImport
+    from vinelm.traces import LogImport
 
 _COLUMNS = {
     "success": "Column: was the answer right? 1/0, true/false.",
@@ -76,7 +76,7 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
     --cost-column usd --stop oracle --depth 2
     """
     from vinelm.errors import ConfigError
-    from vinelm.traces.imports.export_import import import_export, is_export, side_file
+    from vinelm.traces import import_export, is_export, side_file
 
     given = [name for name, value in how.items() if value]
     if not given and is_export(table):
@@ -102,15 +102,14 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
 def _import_log(table: Path, output: Path, how: dict[str, Any]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from vinelm.traces.imports.outcome_log import import_log
+    from vinelm.traces import import_log
 
     return {"store": str(output), **asdict(import_log(table, output, _settings(table, how)))}
 
 
 def _settings(table: Path, how: dict[str, Any]) -> LogImport:
-    from vinelm.catalog.catalog import Catalog
-    from vinelm.traces.imports.log_columns import Condition, LogColumns
-    from vinelm.traces.imports.outcome_log import LogImport
+    from vinelm.catalog import Catalog
+    from vinelm.traces import Condition, LogColumns, LogImport
 
     return LogImport(
         columns=LogColumns(

@@ -80,7 +80,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
     """One path's annotations, with the 90 % interval's half, and the 90th percentiles of the seconds (at zero load) and dollars
     of a request that goes all the way.
     """
-    from vinelm.estimator.validation import Z90
+    from vinelm.estimator import Z90
 
     error = annotated.accuracy_se
     return {
@@ -96,7 +96,7 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
-    from vinelm.estimator.prompt_cache import follow_ups
+    from vinelm.estimator import follow_ups
 
     trie = annotated.trie
     paths = frontier(annotated)
@@ -153,7 +153,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
 
 
 def _words(name: str, value: Any) -> str:
-    from vinelm.reports.formatting import percent, usd
+    from vinelm.reports import percent, usd
 
     if name == "coverage":
         return percent(value)
@@ -163,7 +163,7 @@ def _words(name: str, value: Any) -> str:
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     """A table of :func:`depths`."""
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import percent
+    from vinelm.reports import percent
 
     columns = ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest")
     rows = [
@@ -178,7 +178,7 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
 
 def _show_models(annotated: AnnotatedTrie) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import usd
+    from vinelm.reports import usd
 
     has_calls = any(annotated.catalog[name].price.call for name in annotated.trie.models)
     rows = []
@@ -194,8 +194,8 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     """What keeping a model saves, where some prompt tokens came from a cache."""
     from vinelm.cli.console import show_table
-    from vinelm.estimator.prompt_cache import follow_ups
-    from vinelm.reports.formatting import percent, seconds, usd
+    from vinelm.estimator import follow_ups
+    from vinelm.reports import percent, seconds, usd
 
     shares = annotated.meta.get("cached_share", {})
     rows = []
@@ -217,7 +217,7 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     from vinelm.cli.console import show_table
-    from vinelm.reports.formatting import percent, seconds, usd
+    from vinelm.reports import percent, seconds, usd
 
     paths = frontier(annotated)
     rows = []

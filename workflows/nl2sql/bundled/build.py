@@ -10,8 +10,8 @@ from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 
-from vinelm.workflows.nl2sql.bundled.cache import DATABASES, MANIFEST, QUESTIONS
 from vinelm.workflows.nl2sql.bundled.domain import Domain
+from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS
 from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of
 from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 

@@ -8,24 +8,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS, BundledDataset
 
-DATABASES, QUESTIONS, MANIFEST = "databases", "questions.jsonl", "manifest.json"
 _LEFTOVER_S = 3600.0
 """A build takes seconds: an unfinished folder this old belongs to a process that died."""
 _UNFINISHED = ".building-"
-
-
-@dataclass(frozen=True, slots=True)
-class BundledDataset:
-    """The questions (``question_id``, ``db_id``, ``question``, ``gold_sql``) and the folder of ``<db_id>.sqlite``."""
-
-    questions: tuple[Mapping[str, str], ...]
-    databases: Path
 
 
 def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
@@ -54,7 +44,7 @@ def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
 def source_digest() -> str:
     """Twelve hexadecimal digits that change with any of the modules that make the dataset."""
     digest = hashlib.sha256()
-    for module in sorted(Path(__file__).parent.glob("*.py")):
+    for module in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 

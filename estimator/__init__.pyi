@@ -1,0 +1,13 @@
+from .base import Estimator as Estimator
+from .base import RateEstimator as RateEstimator
+from .observation_table import ObservationTable as ObservationTable
+from .prompt_cache import cached_shares as cached_shares
+from .prompt_cache import follow_ups as follow_ups
+from .registry import ESTIMATORS as ESTIMATORS
+from .registry import make_estimator as make_estimator
+from .sampling.goal import Goal as Goal
+from .sampling.neyman import NeymanSampler as NeymanSampler
+from .validation import Z90 as Z90
+from .validation import ValidationReport as ValidationReport
+from .validation import gather_evidence as gather_evidence
+from .validation import shape_warnings as shape_warnings

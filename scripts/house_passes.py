@@ -1,0 +1,153 @@
+"""Which of our files and functions four scenarios pass, as JSON; run by `house.py`.
+
+Counted are the functions of the checkout that are entered, by Python's own profiler hook:
+
+- served_stage: from `invoke` to the user's function, on a warm application that has a trie.
+- profiled_unit: from the user's function in one unit to the user's function in the next; units run inline.
+- estimate, plan: the whole command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+
+TOPS = ("vinelm", "controller", "estimator", "profiler", "traces", "workflows")
+Passed = set[tuple[str, str]]
+
+
+class Recorder:
+    """Files and functions of ``root`` that are entered while it is on; ``at_user`` is called when a user's function is."""
+
+    def __init__(self, root: Path, users: tuple[CodeType, ...]) -> None:
+        self._ours = tuple(str(root / top) + os.sep for top in TOPS)
+        self._users = users
+        self.passed: Passed = set()
+        self.at_user: Callable[[], None] = lambda: None
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """Python's profiler hook."""
+        if event != "call":
+            return
+        code = frame.f_code
+        if code in self._users:
+            self.at_user()
+        elif code.co_filename.startswith(self._ours) and not code.co_name.startswith("<"):
+            self.passed.add((code.co_filename, code.co_qualname))
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Record inside the block."""
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+def count(passed: Passed) -> dict[str, int]:
+    """How many files and functions."""
+    return {"files": len({file for file, _ in passed}), "functions": len(passed)}
+
+
+def command(*line: str) -> None:
+    """One ``vinelm`` command in this process, quietly."""
+    from vinelm.cli.main import main
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            main(list(line))
+        except SystemExit as error:
+            if error.code:
+                raise SystemExit(f"{' '.join(line)}: {said.getvalue()}") from None
+
+
+def profiled_unit(recorder: Recorder, *line: str) -> Passed:
+    """What lies between the user's function in one unit and in the next, once the profile is warm."""
+    between: list[Passed] = []
+
+    def at_user() -> None:
+        between.append(recorder.passed)
+        recorder.passed = set()
+
+    recorder.at_user = at_user
+    with recorder.on():
+        command(*line)
+    return between[len(between) // 2]
+
+
+def served_stage(recorder: Recorder, invoke: Callable[[], object]) -> Passed:
+    """What lies between ``invoke`` and the first user's function."""
+    found: list[Passed] = []
+
+    def at_user() -> None:
+        if not found:
+            found.append(set(recorder.passed))
+
+    for _ in range(3):
+        invoke()
+    recorder.passed, recorder.at_user = set(), at_user
+    with recorder.on():
+        invoke()
+    return found[0]
+
+
+def whole(recorder: Recorder, *line: str) -> Passed:
+    """What one command passes, once its modules are imported."""
+    command(*line)
+    recorder.passed, recorder.at_user = set(), lambda: None
+    with recorder.on():
+        command(*line)
+    return recorder.passed
+
+
+def main() -> None:
+    """Run the scenarios in the current folder."""
+    root = Path(sys.argv[1])
+    sys.path[:0] = [str(root / "docs" / "examples")]
+    import my_app
+
+    from vinelm import Catalog, Objective, VineLM
+
+    catalog = str(root / "docs" / "examples" / "models.toml")
+    recorder = Recorder(root, (my_app.solve.__code__, my_app.fix.__code__))
+    profile = (
+        "profile",
+        "my_app:workflow",
+        "--models",
+        catalog,
+        "--store",
+        "x.db",
+        "--isolation",
+        "inline",
+        "--budget-usd",
+        "1",
+    )
+    found = {"profiled_unit": count(profiled_unit(recorder, *profile))}
+    estimate = ("estimate", "x.db", "-o", "x.vine", "--max-error", "1")
+    found["estimate"] = count(whole(recorder, *estimate))
+    found["plan"] = count(whole(recorder, "plan", "x.vine", "--maximize", "accuracy", "--max-cost-usd", "0.01"))
+
+    from vinelm.backends import create_backends
+
+    models = Catalog.from_toml(catalog)
+    vine = VineLM(models, create_backends(models, workflow=my_app.workflow), trie="x.vine")
+    app = my_app.build(vine).compile()
+    request = my_app.workflow.requests[0]
+
+    def invoke() -> object:
+        objective = Objective(maximize="accuracy", max_latency_s=60.0)
+        return app.invoke(my_app.workflow.graph_input(request), context=vine.context(objective, request=request))
+
+    found["served_stage"] = count(served_stage(recorder, invoke))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

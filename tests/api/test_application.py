@@ -1,0 +1,161 @@
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import pytest
+
+from vinelm import VineLM
+from vinelm.adapters.langgraph import build_graph
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.backends import create_backends
+from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.errors import ConfigError
+from vinelm.evaluation import judge_of, serve
+from vinelm.objective import Objective
+from vinelm.policies import StaticPolicy
+from vinelm.template import Stage, Template
+from vinelm.trie import Trie
+from vinelm.vinefile import save_trie
+
+
+class State(TypedDict):
+    question: str
+
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_app.py"
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    spec = spec_from_file_location("my_app_of_the_controller_tests", EXAMPLE)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module.workflow
+    del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    everything = simulated_catalog()
+    return everything.subset(tuple(everything)[:3])
+
+
+def made_up(workflow, catalog, stop="workflow"):
+    """A trie that prefers longer paths, and the last model of the catalog."""
+    template = workflow.template.bind(tuple(catalog)).with_stop(stop)
+    trie = Trie.from_template(template)
+    size = len(trie)
+    success = np.where(trie.depth > 0, 0.2 + 0.1 * trie.depth + 0.05 * trie.model, 0.0)
+    stops = np.full(size, 0.1)
+    latency = np.full(size, 1.0)
+    latency[0] = stops[0] = 0.0
+    zeros = np.zeros(size)
+    right = success * stops
+    return AnnotatedTrie(trie, template, catalog, success, stops, right, latency / 1000, zeros, latency, zeros)
+
+
+def control(workflow, catalog, **settings):
+    return VineLM(catalog, create_backends(catalog, workflow=workflow), **settings)
+
+
+def test_a_served_request_follows_its_plan_on_virtual_time(workflow, catalog):
+    vine = control(workflow, catalog)
+    vine.load(made_up(workflow, catalog))
+    app = build_graph(workflow, vine)
+    last = tuple(catalog)[-1]
+    for request in workflow.requests[:4]:
+        served = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        assert set(served.prefix) == {last}
+        assert served.failure is None
+        assert served.latency_s > 0
+        assert served.cost_usd > 0
+        assert served.decisions[0]["kind"] == "model"
+        again = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        assert again == served
+        capped = serve(workflow, vine, app, request, Objective(maximize="accuracy", max_latency_s=1.0))
+        assert len(capped.prefix) == 1
+
+
+def test_the_oracle_stop_scores_every_answer(workflow, catalog):
+    vine = control(workflow, catalog)
+    vine.load(made_up(workflow, catalog, stop="oracle"))
+    app = build_graph(workflow, vine)
+    lengths = set()
+    for request in workflow.requests[:12]:
+        served = serve(workflow, vine, app, request, Objective(maximize="accuracy"))
+        lengths.add(len(served.prefix))
+        assert served.success or len(served.prefix) == workflow.template.depth
+    assert len(lengths) > 1
+    with pytest.raises(ConfigError, match="judge"):
+        vine.session(Objective(maximize="accuracy"))
+
+
+def test_a_static_plan_is_served_by_the_same_hand(workflow, catalog):
+    vine = control(workflow, catalog)
+    app = build_graph(workflow, vine)
+    template = workflow.template.bind(tuple(catalog))
+    first, second = tuple(catalog)[:2]
+    for request in workflow.requests[:4]:
+        policy = StaticPolicy(
+            template, (second, first), clock=vine.new_clock(), request=request, judge=judge_of(workflow, request)
+        )
+        served = serve(workflow, vine, app, request, None, policy=policy)
+        assert served.prefix in {(second,), (second, first)}
+
+
+def test_without_a_trie_or_an_objective_the_defaults_run(workflow, catalog):
+    vine = control(workflow, catalog)
+    app = build_graph(workflow, vine)
+    request = workflow.requests[0]
+    with pytest.raises(ConfigError, match=r"vine\.load"):
+        vine.session(Objective(maximize="accuracy"))
+    state = app.invoke(workflow.graph_input(request), context=vine.context(Objective(maximize="accuracy"), request=request))
+    assert "answer" in state
+
+
+def test_a_failed_call_is_a_failure_and_not_a_wrong_answer(workflow, catalog):
+    backends = create_backends(catalog, workflow=workflow)
+    for backend in backends.values():
+        backend._failure_rate = 1.0
+    vine = VineLM(catalog, backends)
+    vine.load(made_up(workflow, catalog))
+    served = serve(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
+    assert served.failure in {"rate_limit", "server", "timeout"}
+    assert not served.success
+
+
+def test_trie_and_catalog_must_fit(workflow, catalog, tmp_path):
+    annotated = made_up(workflow, catalog)
+    save_trie(tmp_path / "app.vine", annotated)
+    assert VineLM(trie=tmp_path / "app.vine").planner.trie == annotated.trie
+    with pytest.raises(ConfigError, match="VineLM needs models"):
+        VineLM()
+    foreign = simulated_catalog().subset(tuple(simulated_catalog())[5:7])
+    with pytest.raises(ConfigError, match="no path of the trie can be served"):
+        VineLM(foreign, trie=annotated)
+    with pytest.raises(ConfigError, match="another workflow"):
+        VineLM(catalog, template=Template((Stage("other"),)), trie=annotated)
+    vine = control(workflow, catalog)
+    vine.stage("elsewhere", lambda state, model: {}, state=State)
+    with pytest.raises(ConfigError, match="no stage 'elsewhere'"):
+        vine.load(annotated)
+
+
+def test_a_model_that_left_the_catalog_is_not_planned(workflow, catalog):
+    two = catalog.subset(tuple(catalog)[:2])
+    vine = VineLM(two, create_backends(two, workflow=workflow))
+    vine.load(made_up(workflow, catalog))
+    served = serve(workflow, vine, build_graph(workflow, vine), workflow.requests[0], Objective(maximize="accuracy"))
+    assert set(served.prefix) == {tuple(catalog)[1]}
+
+
+def test_what_plans_look_up_can_be_built_before_the_first_request(workflow, catalog):
+    vine = control(workflow, catalog)
+    with pytest.raises(ConfigError, match=r"vine\.load"):
+        vine.prepare(Objective(maximize="accuracy"))
+    vine.load(made_up(workflow, catalog))
+    vine.prepare(Objective(maximize="accuracy", max_latency_s=9.0), Objective(minimize="cost", min_accuracy=0.5))
+    assert vine.planner.index_ends > 0

@@ -1,0 +1,208 @@
+"""Rate limits over all children: every attempt of every call waits at the run's own gate, and nobody's death blocks it."""
+
+import asyncio
+import datetime
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import wired_toy
+from langchain_core.language_models import FakeListChatModel
+from wired_toy import wired
+
+from vinelm.backends import WINDOW_S, EngineRateLimiter, RateLimits
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.clock import WallClock
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
+from vinelm.profiler.isolation.child_process import Child
+from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter, RateLimitProxy
+from vinelm.protocols import CallContext
+from vinelm.traces import ObservationStore
+
+
+class CanonicalCommit(EngineRateLimiter):
+    """``most`` attempts were inside at once, ``tickets`` are all there were."""
+
+    def __init__(self, limits):
+        super().__init__(limits)
+        self.tickets = []
+        self.most = self.now = 0
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def admit(self, tokens, sleep):
+        with super().admit(tokens, sleep) as ticket:
+            with self.lock:
+                self.tickets.append(ticket)
+                self.now += 1
+                self.most = max(self.most, self.now)
+            try:
+                yield ticket
+            finally:
+                with self.lock:
+                    self.now -= 1
+
+
+@contextmanager
+def keeper_of(gate, waiting=None):
+    units = []
+
+    @contextmanager
+    def noted(unit):
+        units.append(unit)
+        yield
+
+    keeper = RateLimitProxy({"m0": gate}, waiting or noted)
+    keeper.units = units
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def never(_):
+    raise AssertionError("the run's side waits, not the child's")
+
+
+@pytest.mark.parametrize("isolation", ["process", "thread"])
+def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
+    settings = {"n_requests": 5, "seconds": 0.01}
+    loaded, gate = wired(**settings), CanonicalCommit(RateLimits(concurrency=2))
+    loaded.backends["test"]._gates = {"east": gate}
+    identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
+    with ObservationStore.create(tmp_path / "s.db", identity) as store:
+        place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
+        workplace = ExecutionConfig(isolation=isolation, workers=6, **place)
+        result = profile(
+            loaded.workflow, loaded.catalog, loaded.backends, store, workplace=workplace, sampler="exhaustive", budget_usd=1.0
+        )
+        rows = store.observations()
+    assert (result.stopped_by, len(rows)) == ("complete", 10)
+    assert [row.failure for row in rows] == [None] * 10
+    assert sum(row.calls for row in rows) == len(gate.tickets) == 10 * wired_toy.CALLS
+    assert {ticket.tokens for ticket in gate.tickets} == {sum(wired_toy.TOKENS)}  # settled by what each call used
+    assert (gate.most, gate.now) == (2, 0)
+    assert 0 < max(row.in_flight for row in rows) <= 5
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_an_attempt_that_is_repeated_counts_again(is_async):
+    gate = CanonicalCommit(RateLimits(requests_per_min=1000))
+    loaded, usages = wired(), []
+    with keeper_of(gate) as keeper:
+        call = CallContext(
+            stage="generate",
+            prefix=("m0",),
+            clock=WallClock(),
+            on_usage=usages.append,
+            gate=ProxiedRateLimiter(keeper.theirs, 7, "m0"),
+        )
+        model = loaded.backends["test"].chat_model(loaded.catalog["m0"], call)
+        answer = asyncio.run(model.ainvoke("flaky")) if is_async else model.invoke("flaky")
+    assert answer.text == "right"
+    assert [usage.retries for usage in usages] == [1]
+    assert len(gate.tickets) == 2
+    assert keeper.units == [7, 7]
+
+
+PROVIDERS = {
+    "openai": {"api_key_env": "TOY_API_KEY"},
+    "bedrock": {"model_id": "amazon.nova-lite-v1:0", "options": {"region": "us-east-1"}},
+    "gemini": {"api_key_env": "TOY_API_KEY"},
+    "sglang": {"api_base": "http://127.0.0.1:1", "options": {"chat_template": "chatml"}},
+    "langchain": {"model_id": "live"},
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_remote_provider_holds_its_calls_back_at_the_gate_it_is_given(provider, monkeypatch):
+    from vinelm.backends import create_backends
+
+    for name in ("TOY_API_KEY", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "canary")
+    price = Price(input=1.0, output=4.0, source="a test", as_of=datetime.date(2026, 1, 1))
+    fields = {"model_id": "some-model", "engine": "east", "max_tokens": 100, "price": price} | PROVIDERS[provider]
+    model = Model(name="m", provider=provider, **fields)
+    catalog = Catalog([model], {provider: {"limits": {"east": {"concurrency": 1}}}})
+    if provider == "langchain":
+        catalog.live["m"] = FakeListChatModel(responses=["x"])
+    (backend,) = create_backends(catalog).values()
+    gate = EngineRateLimiter(RateLimits())
+    call = CallContext(stage="s", prefix=("m",), clock=WallClock(), on_usage=lambda _: None)
+    assert backend.gates["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its gatekeeper
+    assert backend.chat_model(model, call).binding.gate is backend.gates["east"]
+    assert backend.chat_model(model, replace(call, gate=gate)).binding.gate is gate
+    backend.close()
+
+
+def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
+    gate = EngineRateLimiter(RateLimits(concurrency=1))
+    with keeper_of(gate) as keeper:
+        remote = ProxiedRateLimiter(keeper.theirs, 0, "m0")
+        with remote.admit(5, never) as ticket:
+            dead = remote._ask(5)  # waits behind it, and is gone before its turn
+            dead.line.close()
+            ticket.settle(1)
+        holder = remote._ask(5)
+        assert holder.line.recv(1)
+        holder.line.close()  # dies inside
+
+        async def last():
+            async with remote.aadmit(5, never) as ticket:
+                ticket.settle(2)
+            return True
+
+        assert asyncio.run(last())
+
+
+def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
+    gate = EngineRateLimiter(RateLimits(requests_per_min=1, concurrency=2))
+    over = threading.Event()
+
+    @contextmanager
+    def waiting(unit):
+        try:
+            yield
+        finally:
+            if unit == 1:
+                over.set()
+
+    with keeper_of(gate, waiting) as keeper:
+        with ProxiedRateLimiter(keeper.theirs, 0, "m0").admit(1, never):
+            pass
+        second = ProxiedRateLimiter(keeper.theirs, 1, "m0")._ask(1)
+        assert not over.wait(0.05)
+        second.line.close()
+        assert over.wait(WINDOW_S / 3)
+
+
+def test_a_run_that_is_gone_is_an_error_and_no_call():
+    keeper = RateLimitProxy({"m0": EngineRateLimiter(RateLimits(concurrency=1))}, lambda unit: None)
+    theirs = keeper.theirs.dup()
+    keeper.close()
+    with pytest.raises(ConnectionError), ProxiedRateLimiter(theirs, 0, "m0").admit(1, never):
+        pytest.fail("let through")
+    theirs.close()
+
+
+def test_a_childs_clock_stands_still_while_it_waits(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        child = Child(0, mine, timeout_s=10.0)
+        now[0] += 4
+        with child.waiting():
+            now[0] += 50
+            with child.waiting():
+                now[0] += 50
+            now[0] += 50
+            assert child.ran_s == 4
+        now[0] += 3
+        assert child.ran_s == 7
+        now[0] += 4
+        with pytest.raises(TimeoutError):
+            child._next()

@@ -1,0 +1,58 @@
+"""Which units start when: never more at a time than workers, also where units stop to ask for more money."""
+
+import threading
+
+import pytest
+from priced_toy import PricedBackend
+from profiling_toy import catalog_for, new_store, toy
+
+from vinelm.profiler import ExecutionConfig, profile
+
+
+class Counted(PricedBackend):
+    """Every call must be asked for; ``most`` is how many units were ever between their start and their end at once."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def chat_model(self, model, call):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        return super().chat_model(model, call)
+
+    def answer(self, model, call, prompt_chars):
+        try:
+            return super().answer(model, call, prompt_chars)
+        finally:
+            with self.lock:
+                self.now -= 1
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("cap", [None, 0.05])
+def test_a_unit_that_waits_for_money_keeps_its_place(tmp_path, workers, cap):
+    workflow = toy(n_requests=10)
+    backend, open_units = Counted(), []
+    with new_store(tmp_path / "s.db", workflow) as store:
+        backend.before = lambda *_: open_units.append(len(open_entries(store)))
+        place = ExecutionConfig(isolation="thread", workers=workers)
+        profile(
+            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap, workplace=place,
+            on_progress=lambda progress: open_units.append(progress.in_flight),
+        )  # fmt: skip
+    assert max(open_units) == workers
+    assert backend.most <= workers
+
+
+def open_entries(store):
+    """Units that have money set aside and no row."""
+    from sqlalchemy import select
+
+    from vinelm.traces.store import schema
+
+    query = select(schema.ledger.c.entry_id).where(schema.ledger.c.settled_usd.is_(None))
+    with store._database.transaction() as connection:
+        return connection.execute(query).all()

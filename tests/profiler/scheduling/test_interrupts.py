@@ -1,0 +1,60 @@
+"""Ctrl-C: the units in flight are waited for and written; a second one does not wait; either way the ledger is settled."""
+
+import signal
+
+import pytest
+from profiling_toy import ToyBackend, catalog_for, new_store, toy
+
+from vinelm.profiler import profile
+
+CODE = """
+import sys, time
+from profiling_toy import *
+from vinelm.profiler.runner import profile
+from vinelm.profiler.isolation.workflow_source import Source
+from vinelm.profiler.executor import Workplace
+path, isolation, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+mischief = {f"q{i}/m{m}": seconds for i in range(2, 6) for m in range(2)}
+source = Source(function="profiling_toy:load", arguments={"mischief": mischief, "n_requests": 6})
+loaded = source.load()
+place = Workplace(isolation=isolation, workers=3, source=source)
+def tell(progress):
+    print("draining" if progress.is_draining else "row", flush=True)
+with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
+    given = (loaded.workflow, loaded.catalog, loaded.backends, store)
+    result = profile(*given, workplace=place, sampler="exhaustive", on_progress=tell)
+    print(result.stopped_by, result.is_resumable, store.abandon_open(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["process", "thread"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
+    seconds = "0.5" if times == 1 else "600"
+    with python.start(CODE, str(tmp_path / "s.db"), isolation, seconds) as child:
+        until(child, "row", 14)  # q0 and q1 are fast, then three units in flight are slow
+        child.send_signal(signal.SIGINT)
+        until(child, "draining", 1)
+        if times == 2:
+            child.send_signal(signal.SIGINT)
+        said = [line.strip() for line in child.stdout]
+        assert child.wait(30) == 0
+    assert said[-1] == "interrupted True 0"
+    workflow = toy(n_requests=6)
+    whole = tmp_path / "whole.db"
+    rows = {}
+    for path in (whole, tmp_path / "s.db"):
+        with new_store(path, workflow) as store:
+            before = store.observations()
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler="exhaustive")
+            rows[path] = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))
+    assert rows[whole] == rows[tmp_path / "s.db"]
+    assert 14 <= len(before) < len(rows[whole])
+
+
+def until(child, word, n):
+    for line in child.stdout:
+        n -= line.strip() == word
+        if n == 0:
+            return
+    raise AssertionError(f"it ended before {word}")

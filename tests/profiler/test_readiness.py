@@ -1,0 +1,120 @@
+"""Checking a workflow: each fault is one failed item that says what to mend, and nothing is called."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from profiling_toy import State, build, catalog_for, plain_edge, toy
+
+from vinelm.profiler import check_workflow
+from vinelm.template import Loop, Stage, Template
+
+
+def items(workflow, catalog=None):
+    report = check_workflow(workflow, catalog or catalog_for(workflow))
+    assert all("\n" not in item.detail for item in report.items)
+    assert report.is_ok == all(item.is_ok for item in report.items)
+    return {item.name: item for item in report.items}
+
+
+@pytest.mark.parametrize("stop", ["oracle", "workflow"])
+@pytest.mark.parametrize("edge", [None, plain_edge], ids=["vine.route", "plain edge"])
+def test_a_sound_workflow_passes_every_item(stop, edge):
+    found = items(toy(stop=stop, build=partial(build, route=edge)))
+    assert list(found) == ["template", "inputs", "graph", "dry run", "checkpoint", "scorer"]
+    assert all(item.is_ok for item in found.values())
+    assert "generate > repair > repair" in found["dry run"].detail
+
+
+def only_failure(workflow, name, words):
+    found = items(workflow)
+    failed = [item for item in found.values() if not item.is_ok]
+    assert [item.name for item in failed] == [name]
+    assert words in failed[0].detail
+
+
+def test_an_unknown_model_in_the_template():
+    only = items(toy(n_models=3), catalog_for(toy(n_models=2)))
+    assert not only["template"].is_ok
+    assert "'m2'" in only["template"].detail
+
+
+def test_a_label_that_reaches_the_graph():
+    only_failure(toy(inputs=lambda request: dict(request.data)), "inputs", "the label 'label' reaches the graph")
+
+
+def test_a_label_that_no_row_has():
+    only_failure(toy(labels=("gold",)), "inputs", "no label 'gold': its row has question, label")
+
+
+def test_a_stage_that_the_graph_lacks():
+    models = ("m0", "m1")
+    template = Template((Stage("generate", models), Loop((Stage("mend", models),), 2)))
+    only_failure(toy(template=template), "graph", "'mend'")
+
+
+def test_a_build_that_raises():
+    def build(vine):
+        raise FileNotFoundError("prompts.txt\nis not there")
+
+    only_failure(toy(build=build), "graph", "build(vine) raised FileNotFoundError: prompts.txt")
+
+
+def ask(state: State, model) -> dict:
+    return {"answer": model.invoke("x").text}
+
+
+def with_stages(generate=ask, repair=ask, **changes):
+    def build(vine):
+        from langgraph.graph import END, START, StateGraph
+
+        graph = StateGraph(State)
+        graph.add_node("generate", vine.stage("generate", generate))
+        graph.add_node("repair", vine.stage("repair", repair))
+        graph.add_edge(START, "generate")
+        for name in ("generate", "repair"):
+            graph.add_conditional_edges(name, vine.route(lambda state: False, again="repair", end=END), ["repair", END])
+        return graph
+
+    return toy(**({"build": build, "score": lambda request, state: False} | changes))
+
+
+def test_a_stage_that_raises_is_named():
+    def clumsy(state: State, model) -> dict:
+        return {"answer": state["nothing"]}
+
+    only_failure(with_stages(repair=clumsy), "dry run", "stage 'repair' as invocation 2, or a tool after it, failed")
+
+
+def test_a_state_that_cannot_be_checkpointed_is_named_by_key_and_type():
+    def opaque(state: State, model) -> dict:
+        return {"log": [object()]}
+
+    only_failure(with_stages(generate=opaque), "checkpoint", "'log' (list) cannot be checkpointed")
+
+
+def test_a_state_that_comes_back_as_something_else_is_named_by_key_and_type():
+    def tuples(state: State, model) -> dict:
+        return {"answer": "x", "log": ("a",)}
+
+    only_failure(with_stages(generate=tuples), "checkpoint", "the key 'log' (tuple): comes back as list")
+
+
+def test_a_scorer_that_returns_no_bool():
+    only_failure(with_stages(score=lambda request, state: 0.5), "scorer", "score returned float, not a bool")
+
+
+def test_a_scorer_that_rejects_the_right_answer():
+    class Writer:
+        kinds = ("typo",)
+
+        def skills(self, request):
+            return {}
+
+        def right(self, request, rng):
+            return "right"
+
+        def wrong(self, request, kind, rng):
+            return "wrong"
+
+    only_failure(replace(with_stages(), writer=Writer()), "scorer", "calls the writer's own right answer wrong")

@@ -1,0 +1,102 @@
+"""Recorded answers as an exact table."""
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_catalog
+
+from vinelm.errors import DatasetError
+from vinelm.template import Loop, Stage, Template
+from vinelm.traces import AnswerColumns, answers_table, read_answers
+
+HEAD = "question_id,model,correct,exec_status,result_rows\n"
+ROWS = HEAD + (
+    "7,m0,1,ok,3\n"
+    "7,m1,0,ok,0\n"
+    "7,other,maybe,?,?\n"
+    "2,m1,1,ok,1\n"
+    "2,m0,0,error,\n"
+)  # fmt: skip
+TEMPLATE = Template((Stage("generate", ("m0", "m1")), Loop((Stage("repair", ("m0", "m1")),), 2)))
+
+
+def prices(requests, models):
+    return np.array([[float(r) + 10 * (m == "m1") for m in models] for r in requests])
+
+
+def written(tmp_path, text):
+    path = tmp_path / "answers.csv"
+    path.write_text(text)
+    return path
+
+
+def test_each_node_shows_its_own_models_answer(tmp_path):
+    table = answers_table(written(tmp_path, ROWS), TEMPLATE, make_catalog(2), prices)
+    assert table.request_ids == ("7", "2")
+    correct = {("7", "m0"): True, ("7", "m1"): False, ("2", "m0"): False, ("2", "m1"): True}
+    accepted = {("7", "m0"): True, ("7", "m1"): False, ("2", "m0"): False, ("2", "m1"): True}
+    for r, request in enumerate(table.request_ids):
+        for node in range(1, len(table.trie)):
+            model = table.trie.prefix(node)[-1]
+            assert table.success[r, node] == correct[request, model]
+            assert table.stopped[r, node] == accepted[request, model]
+            assert table.cost_usd[r, node] == float(request) + 10 * (model == "m1")
+    assert not table.latency_s.any()
+
+
+def test_a_right_answer_without_rows_is_right_and_not_accepted(tmp_path):
+    text = HEAD + "1,m0,1,ok,0\n1,m1,0,ok,5\n"
+    table = answers_table(written(tmp_path, text), TEMPLATE, make_catalog(2), prices)
+    node = table.trie.node(("m0",))
+    assert table.success[0, node]
+    assert not table.stopped[0, node]
+
+
+def test_columns_are_mapped_by_name_and_gzip_is_read(tmp_path):
+    path = tmp_path / "answers.csv.gz"
+    path.write_bytes(gzip.compress(b"id,system,right\na,m0,true\na,m1,FALSE\n"))
+    columns = AnswerColumns(request="id", model="system", correct="right", status=None, rows=None)
+    answers = read_answers(path, ("m1", "m0"), columns)
+    assert answers.models == ("m1", "m0")
+    assert answers.correct.tolist() == [[False, True]]
+    assert answers.accepted.all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ROWS + "7,m0,1,ok,3\n", ":7: request '7' has a second answer"),
+        (HEAD + "1,m0,1,ok,1\n1,m1,1,ok,1\n2,m0,1,ok,1\n", ":4: request '2' has no answer of 'm1'"),
+        (HEAD + "1,m0,1,ok,1\n", "no answer of the model 'm1'"),
+        (HEAD + "1,m0,yes,ok,1\n", ":2: correct is 'yes'"),
+        (HEAD + "1,m0,1,ok,few\n", ":2: result_rows is 'few'"),
+        (HEAD + "1,m0,1\n", ":2: the line is too short"),
+        ("question_id,model,exec_status,result_rows\n", ":1: no column 'correct'"),
+        ("", ":1: no column 'question_id'"),
+    ],
+)
+def test_errors_name_the_line(tmp_path, text, words):
+    with pytest.raises(DatasetError, match=words) as caught:
+        answers_table(written(tmp_path, text), TEMPLATE, make_catalog(2), prices)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_prices_of_a_wrong_shape(tmp_path):
+    with pytest.raises(DatasetError, match="cannot read"):
+        read_answers(tmp_path / "none.csv", ("m0",))
+    with pytest.raises(ValueError, match="cost_usd must give"):
+        answers_table(written(tmp_path, ROWS), TEMPLATE, make_catalog(2), lambda r, m: np.zeros(3))
+
+
+def test_the_real_table_is_complete():
+    data = Path(os.environ.get("VINELM_DATA", Path(__file__).parents[4] / "shared" / "data"))
+    path = data / "outcomes" / "spider_sql.csv.gz"
+    if not path.exists():
+        pytest.skip("real data not at hand")
+    answers = read_answers(path, ("gpt-4__dea_sql", "gpt-3.5__c3", "codes-1b__sft"))
+    assert answers.correct.shape == (508, 3)
+    assert 0.3 < answers.correct.mean() < 0.95
+    assert (answers.correct & ~answers.accepted).any()

@@ -1,0 +1,224 @@
+"""Copies, kills, full disks: what a store says of itself afterwards, and that no row is lost."""
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from vinelm.errors import StoreError
+from vinelm.traces import ObservationStore, check_store, recover
+from vinelm.traces.store.recovery import OPEN_RUN
+from vinelm.traces.testing import a_row, an_identity
+from vinelm.workflow import Request
+
+RUNNING = """
+import sys
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.testing import a_row, an_identity
+from vinelm.workflow import Request
+store = ObservationStore.create(sys.argv[1], an_identity())
+store.register([Request(f"q{i}", {}) for i in range(9)])
+with store.exclusive():
+    for i in range(5):
+        store.add(a_row(f"q{i}"), b"state", reservation=store.reserve(f"q{i}", ("small",), 1.0))
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+ROWS = [a_row(f"q{i}") for i in range(5)]
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A store in a folder of its own, in the hands of a run that has written five rows."""
+    path = tmp_path / "live" / "s.db"
+    path.parent.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNNING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "written\n"
+        yield path, child
+        child.kill()
+
+
+def copied(path, folder, *endings):
+    folder.mkdir()
+    for ending in endings:
+        shutil.copy(f"{path}{ending}", folder)
+    return folder / path.name
+
+
+def mark(path):
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT count(*) FROM meta WHERE key = ?", (OPEN_RUN,)).fetchone()
+    connection.close()
+    return found == (1,)
+
+
+def test_others_read_while_a_run_writes_and_no_second_run_starts(live):
+    path, child = live
+    with ObservationStore.open(path) as store:
+        assert store.observations() == ROWS
+        with (
+            pytest.raises(StoreError, match=rf"another run is writing to it \(pid {child.pid} on .+\): wait"),
+            store.exclusive(),
+        ):
+            pass
+    assert mark(path)
+
+
+def test_a_killed_run_leaves_every_row(live):
+    path, child = live
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    with ObservationStore.open(path) as store:
+        assert store.observations() == ROWS
+    assert not mark(path)
+    with ObservationStore.open(path) as store:
+        assert store.observations() == ROWS
+
+
+def test_a_run_that_ends_in_good_order_leaves_no_mark(live):
+    path, child = live
+    assert child.stdin is not None
+    child.stdin.close()
+    child.wait()
+    assert not mark(path)
+
+
+def test_a_copy_with_its_log_has_every_row(live, tmp_path):
+    path, _ = live
+    copy = copied(path, tmp_path / "copy", "", "-wal")
+    with ObservationStore.open(copy, an_identity()) as store:
+        assert store.observations() == ROWS
+    assert check_store(copy).is_whole
+
+
+def test_a_copy_without_its_log_is_refused_until_it_is_accepted(live, tmp_path):
+    path, child = live
+    copy = copied(path, tmp_path / "copy", "")
+    before = copy.read_bytes()
+    with pytest.raises(StoreError, match=r"rows are missing: copy s\.db-wal beside it, or .*--accept") as caught:
+        ObservationStore.open(copy)
+    assert "\n" not in str(caught.value)
+    assert copy.read_bytes() == before
+    assert [p.name for p in copy.parent.iterdir()] == ["s.db"]
+    recover(copy, accept=True)
+    with ObservationStore.open(copy) as store:
+        assert len(store) < len(ROWS)
+    child.kill()
+    child.wait()
+    with ObservationStore.open(path) as store:
+        assert store.observations() == ROWS
+
+
+def test_a_file_with_a_log_of_another_moment_is_refused(live, tmp_path):
+    path, child = live
+    copy = copied(path, tmp_path / "copy", "")
+    child.kill()
+    child.wait()
+    with ObservationStore.open(path) as store, store.exclusive():
+        store.add_many([a_row(f"p{i}", detail="x" * 900) for i in range(200)])
+        store.database.fold_log()
+        store.add(a_row("last"))
+        shutil.copy(f"{path}-wal", f"{copy}-wal")
+    with pytest.raises(StoreError, match=r"not of the same moment|malformed"):
+        ObservationStore.open(copy)
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9])
+def test_a_truncated_file_is_one_line(tmp_path, keep):
+    path = tmp_path / "s.db"
+    with ObservationStore.create(path, an_identity()) as store:
+        store.add_many(a_row(f"q{i}", detail="x" * 500) for i in range(200))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep)])
+    with pytest.raises(StoreError, match="malformed: the file is damaged: restore it from a copy") as caught:
+        ObservationStore.open(path)
+    assert "\n" not in str(caught.value)
+    assert not check_store(path).is_whole
+
+
+def fill_up(store, rows):
+    """Add rows until the disk is full; those that were kept."""
+    kept = []
+
+    def add_all():
+        for i in range(rows):
+            entry = store.reserve(f"q{i}", ("small",), 1.0)
+            store.add(a_row(f"q{i}", detail="x" * 2000), os.urandom(3000), reservation=entry)
+            kept.append(f"q{i}")
+
+    with pytest.raises(StoreError, match="run the same line again: every row that was kept before is there") as caught:
+        add_all()
+    assert "\n" not in str(caught.value)
+    assert "xxx" not in str(caught.value)
+    return kept
+
+
+def test_a_full_disk_loses_nothing_and_the_store_goes_on_once_there_is_room(tmp_path):
+    path = tmp_path / "s.db"
+    with ObservationStore.create(path, an_identity()) as store:
+        store.register([Request(f"q{i}", {}) for i in range(500)])
+        raw = store.database._connection.connection.driver_connection
+        raw.execute("PRAGMA max_page_count = 60")
+        kept = fill_up(store, 500)
+        assert 0 < len(kept) < 500
+        assert [row.request_id for row in store.observations()] == kept
+        raw.execute("PRAGMA max_page_count = 100000")
+        store.add(a_row("q499"))
+    with ObservationStore.open(path) as store:
+        assert [row.request_id for row in store.observations()] == [*kept, "q499"]
+        assert store.checkpoint("q0", ("small",)) is not None
+    assert check_store(path).is_whole
+
+
+FILLING = """
+import os, resource, sys
+from vinelm.errors import StoreError
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.testing import a_row, an_identity
+store = ObservationStore.create(sys.argv[1], an_identity())
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+kept = 0
+try:
+    with store.exclusive():
+        for i in range(500):
+            store.add(a_row(f"q{i}", detail="x" * 2000), os.urandom(3000))
+            kept = i + 1
+except StoreError as error:
+    print(kept, error)
+store.close()
+"""
+
+
+def test_a_disk_that_stops_taking_bytes_loses_nothing(tmp_path):
+    """The kernel refuses the write itself, in the log or while it is folded back."""
+    path = tmp_path / "s.db"
+    done = subprocess.run([sys.executable, "-c", FILLING, str(path)], capture_output=True, text=True, check=False, timeout=60)
+    count, _, words = done.stdout.partition(" ")
+    assert int(count) > 0, done.stderr
+    assert "every row that was kept before is there" in words
+    with ObservationStore.open(path) as store:
+        assert [row.request_id for row in store.observations()] == [f"q{i}" for i in range(int(count))]
+        with store.exclusive():
+            store.add(a_row("more"))
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_folder_is_one_line(tmp_path):
+    path = tmp_path / "folder" / "s.db"
+    path.parent.mkdir()
+    ObservationStore.create(path, an_identity()).close()
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match="writable"):
+            ObservationStore.open(path).add(a_row())
+    finally:
+        path.parent.chmod(0o700)

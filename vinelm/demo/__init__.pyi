@@ -1,0 +1,11 @@
+from .page import demo_page as demo_page
+from .page import headline as headline
+from .page import interval_note as interval_note
+from .page import own_check_line as own_check_line
+from .page import provenance as provenance
+from .page import stop_note as stop_note
+from .pipeline import run_demo as run_demo
+from .result import DemoResult as DemoResult
+from .result import DemoSettings as DemoSettings
+from .tables import contest_runs as contest_runs
+from .tables import run_cells as run_cells
