@@ -1,10 +1,10 @@
 """Estimators against known truths: error, regret, interval coverage and time, per table, coverage, sampler and estimator.
 
 Tables are simulated truths (`simulated_truths.py`) and, where --data (or VINELM_DATA) has them, exact tables of real answers:
-eight recorded Spider systems as a retry cascade, and exam questions with real same-model retries, to depth 2. Prices of the Spider
-systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running every
-request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap allows; a
-floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
+eight recorded Spider systems as a retry cascade, and exam questions with real same-model retries, to depth 2. Prices of the
+Spider systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running
+every request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap
+allows; a floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
 """
 
 from __future__ import annotations

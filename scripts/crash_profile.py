@@ -53,12 +53,12 @@ def die(*_):
     if how["countdown"] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 if how["moment"] == "migration":
-    from vinelm.traces import sqlite, migrations, drafts
-    real = sqlite.Database.create_tables
+    from vinelm.traces.store import database
+    real = database.Database.create_tables
     def create_tables(self, *rest):
         real(self, *rest)
         die()
-    sqlite.Database.create_tables = create_tables
+    database.Database.create_tables = create_tables
 store = ObservationStore.open_or_create(how["store"], store_identity(loaded.workflow, loaded.catalog, loaded.backends))
 if how["moment"] in ("write", "commit"):
     from sqlalchemy import event
@@ -74,13 +74,13 @@ if how["moment"] == "call" and how["isolation"] != "process":
         return answer(self, *rest)
     BenchBackend.answer = answer_or_die
 if how["moment"] == "start":
-    from vinelm.profiler import schedule
-    dispatch = schedule.Scheduler._dispatch
+    from vinelm.profiler.scheduling import scheduler
+    dispatch = scheduler.Scheduler._dispatch
     def dispatch_or_die(self, jobs, interrupts):
         for job in jobs:
             die()
         return dispatch(self, jobs, interrupts)
-    schedule.Scheduler._dispatch = dispatch_or_die
+    scheduler.Scheduler._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
         workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])

@@ -161,7 +161,8 @@ class EnginePoller:
     """Asks each engine for its number of requests, every ``every_s`` seconds, in a daemon thread of its own.
 
     ``sources`` maps an engine to a function that may block or raise
-    (:mod:`vinelm.controller.load.engine_metrics` has them for SGLang and vLLM): a slow engine delays nobody, a failing one grows stale. Start it once; ``with`` stops it.
+    (:mod:`vinelm.controller.load.engine_metrics` has them for SGLang and vLLM): a slow engine delays nobody, a failing one
+    grows stale. Start it once; ``with`` stops it.
     """
 
     def __init__(self, sources: Mapping[str, Callable[[], float]], sink: ReportedLoadMonitor, *, every_s: float = 1.0) -> None:

@@ -24,8 +24,8 @@ class PriceBound:
     longest seen at that stage times a margin (2,048 tokens before the first), and as many calls as the stage ever made in one
     invocation, and no less than the model's dearest invocation so far. Where the backend can price a call from its real prompt,
     the reservation is raised before the call (:mod:`vinelm.profiler.budget.unit_budget`); elsewhere a sudden long
-    prompt can break it, and the excess of that one call is settled at its real price. Learns in the order that cells are fed, so the same sequence
-    gives the same bounds.
+    prompt can break it, and the excess of that one call is settled at its real price. Learns in the order that cells are fed,
+    so the same sequence gives the same bounds.
     """
 
     def __init__(self, catalog: Catalog) -> None:

@@ -1,6 +1,7 @@
 """The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
 
-Started by :mod:`vinelm.profiler.isolation.process_worker` with two sockets: ``python -m ... CONTROL GATES``. It runs no unit itself, has one thread, and ends with all its children when the run that started it is gone, however it went.
+Started by :mod:`vinelm.profiler.isolation.process_worker` with two sockets: ``python -m ... CONTROL GATES``. It runs no unit
+itself, has one thread, and ends with all its children when the run that started it is gone, however it went.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Units in fresh processes: whatever the workflow's code does there, it becomes a row and nothing else suffers.
 
-One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork
-of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is asked to end, then killed.
+One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a
+fork of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is asked to end,
+then killed.
 """
 
 from __future__ import annotations

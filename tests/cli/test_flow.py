@@ -147,14 +147,14 @@ def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
 
 
 def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):
-    from vinelm.profiler import runner
+    from vinelm import profiler
 
-    whole = runner.profile
+    whole = profiler.profile
 
     def interrupted(*args, on_progress, **options):
         return whole(*args, on_progress=lambda now: signal.raise_signal(signal.SIGINT), **options)
 
-    monkeypatch.setattr(runner, "profile", interrupted)
+    monkeypatch.setattr(profiler, "profile", interrupted)
     assert main(["demo", "--dataset", "data", "--preset", "paper-2", "--coverage", "0.9", "--quiet"]) == 130
     said = capsys.readouterr()
     assert said.out == ""

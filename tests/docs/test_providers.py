@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from vinelm.backends import PROVIDERS, create_backends
-from vinelm.backends.remote.rate_limits import Limits
+from vinelm.backends.remote.rate_limits import RateLimits
 from vinelm.backends.remote.retry import RETRIES, SETTINGS
 from vinelm.catalog import Catalog, Model
 from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES, ROUTES
@@ -37,7 +37,7 @@ def test_every_provider_has_its_row_and_every_remote_one_a_catalog():
 
 def test_every_key_setting_and_failure_is_named():
     keys = {"model" if name == "model_id" else name for name in Model.model_fields}
-    names = keys | set(SETTINGS) | set(Limits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
+    names = keys | set(SETTINGS) | set(RateLimits.model_fields) | (set(get_args(FailureKind)) - NOT_OF_A_PROVIDER)
     assert [name for name in sorted(names) if f"`{name}`" not in PAGE] == []
 
 

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "adapters": {"core", "telemetry", "backends"},
     "traces": {"core"},
     "estimator": {"core"},
-    "controller": {"core"},
+    "controller": {"core", "backends"},
     "profiler": {"core", "backends", "adapters", "traces"},
     "workflows": {"core", "backends", "adapters"},
     "api": {"core", "telemetry", "backends", "adapters", "traces", "estimator", "controller", "profiler", "workflows"},

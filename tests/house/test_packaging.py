@@ -83,7 +83,7 @@ def test_the_wheel_runs_in_a_fresh_environment_from_an_empty_folder(wheel, tmp_p
         "for name in packages:\n"
         "    home = pathlib.Path(importlib.import_module(name).__file__)\n"
         f"    assert pathlib.Path({str(home)!r}) in home.parents, home\n"
-        "from vinelm.catalog.catalog import bundled_prices\n"
+        "from vinelm.catalog import bundled_prices\n"
         "assert bundled_prices()\n"
     )
     for command in ([python, "-c", code], [home / "bin" / "vinelm", "--help"]):

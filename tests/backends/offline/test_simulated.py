@@ -136,9 +136,9 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from conftest import make_requests
-from vinelm.backends.settings import Setup
 from vinelm.backends.offline.simulated import SimulatedBackend, create, simulated_catalog
-from vinelm.protocols import CallContext, VirtualClock
+from vinelm.clock import VirtualClock
+from vinelm.protocols import CallContext
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 catalog, backend = simulated_catalog(), SimulatedBackend(SqlWriter(sys.argv[2]), seed=3)
 for request in make_requests(12):
@@ -231,7 +231,7 @@ def test_an_abandoned_stream_is_paid_for(backend, requests, make_call):
 
 def test_real_time_waits_on_the_wall(databases, requests, make_call, monkeypatch):
     naps = []
-    monkeypatch.setattr("vinelm.protocols.time.sleep", naps.append)
+    monkeypatch.setattr("vinelm.clock.time.sleep", naps.append)
 
     async def nap(seconds):
         naps.append(seconds)

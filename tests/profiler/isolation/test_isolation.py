@@ -117,13 +117,14 @@ def test_children_end_with_the_run_that_started_them(tmp_path, python):
 import sys
 from profiling_toy import *
 from vinelm.profiler.runner import profile
-from vinelm.profiler.isolation.workflow_source import Source
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler import WorkflowSource
+from vinelm.profiler import ExecutionConfig
 workflow = toy(n_requests=1)
-source = Source(function="profiling_toy:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
+source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
 store = new_store(sys.argv[1], workflow)
 print("ready", flush=True)
-profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, workplace=Workplace(isolation="process", source=source))
+place = ExecutionConfig(isolation="process", source=source)
+profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, workplace=place)
 """
     with python.start(code, str(tmp_path / "s.db")) as child:
         assert child.stdout.readline() == "ready\n"

@@ -11,13 +11,13 @@ CODE = """
 import sys, time
 from profiling_toy import *
 from vinelm.profiler.runner import profile
-from vinelm.profiler.isolation.workflow_source import Source
-from vinelm.profiler.executor import Workplace
+from vinelm.profiler import WorkflowSource
+from vinelm.profiler import ExecutionConfig
 path, isolation, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 mischief = {f"q{i}/m{m}": seconds for i in range(2, 6) for m in range(2)}
-source = Source(function="profiling_toy:load", arguments={"mischief": mischief, "n_requests": 6})
+source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": mischief, "n_requests": 6})
 loaded = source.load()
-place = Workplace(isolation=isolation, workers=3, source=source)
+place = ExecutionConfig(isolation=isolation, workers=3, source=source)
 def tell(progress):
     print("draining" if progress.is_draining else "row", flush=True)
 with new_store(path, loaded.workflow, loaded.backends["test"]) as store:

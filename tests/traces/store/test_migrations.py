@@ -106,7 +106,6 @@ def test_a_store_in_a_runs_hands_is_not_migrated(old):
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from vinelm.traces import migrations
 from vinelm.traces.store.migrations import migrate
 path, at = Path(sys.argv[1]), int(sys.argv[2])
 from sqlalchemy import event, Engine
@@ -136,7 +135,7 @@ def test_a_kill_between_two_statements_leaves_the_old_version(old, at):
 LONG = """
 import sys
 from pathlib import Path
-from vinelm.traces import migrations
+from vinelm.traces.store import migrations
 one = migrations.STEPS[1]
 fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) " \\
     "INSERT INTO sources (kind, name, digest, row_count, added_at) SELECT 'x', hex(randomblob(40)), 'd', i, 'now' FROM n"

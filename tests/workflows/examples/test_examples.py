@@ -19,8 +19,7 @@ from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.profiler.execution.unit import UnitWorker
 from vinelm.vinefile import save_trie
-from vinelm.workflows import load_workflow
-from vinelm.workflows.examples import before
+from vinelm.workflows import examples, load_workflow
 from vinelm.workflows.examples.coding import app as coding_loop
 from vinelm.workflows.examples.coding import graph_before as bare_coding
 from vinelm.workflows.examples.example_cli import SIMULATED, Defaults, run
@@ -30,13 +29,13 @@ from vinelm.workflows.examples.sql import app as sql_service
 from vinelm.workflows.examples.sql import graph_before as bare_sql
 from vinelm.workflows.nl2sql import bundled
 
-GRAPHS = ("sql_graph", "react_graph", "coding_graph")
-EXAMPLES = {"sql_service": 3, "react_agent": 6, "coding_loop": 2}
+GRAPHS = ("sql", "react", "coding")
+EXAMPLES = {"sql": 3, "react": 6, "coding": 2}
 """Name to requests that a test may run."""
 
 
 def workflow_of(name):
-    return load_workflow(f"vinelm.workflows.examples.{name}:workflow")
+    return load_workflow(f"vinelm.workflows.examples.{name}.app:workflow")
 
 
 def changed_lines(old, new):
@@ -50,17 +49,17 @@ def changed_lines(old, new):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_routing_took_at_most_three_lines(name):
-    folder = Path(inspect.getfile(before)).parent
-    old, new = (path.read_text().splitlines() for path in (folder / f"{name}.py", folder.parent / f"{name}.py"))
+    folder = Path(inspect.getfile(examples)).parent / name
+    old, new = ((folder / file).read_text().splitlines() for file in ("graph_before.py", "graph.py"))
     assert 1 <= changed_lines(old, new) <= 3
     assert not any("vine" in line.replace("vinelm.workflows", "") for line in old)
 
 
 def test_the_docs_show_the_diffs():
-    folder = Path(inspect.getfile(before)).parent
+    folder = Path(inspect.getfile(examples)).parent
     docs = (Path(__file__).parents[3] / "docs" / "langgraph.md").read_text()
     for name in GRAPHS:
-        old, new = (path.read_text().splitlines() for path in (folder / f"{name}.py", folder.parent / f"{name}.py"))
+        old, new = ((folder / name / file).read_text().splitlines() for file in ("graph_before.py", "graph.py"))
         changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[2:].strip()]
         assert changed
         for line in changed:
@@ -162,7 +161,7 @@ def test_the_command_serves_with_a_trie(name, tmp_path, capsys):
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):
-    workflow = workflow_of("react_agent")
+    workflow = workflow_of("react")
     assert run(workflow, "not used", lambda state: "", ["--trie", str(tmp_path / "none.vine")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

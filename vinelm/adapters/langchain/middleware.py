@@ -28,7 +28,7 @@ class RoutedAgentState(AgentState[Any]):
     vinelm_path: NotRequired[Annotated[Any, PrivateStateAttr, PathChannel]]
 
 
-class VineMiddleware(AgentMiddleware[RoutedAgentState, Any, Any]):
+class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
     ``Template((Loop((Stage("model"),), times=n),))``.
 

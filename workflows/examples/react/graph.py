@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware
+from langchain.agents.middleware import ModelCallLimitMiddleware
 
 from vinelm import VineChatModel, VineMiddleware
 
@@ -54,8 +54,7 @@ LIMIT = ModelCallLimitMiddleware(run_limit=5)
 
 def build(vine: Any) -> Any:
     """The agent, compiled."""
-    middleware: list[AgentMiddleware[Any, Any, Any]] = [LIMIT, VineMiddleware(vine)]
-    return create_agent(VineChatModel(vine=vine, stage="model"), **AGENT, middleware=middleware)
+    return create_agent(VineChatModel(vine=vine, stage="model"), **AGENT, middleware=[LIMIT, VineMiddleware(vine)])
 
 
 def _value(node: ast.expr) -> float:

@@ -101,7 +101,8 @@ def test_what_a_killed_build_left_is_swept_later(tmp_path, small):
 
 def test_processes_may_build_at_once(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from vinelm.workflows.nl2sql.bundled import bundled_dataset, domains; "
+        "import sys; from pathlib import Path; from vinelm.workflows.nl2sql.bundled import bundled_dataset; "
+        "from vinelm.workflows.nl2sql.bundled.domains import registry as domains; "
         "domains.DOMAINS = domains.DOMAINS[:2]; import vinelm.workflows.nl2sql.bundled.build; "
         "print('ready', flush=True); sys.stdin.readline(); "
         "data = bundled_dataset(Path(sys.argv[1])); print(len(data.questions), data.databases.is_dir())"

@@ -1,0 +1,33 @@
+"""Old import paths that README and docs showed: they work for one minor version, and warn."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+REMOVED_IN = "0.2"
+
+
+def moved(old: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` that hands on what moved elsewhere.
+
+    Args:
+        old: the module's own dotted name.
+        names: each old name with the dotted path of what it is called now.
+
+    Returns:
+        A function that gives the attribute of that name and emits a :class:`DeprecationWarning`;
+        :class:`AttributeError` for any other name.
+    """
+
+    def getattr_(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {old!r} has no attribute {name!r}")
+        message = f"{old}.{name} is now {names[name]}; the old path goes with VineLM {REMOVED_IN}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        module, _, attribute = names[name].rpartition(".")
+        return getattr(import_module(module), attribute)
+
+    return getattr_

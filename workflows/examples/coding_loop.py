@@ -1,0 +1,15 @@
+"""Deprecated: see :mod:`vinelm.workflows.examples.coding.app`."""
+
+from vinelm.deprecation import moved
+
+__getattr__ = moved(
+    __name__,
+    {
+        "workflow": "vinelm.workflows.examples.coding.app.workflow",
+    },
+)
+
+if __name__ == "__main__":
+    import runpy
+
+    runpy.run_module("vinelm.workflows.examples.coding.app", run_name="__main__")
