@@ -1,4 +1,4 @@
 from .exact_outcomes import exact_table as exact_table
-from .workflow import bundled as bundled
+from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql
 from .workflow import nl2sql_2 as nl2sql_2

@@ -14,7 +14,7 @@ from vinelm.errors import DatasetError
 from vinelm.workflow import Request
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
-from vinelm.workflows.nl2sql.sql_execution import SqlResult, open_reading, run_sql
+from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql
 
 KEYS = ("question_id", "db_id", "question", "gold_sql")
 GOLD_TIMEOUT_S = 60.0

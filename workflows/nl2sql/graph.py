@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from vinelm.protocols import Vine
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.prompts import GENERATE, REPAIR, SYSTEM, extract_sql
-from vinelm.workflows.nl2sql.sql_execution import SqlResult
+from vinelm.workflows.nl2sql.sql import SqlResult
 
 _SYSTEM = SystemMessage(SYSTEM)
 SHOWN_ROWS = 5

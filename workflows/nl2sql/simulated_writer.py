@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from vinelm.errors import DatasetError
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql.sql_execution import open_reading
+from vinelm.workflows.nl2sql.sql import open_reading
 from vinelm.workflows.nl2sql.sql_mutations import Schema, Site, mutated, nodes_of, sites, syntax_error
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
 def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
     from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 
-    data = bundled() if dataset is None else load_dataset(dataset)
+    data = load_bundled() if dataset is None else load_dataset(dataset)
     databases = data.databases
     return Workflow(
         name=name,
@@ -59,7 +59,7 @@ def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
     )
 
 
-def bundled() -> Dataset:
+def load_bundled() -> Dataset:
     """The questions and databases that come with the package (made by our own code from a seed)."""
     from vinelm.workflows.nl2sql.bundled import bundled_dataset
 

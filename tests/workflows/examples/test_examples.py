@@ -27,7 +27,7 @@ from vinelm.workflows.examples.react import app as react_agent
 from vinelm.workflows.examples.react import graph_before as bare_react
 from vinelm.workflows.examples.sql import app as sql_service
 from vinelm.workflows.examples.sql import graph_before as bare_sql
-from vinelm.workflows.nl2sql import bundled
+from vinelm.workflows.nl2sql import load_bundled
 
 GRAPHS = ("sql", "react", "coding")
 EXAMPLES = {"sql": 3, "react": 6, "coding": 2}
@@ -67,7 +67,7 @@ def test_the_docs_show_the_diffs():
 
 
 def test_the_graphs_ran_before_vinelm():
-    data = bundled()
+    data = load_bundled()
     [request, *_] = data.requests
     model = FakeListChatModel(responses=["no sql", request.data["gold_sql"]])
     app = bare_sql.graph_over(data.databases)(model).compile()

@@ -11,7 +11,7 @@ from vinelm.workflow import Request
 from vinelm.workflows.nl2sql import dataset as module
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, load_dataset
-from vinelm.workflows.nl2sql.sql_execution import run_sql
+from vinelm.workflows.nl2sql.sql import run_sql
 
 
 def rewrite(folder, number, **changes):

@@ -8,7 +8,7 @@ from vinelm.workflow import AnswerWriter, Workflow
 from vinelm.workflows.nl2sql import nl2sql, nl2sql_2
 from vinelm.workflows.nl2sql import workflow as module
 from vinelm.workflows.nl2sql.bundled import bundled_dataset
-from vinelm.workflows.nl2sql.sql_execution import run_sql
+from vinelm.workflows.nl2sql.sql import run_sql
 
 
 def test_the_tries_have_the_papers_sizes(folder):

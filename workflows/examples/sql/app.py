@@ -10,14 +10,14 @@ from vinelm.workflow import Workflow
 from vinelm.workflows.examples.example_cli import ServedAnswer, run
 from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.examples.sql.http_server import HttpService, serve
-from vinelm.workflows.nl2sql import bundled, prompts
+from vinelm.workflows.nl2sql import load_bundled, prompts
 from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
 from vinelm.workflows.nl2sql.workflow import Scorer
 
 
 def workflow() -> Workflow:
     """Up to three statements per question, over the bundled databases."""
-    data = bundled()
+    data = load_bundled()
     databases = data.databases
     return Workflow(
         name="sql-service",

@@ -14,7 +14,7 @@ from sqlglot import exp
 from vinelm.workflows.nl2sql.bundled import bundled_dataset
 from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
 from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
-from vinelm.workflows.nl2sql.sql_execution import run_sql
+from vinelm.workflows.nl2sql.sql import run_sql
 
 MAX_STEPS = 2_000_000
 """Of SQLite's virtual machine: some 40 ms on a slow core."""

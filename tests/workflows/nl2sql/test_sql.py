@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.nl2sql.sql_execution import MAX_RESULT_BYTES, open_reading, run_sql
+from vinelm.workflows.nl2sql.sql import MAX_RESULT_BYTES, open_reading, run_sql
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 DOUBLING = (
