@@ -17,13 +17,14 @@
     └── CallError             one model call failed; ``kind`` says how
         └── CallRefused       the request's own cost cap did not allow the call: it was not made
 
-An :class:`InputError` is one line that says what is wrong, where, and how to mend it. Low-level errors are
-translated where they enter, with the cause kept.
+The message of an :class:`InputError` is one line that says what is wrong, where, and how to fix it, in the library's own terms.
+``code`` identifies the error to programs: callers branch on it, never on the message, and the command line adds its options to
+it (`vinelm/cli/hints.py`). Low-level errors are translated where they enter, with the cause kept.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 FailureKind = Literal[
     "auth",
@@ -46,35 +47,60 @@ FailureKind = Literal[
 
 
 class VineLMError(Exception):
-    """Root of every error that VineLM raises on purpose."""
+    """Root of every error that VineLM raises on purpose.
+
+    Args:
+        message: one line for a person.
+        code: a stable identifier for programs, in lower case with dashes; by default that of the class.
+    """
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = self.default_code if code is None else code
 
 
 class InputError(VineLMError):
-    """The caller's input is at fault. One line: what, where, how to mend."""
+    """The caller's input is at fault. One line: what, where, how to fix it."""
+
+    default_code = "input"
 
 
 class ConfigError(InputError):
     """A config file, an option, an unknown key, model or stage."""
 
+    default_code = "config"
+
 
 class DatasetError(InputError):
     """A dataset line, a database or a gold answer."""
+
+    default_code = "dataset"
 
 
 class TemplateError(InputError):
     """Stages, loops and allowed models do not fit together."""
 
+    default_code = "template"
+
 
 class WorkflowError(InputError):
     """A graph that VineLM cannot profile or serve as it stands."""
+
+    default_code = "workflow"
 
 
 class StoreError(InputError):
     """A store that is missing, locked, newer, damaged, or belongs to another workflow."""
 
+    default_code = "store"
+
 
 class TrieFileError(InputError):
     """A ``.vine`` file that is missing, newer or damaged."""
+
+    default_code = "trie-file"
 
 
 class InfeasibleError(InputError):
@@ -84,8 +110,18 @@ class InfeasibleError(InputError):
     offers, both in the unit of the field.
     """
 
-    def __init__(self, message: str, *, bound: str = "", limit: float = float("nan"), best: float = float("nan")) -> None:
-        super().__init__(message)
+    default_code = "infeasible"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        bound: str = "",
+        limit: float = float("nan"),
+        best: float = float("nan"),
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
         self.bound = bound
         self.limit = limit
         self.best = best
@@ -94,17 +130,25 @@ class InfeasibleError(InputError):
 class EvidenceError(VineLMError):
     """Too few observations to say anything."""
 
+    default_code = "evidence"
+
 
 class NotFittedError(VineLMError):
     """An estimator was asked before ``fit``."""
+
+    default_code = "not-fitted"
 
 
 class BudgetExhausted(VineLMError):
     """A cap is reached. Everything bought so far is in the store; the same command line resumes."""
 
+    default_code = "budget"
+
 
 class CallError(VineLMError):
     """One model call failed, retries included. ``kind`` says how; ``cost_usd`` is what it cost all the same."""
+
+    default_code = "call"
 
     def __init__(self, message: str, *, kind: FailureKind = "unknown", cost_usd: float = 0.0) -> None:
         super().__init__(message)
@@ -114,6 +158,8 @@ class CallError(VineLMError):
 
 class CallRefused(CallError):
     """A call was not made: what its request has spent and what the call could cost exceed the request's cap."""
+
+    default_code = "call-refused"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="budget")

@@ -11,6 +11,7 @@ from importlib import import_module
 import click
 
 from vinelm.catalog import redacted
+from vinelm.cli.hints import message_with_hint
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 from vinelm.version import __version__
 
@@ -87,11 +88,11 @@ def main(args: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except InputError as error:
-        return _fail(f"error: {error}", error, EXIT_BAD_INPUT)
+        return _fail(f"error: {message_with_hint(error)}", error, EXIT_BAD_INPUT)
     except BudgetExhausted as error:
-        return _fail(f"stopped: {error}", error, EXIT_BUDGET)
+        return _fail(f"stopped: {message_with_hint(error)}", error, EXIT_BUDGET)
     except VineLMError as error:
-        return _fail(f"error: {error}", error, EXIT_FAILED)
+        return _fail(f"error: {message_with_hint(error)}", error, EXIT_FAILED)
     except BrokenPipeError:  # `vinelm plan ... | head`: the reader has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
