@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_QUIET := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live lint types bench constraints clean
+.PHONY: help setup demo test test-all test-live lint types bench house constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,8 +28,12 @@ setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no network, under a minute
 	@$(BIN)/vinelm demo
 
-test: $(VENV)/.dev ## run the tests
-	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q
+test: $(VENV)/.dev ## run the tests, on every core
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
+
+test-all: test ## the tests, then the long checks: planner against brute force, kills and resumes
+	@$(BIN)/python scripts/check_planner.py
+	@$(BIN)/python scripts/crash_profile.py
 
 lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .
@@ -42,6 +46,9 @@ types: $(VENV)/.dev ## mypy --strict over a link farm that shows the parts as vi
 
 test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, kill it half-way, resume (downloads torch)
 	@$(BIN)/python scripts/live/profile_live.py
+
+house: $(VENV)/.dev ## the structure in figures: files, imports, layers, what a request passes
+	@$(BIN)/python scripts/house.py
 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done
