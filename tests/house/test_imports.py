@@ -1,12 +1,8 @@
 """Who may import whom, read from the source: the layers of docs/architecture.md, folder by folder."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
+from house.kit import HOUSE, house_script
 
-ROOT = Path(__file__).parents[2]
 PARTS = ("profiler", "traces", "estimator", "controller", "workflows")
 MAY_IMPORT = {
     "core": set(),
@@ -31,17 +27,6 @@ CONFINED = {
     "plotly": ("vinelm.reports",),
     "langgraph": ("vinelm.adapters", "vinelm.profiler", "vinelm.workflows"),
 }
-
-
-def load_house():
-    spec = importlib.util.spec_from_file_location("house", ROOT / "scripts" / "house.py")
-    module = sys.modules["house"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-house_script = load_house()
-HOUSE = house_script.House(ROOT)
 
 
 def test_every_room_has_a_rule():
