@@ -82,18 +82,18 @@ class AnnotatedTrie:
     @cached_property
     def accuracy(self) -> FloatArray:
         """A(u) = sum over proper ancestors of reach_j b_j + reach_u a_u: accuracy if the controller ends at u."""
-        ended = self._down(self.reach * self.stop_success) - self.reach * self.stop_success
+        ended = self.trie.accumulate(self.reach * self.stop_success) - self.reach * self.stop_success
         return _read_only(ended + self.reach * self.success)
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
         """C(u) = sum of reach_j c_j up to u: expected dollars, early stops discounted."""
-        return _read_only(self._down(self.reach * self.cost_usd))
+        return _read_only(self.trie.accumulate(self.reach * self.cost_usd))
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
         """T(u) = sum of t_j up to u: expected seconds of a request that goes all the way, not discounted (§3.3)."""
-        return _read_only(self._down(self.latency_s))
+        return _read_only(self.trie.accumulate(self.latency_s))
 
     @cached_property
     def knows_latency(self) -> bool:
@@ -103,17 +103,17 @@ class AnnotatedTrie:
     @cached_property
     def full_cost_usd(self) -> FloatArray:
         """K(u) = sum of c_j up to u: dollars of a request that goes all the way, for per-request budgets."""
-        return _read_only(self._down(self.cost_usd))
+        return _read_only(self.trie.accumulate(self.cost_usd))
 
     @cached_property
     def path_latency_var(self) -> FloatArray:
         """Variance of T(u), invocations taken as independent given the path."""
-        return _read_only(self._down(self.latency_var))
+        return _read_only(self.trie.accumulate(self.latency_var))
 
     @cached_property
     def full_cost_var(self) -> FloatArray:
         """Variance of K(u), invocations taken as independent given the path."""
-        return _read_only(self._down(self.cost_var))
+        return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
         """The ``level`` quantile (0 to 1) of the seconds of one invocation, at zero load; shape (n + 1,)."""
@@ -134,8 +134,8 @@ class AnnotatedTrie:
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
         """Log-normal with the moments of the sum: parts of a request's own size add up as deviations, the rest as variances."""
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
-        total = self._down(var - common) + self._down(np.sqrt(common)) ** 2
-        return lognormal_quantile(self._down(mean), total, level)
+        total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
+        return lognormal_quantile(self.trie.accumulate(mean), total, level)
 
     @cached_property
     def engine(self) -> npt.NDArray[np.int16]:
@@ -148,13 +148,6 @@ class AnnotatedTrie:
     def engines(self) -> tuple[str, ...]:
         """The endpoints that serve the trie's models, each once, sorted."""
         return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
-
-    def _down(self, values: FloatArray) -> FloatArray:
-        """Cumulative sum from the root (included) down to each node (included)."""
-        total = values.copy()
-        for level in self.trie.levels[1:]:
-            total[level] += total[self.trie.parent[level]]
-        return total
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:

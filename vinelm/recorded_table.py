@@ -130,9 +130,7 @@ class RecordedTable:
         """Dollars of running every request on every leaf path from the root, nothing shared, stops respected."""
         spent = self.cost_usd * self.reached
         spent[:, 0] = 0.0  # what runs before the first invocation is no choice, and exhaustive_cost_usd leaves it out too
-        for level in self.trie.levels[1:]:
-            spent[:, level] += spent[:, self.trie.parent[level]]
-        return float(spent[:, self.trie.is_leaf].sum())
+        return float(self.trie.accumulate(spent)[:, self.trie.is_leaf].sum())
 
     def observation(self, request: int, node: int) -> Observation:
         """The row that a profiler would have stored for this cell."""

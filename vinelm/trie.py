@@ -152,6 +152,20 @@ class Trie:
         """The node and all its descendants."""
         return slice(node, int(self.end[node]))
 
+    def accumulate(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Sum values along every path, from the root (included) down to each node (included).
+
+        Args:
+            values: shape (..., n + 1), the last axis in node order.
+
+        Returns:
+            A new array of the same shape and type.
+        """
+        total = values.copy()
+        for level in self.levels[1:]:
+            total[..., level] += total[..., self.parent[level]]
+        return total
+
     def children(self, node: int) -> list[int]:
         """The node's children, in trie order."""
         found, at, stop = [], node + 1, int(self.end[node])

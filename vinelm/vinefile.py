@@ -12,7 +12,6 @@ import io
 import json
 import mmap as memory_map
 import os
-import secrets
 import struct
 import zipfile
 import zlib
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
+from vinelm.io import atomic_path
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, Trie
 
@@ -45,19 +45,13 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
     """Write the file, whole or not at all. :class:`TrieFileError` if it cannot be written, or if ``meta`` is not plain JSON."""
     path = Path(path)
     text = _manifest(path, annotated)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:
+        with atomic_path(path) as draft, draft.open("xb") as file:
             _write(file, text, annotated)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
     except OSError as error:
         raise TrieFileError(
             f"{path}: cannot write the trie: {error.strerror}: choose a folder with room that exists"
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
