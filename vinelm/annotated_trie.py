@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
+from vinelm.io import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, FloatArray, Trie
+
+if TYPE_CHECKING:
+    import pandas
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
@@ -148,6 +152,61 @@ class AnnotatedTrie:
     def engines(self) -> tuple[str, ...]:
         """The endpoints that serve the trie's models, each once, sorted."""
         return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per node but the root, indexed by ``node``. Needs the extra ``pandas``.
+
+        The columns are the node's ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model`` and ``answerable``, its
+        annotations (:data:`NODE_ARRAYS`), ``reach``, the path metrics ``accuracy``, ``path_cost_usd``, ``path_latency_s`` and
+        ``full_cost_usd``, and what the estimator gives of ``count`` and the standard errors. Variances end in ``_usd2`` and
+        ``_s2``, standard errors in their unit.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
+        for name in _FRAME_COLUMNS:
+            values = getattr(self, name)
+            if values is not None:
+                columns[_FRAME_NAMES.get(name, name)] = values[1:]
+        return data_frame(columns, index=range(1, len(self.trie)), index_name="node")
+
+    def _repr_html_(self) -> str:
+        """The most accurate paths of the accuracy-cost frontier as a table, for notebooks."""
+        frontier = self._frontier()
+        rows = [
+            (
+                " > ".join(self.trie.prefix(node)),
+                f"{self.accuracy[node]:.1%}",
+                f"${self.path_cost_usd[node]:.4g}",
+                f"{self.path_latency_s[node]:.3g} s" if self.knows_latency else "-",
+            )
+            for node in frontier[:_SHOWN_PATHS]
+        ]
+        shown = f"{len(rows)} of {len(frontier)} paths on the accuracy-cost frontier"
+        caption = f"AnnotatedTrie: {self.trie.n_nodes:,} paths over {len(self.trie.models)} models; {shown}"
+        return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
+
+    def _frontier(self) -> list[int]:
+        """Answerable nodes that no cheaper or equally cheap one matches in accuracy, the most accurate first."""
+        nodes = np.flatnonzero(self.trie.answerable)
+        order = nodes[np.lexsort((-self.accuracy[nodes], self.path_cost_usd[nodes]))]
+        best = np.maximum.accumulate(self.accuracy[order])
+        is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
+        return [int(node) for node in order[is_better][::-1]]
+
+
+_FRAME_COLUMNS = (
+    *("reach", *NODE_ARRAYS, "accuracy", "accuracy_se", "path_cost_usd", "cost_se", "path_latency_s", "latency_se"),
+    *("full_cost_usd", "count"),
+)
+_FRAME_NAMES = {
+    "cost_var": "cost_var_usd2",
+    "latency_var": "latency_var_s2",
+    "cost_se": "path_cost_se_usd",
+    "latency_se": "path_latency_se_s",
+}
+_SHOWN_PATHS = 10
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.io import data_frame
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import BoolArray, FloatArray, Trie
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +149,26 @@ class RecordedTable:
             latency_s=float(self.latency_s[request, node]),
             failure="unknown" if has_failed else None,
         )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per request and node but the root, requests outermost. Needs the extra ``pandas``.
+
+        Columns: ``request_id``, ``node``, ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model``, ``reached``,
+        ``success``, ``stopped``, ``failed``, ``cost_usd``, ``latency_s``.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        n_requests, n_nodes = len(self.request_ids), self.trie.n_nodes
+        failed = np.zeros_like(self.success) if self.failed is None else self.failed
+        arrays = {"reached": self.reached, "success": self.success, "stopped": self.stopped, "failed": failed}
+        arrays |= {"cost_usd": self.cost_usd, "latency_s": self.latency_s}
+        columns: dict[str, Any] = {
+            "request_id": [request_id for request_id in self.request_ids for _ in range(n_nodes)],
+            "node": np.tile(np.arange(1, n_nodes + 1), n_requests),
+        }
+        columns |= {name: values * n_requests for name, values in self.trie.labels().items()}
+        return data_frame(columns | {name: values[:, 1:].ravel() for name, values in arrays.items()})
 
     def annotate(self) -> AnnotatedTrie:
         """Exact annotations: means over the requests that reach each node. A node that none reaches gets the means over all

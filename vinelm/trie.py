@@ -212,6 +212,18 @@ class Trie:
         """(stage, model) labels from the root down to ``node``."""
         return ((self.stages[self.stage[at]], self.models[self.model[at]]) for at in self.path(node))
 
+    def labels(self) -> dict[str, list[Any]]:
+        """Return what identifies each node but the root, by column: ``prefix`` (model names), depth, stage and model."""
+        prefixes: list[tuple[str, ...]] = [()]
+        for node in range(1, len(self)):
+            prefixes.append((*prefixes[self.parent[node]], self.models[self.model[node]]))
+        return {
+            "prefix": prefixes[1:],
+            "depth": self.depth[1:].tolist(),
+            "stage": [self.stages[stage] for stage in self.stage[1:]],
+            "model": [self.models[model] for model in self.model[1:]],
+        }
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trie):
             return NotImplemented

@@ -138,8 +138,12 @@ def _opened(
 def _sampler(
     sampler: str | Sampler, workflow: Workflow, catalog: Catalog, requests: Sequence[Request] | None, seed: int
 ) -> str | Sampler:
-    if sampler != "neyman":
+    from vinelm.profiler import SAMPLERS
+
+    if not isinstance(sampler, str) or sampler in SAMPLERS:
         return sampler
+    if sampler != "neyman":
+        raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS)} or neyman")
     from vinelm.estimator import NeymanSampler
 
     ids = [request.id for request in (workflow.requests if requests is None else requests)]
