@@ -2,6 +2,9 @@ from .adapters.langchain.chat_model import VineChatModel as VineChatModel
 from .adapters.langchain.middleware import VineMiddleware as VineMiddleware
 from .annotated_trie import AnnotatedTrie as AnnotatedTrie
 from .api.application import VineLM as VineLM
+from .api.estimation import estimate as estimate
+from .api.planning import plan as plan
+from .api.profiling import profile as profile
 from .backends.offline.text_writer import TextWriter as TextWriter
 from .catalog.catalog import Catalog as Catalog
 from .catalog.model import Model as Model
@@ -10,10 +13,30 @@ from .controller.planning.decision import Decision as Decision
 from .controller.planning.planner import Planner as Planner
 from .controller.session.session import Session as Session
 from .dataset import read_jsonl as read_jsonl
+from .dataset import split_requests as split_requests
+from .errors import BudgetExhausted as BudgetExhausted
+from .errors import CallError as CallError
+from .errors import CallRefused as CallRefused
+from .errors import ConfigError as ConfigError
+from .errors import DatasetError as DatasetError
+from .errors import EvidenceError as EvidenceError
+from .errors import InfeasibleError as InfeasibleError
+from .errors import InputError as InputError
+from .errors import NotFittedError as NotFittedError
+from .errors import StoreError as StoreError
+from .errors import TemplateError as TemplateError
+from .errors import TrieFileError as TrieFileError
 from .errors import VineLMError as VineLMError
+from .errors import WorkflowError as WorkflowError
 from .objective import Objective as Objective
 from .observation import Observation as Observation
+from .observation import Usage as Usage
+from .profiler.executor import ExecutionConfig as ExecutionConfig
+from .profiler.isolation.workflow_source import WorkflowSource as WorkflowSource
+from .profiler.results import ProfileResult as ProfileResult
+from .profiler.results import Progress as Progress
 from .recorded_table import RecordedTable as RecordedTable
+from .reports.reporting import report as report
 from .template import Loop as Loop
 from .template import Stage as Stage
 from .template import Template as Template
@@ -23,5 +46,6 @@ from .vinefile import load_trie as load_trie
 from .vinefile import save_trie as save_trie
 from .workflow import Request as Request
 from .workflow import Workflow as Workflow
+from .workflows.registry import load_workflow as load_workflow
 
 __version__: str

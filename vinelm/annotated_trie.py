@@ -1,4 +1,4 @@
-"""A trie with what is known of every node, and the path metrics that follow from it (§3.3, DESIGN §4)."""
+"""Tries with annotated nodes, and the path metrics that follow from the annotations (VineLM paper §3.3)."""
 
 from __future__ import annotations
 
@@ -6,40 +6,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
+from vinelm.io import data_frame, html_table
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, FloatArray, Trie
+
+if TYPE_CHECKING:
+    import pandas
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
-"""Annotations of a node, all conditional on the request reaching it."""
+"""Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
 OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var")
-"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, and how much of a
-variance is the request's size.
+"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, and the part of a
+variance that comes from differences in size between requests.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatedTrie:
-    """The estimator's product and the planner's input. Every array has shape (n + 1,), node 0 being the root.
+    """A trie with estimated success, cost and latency of every node: the estimators' output and the planner's input.
+
+    Every array has shape (n + 1,), node 0 being the root. See docs/architecture.md#mathematics.
 
     Per node, conditional on the request reaching it:
 
-    - ``success`` (a): P(the answer is right after this invocation).
-    - ``stop`` (s): P(the request goes no further): the stop rule fires, or the invocation fails.
-    - ``stop_success`` (b): P(it goes no further and the answer is right).
-    - ``cost_usd`` (c), ``cost_var``; ``latency_s`` (t), ``latency_var``: mean and variance of one invocation, the tools after
-      it included, at zero load. At the root: whatever runs before the first invocation.
+    - ``success`` (a): P(the answer is correct after this invocation), in [0, 1].
+    - ``stop`` (s): P(the request ends here because the stop rule fires or the invocation fails), in [0, 1].
+    - ``stop_success`` (b): P(the request ends here and the answer is correct), in [0, 1].
+    - ``cost_usd`` (c), ``cost_var`` (dollars squared); ``latency_s`` (t), ``latency_var`` (seconds squared): mean and variance
+      of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
 
-    ``accuracy_se``, ``cost_se``, ``latency_se`` are standard errors of the path metrics, ``count`` the observations of each
-    node; None where the estimator gives none. ``meta`` is provenance, plain JSON.
+    ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
+    ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
+    parts of the variances that come from the request's size; None where the estimator gives none. ``meta`` holds the
+    provenance as plain JSON.
+
+    Raises:
+        VineLMError: An array has the wrong shape, or an annotation is not finite.
     """
 
     trie: Trie
@@ -72,7 +83,7 @@ class AnnotatedTrie:
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path gets to invoke u) = product of (1 - s_j) over proper ancestors."""
+        """reach_u: P(a request that follows this path invokes u), the product of (1 - s_j) over the proper ancestors j of u."""
         reach = np.ones(len(self.trie))
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
@@ -81,84 +92,132 @@ class AnnotatedTrie:
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """A(u) = sum over proper ancestors of reach_j b_j + reach_u a_u: accuracy if the controller ends at u."""
-        ended = self._down(self.reach * self.stop_success) - self.reach * self.stop_success
+        """A(u) = sum over proper ancestors of reach_j b_j, plus reach_u a_u: expected accuracy if the controller ends at u."""
+        ended = self.trie.accumulate(self.reach * self.stop_success) - self.reach * self.stop_success
         return _read_only(ended + self.reach * self.success)
 
     @cached_property
     def path_cost_usd(self) -> FloatArray:
-        """C(u) = sum of reach_j c_j up to u: expected dollars, early stops discounted."""
-        return _read_only(self._down(self.reach * self.cost_usd))
+        """C(u) = sum of reach_j c_j from the root to u: expected dollars, discounted by early stops."""
+        return _read_only(self.trie.accumulate(self.reach * self.cost_usd))
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
-        """T(u) = sum of t_j up to u: expected seconds of a request that goes all the way, not discounted (§3.3)."""
-        return _read_only(self._down(self.latency_s))
+        """T(u) = sum of t_j from the root to u: expected seconds of a request that runs all of it, not discounted (§3.3)."""
+        return _read_only(self.trie.accumulate(self.latency_s))
 
     @cached_property
     def knows_latency(self) -> bool:
-        """Some invocation takes time. A trie whose latencies are all zero is one of recorded answers that have none."""
+        """Whether some latency is not zero. Recorded answers without latencies give a trie whose latencies are all zero."""
         return bool(self.latency_s.any())
 
     @cached_property
     def full_cost_usd(self) -> FloatArray:
-        """K(u) = sum of c_j up to u: dollars of a request that goes all the way, for per-request budgets."""
-        return _read_only(self._down(self.cost_usd))
+        """K(u) = sum of c_j from the root to u: expected dollars of a request that runs all of it, for per-request budgets."""
+        return _read_only(self.trie.accumulate(self.cost_usd))
 
     @cached_property
     def path_latency_var(self) -> FloatArray:
-        """Variance of T(u), invocations taken as independent given the path."""
-        return _read_only(self._down(self.latency_var))
+        """Variance of T(u) in seconds squared, for invocations that are independent given the path."""
+        return _read_only(self.trie.accumulate(self.latency_var))
 
     @cached_property
     def full_cost_var(self) -> FloatArray:
-        """Variance of K(u), invocations taken as independent given the path."""
-        return _read_only(self._down(self.cost_var))
+        """Variance of K(u) in dollars squared, for invocations that are independent given the path."""
+        return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
-        """The ``level`` quantile (0 to 1) of the seconds of one invocation, at zero load; shape (n + 1,)."""
+        """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
     def cost_quantile(self, level: float) -> FloatArray:
-        """The ``level`` quantile (0 to 1) of the dollars of one invocation; shape (n + 1,)."""
+        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
         return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
-        """The ``level`` quantile of the seconds of a request that goes all the way to u, at zero load; shape (n + 1,)."""
+        """Return the ``level`` quantile of the seconds of running the whole path to u at zero load; shape (n + 1,)."""
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
 
     def full_cost_quantile(self, level: float) -> FloatArray:
-        """The ``level`` quantile of the dollars of a request that goes all the way to u; shape (n + 1,)."""
+        """Return the ``level`` quantile of the dollars of a request that runs the whole path to u; shape (n + 1,)."""
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """Log-normal with the moments of the sum: parts of a request's own size add up as deviations, the rest as variances."""
+        """A log-normal with the moments of the sum: size components add as standard deviations, the others as variances."""
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
-        total = self._down(var - common) + self._down(np.sqrt(common)) ** 2
-        return lognormal_quantile(self._down(mean), total, level)
+        total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
+        return lognormal_quantile(self.trie.accumulate(mean), total, level)
 
     @cached_property
     def engine(self) -> npt.NDArray[np.int16]:
-        """Index into :attr:`engines` of the engine that serves each node's invocation; -1 at the root."""
+        """The engine that serves each node's invocation, as an index into :attr:`engines`; -1 at the root; shape (n + 1,)."""
         of_model = np.array([self.engines.index(self.catalog[name].engine) for name in self.trie.models], np.int16)
         engine = np.where(self.trie.model >= 0, of_model[self.trie.model], np.int16(-1))
         return _read_only(engine.astype(np.int16))
 
     @cached_property
     def engines(self) -> tuple[str, ...]:
-        """The endpoints that serve the trie's models, each once, sorted."""
+        """The engines (endpoints) that serve the trie's models, each once, sorted."""
         return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
 
-    def _down(self, values: FloatArray) -> FloatArray:
-        """Cumulative sum from the root (included) down to each node (included)."""
-        total = values.copy()
-        for level in self.trie.levels[1:]:
-            total[level] += total[self.trie.parent[level]]
-        return total
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per node but the root, indexed by ``node``. Needs the extra ``pandas``.
+
+        The columns are the node's ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model`` and ``answerable``, its
+        annotations (:data:`NODE_ARRAYS`), ``reach``, the path metrics ``accuracy``, ``path_cost_usd``, ``path_latency_s`` and
+        ``full_cost_usd``, and what the estimator gives of ``count`` and the standard errors. Variances end in ``_usd2`` and
+        ``_s2``, standard errors in their unit.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
+        for name in _FRAME_COLUMNS:
+            values = getattr(self, name)
+            if values is not None:
+                columns[_FRAME_NAMES.get(name, name)] = values[1:]
+        return data_frame(columns, index=range(1, len(self.trie)), index_name="node")
+
+    def _repr_html_(self) -> str:
+        """The most accurate paths of the accuracy-cost frontier as a table, for notebooks."""
+        frontier = self._frontier()
+        rows = [
+            (
+                " > ".join(self.trie.prefix(node)),
+                f"{self.accuracy[node]:.1%}",
+                f"${self.path_cost_usd[node]:.4g}",
+                f"{self.path_latency_s[node]:.3g} s" if self.knows_latency else "-",
+            )
+            for node in frontier[:_SHOWN_PATHS]
+        ]
+        shown = f"{len(rows)} of {len(frontier)} paths on the accuracy-cost frontier"
+        caption = f"AnnotatedTrie: {self.trie.n_nodes:,} paths over {len(self.trie.models)} models; {shown}"
+        return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
+
+    def _frontier(self) -> list[int]:
+        """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
+        nodes = np.flatnonzero(self.trie.answerable)
+        order = nodes[np.lexsort((-self.accuracy[nodes], self.path_cost_usd[nodes]))]
+        best = np.maximum.accumulate(self.accuracy[order])
+        is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
+        return [int(node) for node in order[is_better][::-1]]
+
+
+_FRAME_COLUMNS = (
+    *("reach", *NODE_ARRAYS, "accuracy", "accuracy_se", "path_cost_usd", "cost_se", "path_latency_s", "latency_se"),
+    *("full_cost_usd", "count"),
+)
+_FRAME_NAMES = {
+    "cost_var": "cost_var_usd2",
+    "latency_var": "latency_var_s2",
+    "cost_se": "path_cost_se_usd",
+    "latency_se": "path_latency_se_s",
+}
+_SHOWN_PATHS = 10
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
-    """The ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
+    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
     relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
     log_var = np.log1p(relative**2)
     return np.asarray(mean * np.exp(NormalDist().inv_cdf(level) * np.sqrt(log_var) - 0.5 * log_var))
@@ -170,9 +229,9 @@ def _read_only(values: Array) -> Array:
 
 
 def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """The same annotations over a trie whose leaves alone are answerable, so that plans lead to the last invocation.
+    """Return the same annotations over a trie in which only leaves are answerable, so that plans run to the last invocation.
 
-    A planner over it looks plans up; one that is handed the leaves as ``candidates`` measures the subtree each time.
+    A planner over it can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each plan.
     """
     trie = annotated.trie
     arrays = {name: getattr(trie, name) for name in ARRAYS} | {"answerable": trie.answerable & trie.is_leaf}

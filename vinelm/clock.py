@@ -1,4 +1,4 @@
-"""Time as a request sees it: the machine's, or virtual seconds that pass only when somebody sleeps."""
+"""The clock of a request: real time, or virtual seconds that pass only in :meth:`Clock.sleep`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds of one request. Real time for real models, virtual time for simulated ones."""
+    """A clock in seconds: real time for real models, virtual time for simulated ones."""
 
     def now(self) -> float:
-        """Seconds since an arbitrary start; never goes back."""
+        """Return the seconds since an arbitrary start; they never decrease."""
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait that many seconds."""
 
 
 class WallClock:
     """Real time."""
 
     def now(self) -> float:
-        """Seconds of the machine's monotonic clock."""
+        """Return the seconds of the monotonic system clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -31,14 +31,14 @@ class WallClock:
 
 @dataclass(slots=True)
 class VirtualClock:
-    """Time that passes only when somebody sleeps: a simulated hour costs nothing and comes out the same everywhere."""
+    """A clock that advances only in :meth:`sleep`: a simulated hour takes no time and is reproducible."""
 
     seconds: float = 0.0
 
     def now(self) -> float:
-        """Virtual seconds so far."""
+        """Return the virtual seconds so far."""
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
-        """Advance at once."""
+        """Advance the clock, without waiting."""
         self.seconds += seconds

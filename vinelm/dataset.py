@@ -1,4 +1,4 @@
-"""Datasets of labelled requests: JSON lines, with the file and line at fault in every error, and their split."""
+"""Datasets of labelled requests in JSON lines, and their split into training and held-out requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.workflow import Request
 
 
 def json_objects(lines: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number from 1, object) of every line that is not blank. :class:`DatasetError` names ``path`` and the line."""
+    """Yield (line number from 1, object) of every line that is not blank; :class:`DatasetError` names ``path`` and the line."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -28,10 +28,18 @@ def json_objects(lines: Iterable[str], path: Path) -> Iterator[tuple[int, dict[s
 
 
 def read_jsonl(path: str | Path, *, required: Sequence[str] = (), id_key: str = "id") -> list[Request]:
-    """Requests from JSON lines, plain or gzip. :class:`DatasetError` names file and line at fault.
+    """Read labelled requests from a file of JSON lines, plain or gzipped (``.gz``).
 
-    Each line is an object with the keys ``required``; ``id_key`` names the one that identifies it (its value is made a string;
-    a file without it gets line numbers as ids).
+    Args:
+        path: The file. Each line that is not blank holds one JSON object.
+        required: Keys that every object must have.
+        id_key: The key of the request's id, which is converted to a string. Objects without it get their line number.
+
+    Returns:
+        The requests in file order; at least one.
+
+    Raises:
+        DatasetError: The file cannot be read or is empty, a line is at fault, or an id repeats. Names the file and the line.
     """
     requests: list[Request] = []
     first_line: dict[str, int] = {}
@@ -63,8 +71,17 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def split_requests(requests: Sequence[Request], held_out: float, seed: int) -> tuple[list[Request], list[Request]]:
-    """(training, held-out) requests, both in dataset order. Which side a request is on depends on its id and the seed alone,
-    so that a growing dataset never moves a request across.
+    """Split requests into training and held-out ones, both in dataset order.
+
+    The side of a request depends only on its id and the seed, so that it stays the same when the dataset grows.
+
+    Args:
+        requests: The dataset.
+        held_out: The expected fraction of held-out requests, in [0, 1].
+        seed: Decides the split.
+
+    Returns:
+        (training, held-out).
     """
 
     def share(request: Request) -> float:

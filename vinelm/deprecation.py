@@ -1,4 +1,4 @@
-"""Old import paths that README and docs showed: they work for one minor version, and warn."""
+"""Deprecated import paths: those that README and docs showed work for one more minor version and warn."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ REMOVED_IN = "0.2"
 
 
 def moved(old: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` that hands on what moved elsewhere.
+    """Return a module's ``__getattr__`` that forwards deprecated names to their new place.
 
     Args:
-        old: the module's own dotted name.
-        names: each old name with the dotted path of what it is called now.
+        old: The module's dotted name.
+        names: Old name to the dotted path of its replacement.
 
     Returns:
-        A function that gives the attribute of that name and emits a :class:`DeprecationWarning`;
+        A function that returns the attribute of that name and emits a :class:`DeprecationWarning`. It raises
         :class:`AttributeError` for any other name.
     """
 

@@ -12,10 +12,10 @@
     │   ├── TrieFileError     a ``.vine`` file that is missing, newer or damaged
     │   └── InfeasibleError   no path meets the bounds; names the binding one
     ├── EvidenceError         too few observations to say anything; the CLI exits 1
-    ├── NotFittedError        an estimator was asked before ``fit``
-    ├── BudgetExhausted       the cap is reached; the CLI exits 3, the run resumes
+    ├── NotFittedError        an estimator was used before ``fit``
+    ├── BudgetExhausted       a budget is reached; the CLI exits 3, the run can be resumed
     └── CallError             one model call failed; ``kind`` says how
-        └── CallRefused       the request's own cost cap did not allow the call: it was not made
+        └── CallRefused       the request's cost cap did not allow the call, which was not made
 
 The message of an :class:`InputError` is one line that says what is wrong, where, and how to fix it, in the library's own terms.
 ``code`` identifies the error to programs: callers branch on it, never on the message, and the command line adds its options to
@@ -42,16 +42,16 @@ FailureKind = Literal[
     "budget",
     "unknown",
 ]
-"""Why an invocation failed. ``tool`` is the application's own code, ``crash`` the death of a worker,
-``state`` a workflow state that cannot be checkpointed, ``budget`` a call that the request's own cap did not allow."""
+"""Why an invocation failed. ``tool``: the application's own code raised; ``crash``: the worker process died; ``state``: the
+workflow's state cannot be checkpointed; ``budget``: the request's cost cap did not allow the call."""
 
 
 class VineLMError(Exception):
     """Root of every error that VineLM raises on purpose.
 
     Args:
-        message: one line for a person.
-        code: a stable identifier for programs, in lower case with dashes; by default that of the class.
+        message: One line for a person.
+        code: A stable identifier for programs, in kebab case; None takes the default of the class.
     """
 
     default_code: ClassVar[str] = "error"
@@ -62,19 +62,19 @@ class VineLMError(Exception):
 
 
 class InputError(VineLMError):
-    """The caller's input is at fault. One line: what, where, how to fix it."""
+    """The caller's input is at fault. The message is one line: what is wrong, where, and how to fix it."""
 
     default_code = "input"
 
 
 class ConfigError(InputError):
-    """A config file, an option, an unknown key, model or stage."""
+    """A configuration is wrong: a file, a parameter, or an unknown key, model or stage."""
 
     default_code = "config"
 
 
 class DatasetError(InputError):
-    """A dataset line, a database or a gold answer."""
+    """A dataset is wrong: a line, a database or a gold answer."""
 
     default_code = "dataset"
 
@@ -104,10 +104,14 @@ class TrieFileError(InputError):
 
 
 class InfeasibleError(InputError):
-    """No path meets the bounds.
+    """No path meets the bounds of an objective.
 
-    ``bound`` is the objective's field that binds, ``limit`` what was asked and ``best`` the best that any path
-    offers, both in the unit of the field.
+    Args:
+        message: One line for a person.
+        bound: The objective's field that no path meets.
+        limit: The value that was asked for, in the unit of the field.
+        best: The best value of any path, in the unit of the field.
+        code: See :class:`VineLMError`.
     """
 
     default_code = "infeasible"
@@ -128,25 +132,31 @@ class InfeasibleError(InputError):
 
 
 class EvidenceError(VineLMError):
-    """Too few observations to say anything."""
+    """There are too few observations for a result."""
 
     default_code = "evidence"
 
 
 class NotFittedError(VineLMError):
-    """An estimator was asked before ``fit``."""
+    """An estimator was used before ``fit``."""
 
     default_code = "not-fitted"
 
 
 class BudgetExhausted(VineLMError):
-    """A cap is reached. Everything bought so far is in the store; the same command line resumes."""
+    """A budget is reached. Every observation so far is in the store; the same call with a larger budget resumes."""
 
     default_code = "budget"
 
 
 class CallError(VineLMError):
-    """One model call failed, retries included. ``kind`` says how; ``cost_usd`` is what it cost all the same."""
+    """One model call failed, after its retries.
+
+    Args:
+        message: One line for a person.
+        kind: Why it failed.
+        cost_usd: Dollars that it cost nevertheless.
+    """
 
     default_code = "call"
 
@@ -157,7 +167,7 @@ class CallError(VineLMError):
 
 
 class CallRefused(CallError):
-    """A call was not made: what its request has spent and what the call could cost exceed the request's cap."""
+    """A call was not made, because the request's spending and the upper bound of the call exceed the request's cost cap."""
 
     default_code = "call-refused"
 

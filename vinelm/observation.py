@@ -1,4 +1,4 @@
-"""What one executed (request, prefix) pair showed."""
+"""Observations of executed (request, prefix) pairs, and the usage of single model calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,25 @@ from vinelm.template import StopRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One model call, as the backend saw it. What is not known is None, never 0.
+    """Cost, time and tokens of one model call, as its backend measured them. Unknown values are None, never 0.
 
-    ``latency_s`` is the wall (or virtual) time of the attempt that counted, ``ttft_s`` its time to first token;
-    ``retries`` counts the attempts before it, and ``waited_s`` is the time from the call to that attempt: rate limits, failed
-    attempts, backoff. ``cost_usd`` is that of all attempts. ``tokens_cached`` is the part of ``tokens_in`` that was read from a
-    prompt cache.
-    ``tokens_estimated`` says that the counts come from the text's length and not from the provider.
+    Args:
+        model: The catalog name.
+        cost_usd: Dollars of all attempts, >= 0.
+        latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0.
+        tokens_in: Prompt tokens, including cached ones.
+        tokens_out: Completion tokens.
+        tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
+        tokens_reasoning: Reasoning tokens, as the provider counts them.
+        tokens_estimated: The counts come from the length of the text, not from the provider.
+        ttft_s: Seconds to the first token of the last attempt.
+        provider_latency_s: Seconds that the provider reports.
+        retries: Attempts before the last one.
+        waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
+        finish_reason: The provider's reason why the answer ended.
+        provider_request_id: The provider's id of the call.
+        price_id: The entry of the price file that ``cost_usd`` was computed with.
+        failure: Why the call failed; None if it succeeded.
     """
 
     model: str
@@ -45,14 +57,35 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One stage invocation of one request, the tools after it included: one row in the store.
+    """One stage invocation of one request, including the tools after it: one row of the store.
 
-    ``prefix`` holds the models of all invocations so far, the last one being this row's own. ``success`` says that the answer
-    as it stands after this invocation is right by the ground truth (None: not known), ``stopped`` that the workflow's own check
-    ended here (None: not known); which of the two ends a request is the template's stop rule. ``cost_usd`` and ``latency_s``
-    belong to the stage, the ``tool_`` figures to the tools between it and the next stage. A failed invocation has its
-    ``failure`` kind and what it cost until then; its ``success`` and ``stopped`` are None and it has no extensions.
-    ``in_flight`` is the number of calls on the same engine when this one started.
+    A failed invocation has a ``failure`` and what it cost until then; its ``success`` and ``stopped`` are None, and no longer
+    prefix of the request starts with it.
+
+    Args:
+        request_id: The request.
+        prefix: The models of all invocations so far, this one's last.
+        stage: The stage of this invocation.
+        success: The answer after this invocation is correct by the ground truth; None if not known.
+        stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
+            whether ``success`` or ``stopped`` ends a request.
+        cost_usd: Dollars of the stage's calls, >= 0.
+        latency_s: Seconds of the stage, >= 0.
+        tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
+        tool_latency_s: Seconds of those tools, >= 0.
+        tokens_in: Prompt tokens of the stage's calls.
+        tokens_out: Completion tokens.
+        tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
+        tokens_estimated: The counts come from the length of the text, not from the provider.
+        ttft_s: Seconds to the first token.
+        calls: Model calls of the stage.
+        retries: Their failed attempts.
+        in_flight: Calls on the same engine when this one started.
+        failure: Why the invocation failed; None if it succeeded.
+        detail: One line about the failure.
+
+    Raises:
+        VineLMError: The request id or the prefix is empty, or an amount is negative or not finite.
     """
 
     request_id: str
@@ -90,11 +123,11 @@ class Observation:
 
     @property
     def depth(self) -> int:
-        """Which invocation of the request this is, counted from 1."""
+        """The position of this invocation in its request, counted from 1."""
         return len(self.prefix)
 
     def ended(self, rule: StopRule) -> bool:
-        """The request goes no further from here under that stop rule. A failed invocation always ends."""
+        """Return whether the request ends here under that stop rule. A failed invocation always ends it."""
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
 
 

@@ -1,30 +1,40 @@
-"""A complete request x path table of outcomes: exact annotations, and ground truth to judge estimates by."""
+"""Complete tables of recorded outcomes (request x node): exact annotations, and the ground truth of evaluations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.io import data_frame
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import BoolArray, FloatArray, Trie
 
+if TYPE_CHECKING:
+    import pandas
+
 
 @dataclass(frozen=True, eq=False)
 class RecordedTable:
-    """What every request showed at every node, as if each path had been run through without stopping.
+    """The recorded outcome of every request at every node, as if each path had been run to its end without stopping.
 
-    Arrays have shape (requests, n + 1), column 0 being the root: ``success`` and ``stopped`` as in an
-    :class:`~vinelm.observation.Observation`, ``cost_usd`` and ``latency_s`` of the node's own invocation with the tools after
-    it. ``template`` is bound to ``catalog`` and carries the stop rule. ``failed`` marks invocations that failed and so ended
-    their request without a right answer; None where none did.
+    Args:
+        template: Bound to ``catalog``; its stop rule determines :attr:`ended`.
+        catalog: The models.
+        trie: The nodes; n without the root.
+        request_ids: The requests, in row order.
+        success: The answer after the node is correct; shape (requests, n + 1), column 0 being the root.
+        stopped: The workflow's own check ended the request at the node; same shape.
+        cost_usd: Dollars of the node's invocation and the tools after it; same shape.
+        latency_s: Seconds of the node's invocation and the tools after it; same shape.
+        failed: The invocation failed, which ends the request without a correct answer; same shape, None if none failed.
     """
 
     template: Template
@@ -56,9 +66,16 @@ class RecordedTable:
         cost_usd: FloatArray,
         latency_s: FloatArray,
     ) -> RecordedTable:
-        """The exact table of a cascade over independent answers: each model answers a request the same way at any depth.
+        """Return the table of a cascade in which each model answers a request in the same way at any depth.
 
-        Arrays have shape (requests, models), columns in the order of ``template.models``.
+        Args:
+            template: A bound template.
+            catalog: Its models.
+            request_ids: The requests, in row order.
+            success: The model's answer is correct; shape (requests, models), columns in the order of ``template.models``.
+            stopped: The workflow's own check accepts the model's answer; same shape.
+            cost_usd: Dollars of one invocation; same shape.
+            latency_s: Seconds of one invocation; same shape.
         """
         trie = Trie.from_template(template)
 
@@ -79,11 +96,11 @@ class RecordedTable:
         )
 
     def with_stop(self, stop: StopRule) -> RecordedTable:
-        """The same outcomes under another stop rule."""
+        """Return the same outcomes under another stop rule."""
         return replace(self, template=self.template.with_stop(stop))
 
     def rows(self, requests: Sequence[int]) -> RecordedTable:
-        """Only these rows."""
+        """Return the table of these rows only, given by index."""
         keep = np.asarray(requests, dtype=np.intp)
         arrays = {name: getattr(self, name)[keep] for name in ("success", "stopped", "cost_usd", "latency_s")}
         if self.failed is not None:
@@ -92,10 +109,7 @@ class RecordedTable:
 
     @cached_property
     def ended(self) -> BoolArray:
-        """The request goes no further from this node: the template's stop rule fires or the invocation failed.
-
-        Shape (requests, n + 1).
-        """
+        """Whether the request ends at the node, because the stop rule fires or the invocation failed. Shape of ``success``."""
         ended = (self.success if self.template.stop == "oracle" else self.stopped).copy()
         if self.failed is not None:
             ended |= self.failed
@@ -104,7 +118,7 @@ class RecordedTable:
 
     @cached_property
     def reached(self) -> BoolArray:
-        """The request gets to invoke this node if it follows the path: no proper ancestor ended it."""
+        """Whether a request that follows the path invokes the node: no proper ancestor ended it; shape (requests, n + 1)."""
         reached = np.ones_like(self.ended)
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
@@ -113,7 +127,7 @@ class RecordedTable:
 
     @cached_property
     def answer_success(self) -> BoolArray:
-        """The answer is right when the path is followed to this node, stops respected."""
+        """Whether the answer is correct when the request follows the path to the node and stops where it ends earlier."""
         right = self.success.copy()
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
@@ -122,20 +136,18 @@ class RecordedTable:
 
     @cached_property
     def exhaustive_cost_usd(self) -> float:
-        """Dollars of running every request on every reached node once: the denominator of coverage."""
+        """Dollars of executing every request on every reached node once: the denominator of coverage."""
         return float((self.cost_usd * self.reached)[:, 1:].sum())
 
     @cached_property
     def naive_cost_usd(self) -> float:
-        """Dollars of running every request on every leaf path from the root, nothing shared, stops respected."""
+        """Dollars of running every request on every leaf path from the root without sharing prefixes; early stops count."""
         spent = self.cost_usd * self.reached
         spent[:, 0] = 0.0  # what runs before the first invocation is no choice, and exhaustive_cost_usd leaves it out too
-        for level in self.trie.levels[1:]:
-            spent[:, level] += spent[:, self.trie.parent[level]]
-        return float(spent[:, self.trie.is_leaf].sum())
+        return float(self.trie.accumulate(spent)[:, self.trie.is_leaf].sum())
 
     def observation(self, request: int, node: int) -> Observation:
-        """The row that a profiler would have stored for this cell."""
+        """Return the observation that a profiler would have stored for this cell, given by row and node."""
         has_failed = self.failed is not None and bool(self.failed[request, node])
         return Observation(
             request_id=self.request_ids[request],
@@ -148,9 +160,35 @@ class RecordedTable:
             failure="unknown" if has_failed else None,
         )
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per request and node but the root, requests outermost. Needs the extra ``pandas``.
+
+        Columns: ``request_id``, ``node``, ``prefix`` (a tuple of model names), ``depth``, ``stage``, ``model``, ``reached``,
+        ``success``, ``stopped``, ``failed``, ``cost_usd``, ``latency_s``.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        n_requests, n_nodes = len(self.request_ids), self.trie.n_nodes
+        failed = np.zeros_like(self.success) if self.failed is None else self.failed
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "reached": self.reached,
+            "success": self.success,
+            "stopped": self.stopped,
+            "failed": failed,
+        }
+        arrays |= {"cost_usd": self.cost_usd, "latency_s": self.latency_s}
+        columns: dict[str, Any] = {
+            "request_id": [request_id for request_id in self.request_ids for _ in range(n_nodes)],
+            "node": np.tile(np.arange(1, n_nodes + 1), n_requests),
+        }
+        columns |= {name: values * n_requests for name, values in self.trie.labels().items()}
+        return data_frame(columns | {name: values[:, 1:].ravel() for name, values in arrays.items()})
+
     def annotate(self) -> AnnotatedTrie:
-        """Exact annotations: means over the requests that reach each node. A node that none reaches gets the means over all
-        requests (its weight in every path metric is zero).
+        """Return the exact annotations: means over the requests that reach each node.
+
+        A node that no request reaches gets the means over all requests; its weight in every path metric is zero.
         """
         weight = self.reached.astype(float)
         weight[:, weight.sum(axis=0) == 0] = 1.0

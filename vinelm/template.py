@@ -1,4 +1,4 @@
-"""The shape of a workflow: its configurable stages in order, its bounded loops, the models each stage may use."""
+"""Workflow templates: the configurable stages in order, bounded loops, and the models that each stage may use."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from typing import Any, Literal, get_args
 from vinelm.errors import TemplateError
 
 StopRule = Literal["oracle", "workflow"]
-"""When a request leaves the workflow (DESIGN §4): ``oracle`` exactly when its answer is right (labelled replay only),
-``workflow`` when the application's own check says so."""
+"""When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
+the application's own check ends it. See docs/architecture.md#mathematics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A configurable LLM node.
+    """A configurable LLM node of the graph.
 
-    ``models`` are the catalog names allowed here; None means every model of the catalog. ``answerable`` claims that the
-    workflow holds an answer once this stage (and the tools after it) ran. ``default`` is the model that runs
-    when no plan says otherwise; None means the first allowed one.
+    Args:
+        name: The name of its node in the graph.
+        models: The catalog names of the models allowed here; None allows every model of the catalog.
+        answerable: The workflow holds an answer once this stage and the tools after it have run, so a request may end here.
+        default: The model that runs without a plan; None takes the first allowed one.
+
+    Raises:
+        TemplateError: The name is empty, no model is allowed, a model is repeated, or the default is not allowed.
     """
 
     name: str
@@ -41,7 +46,7 @@ class Stage:
 
     @property
     def default_model(self) -> str:
-        """The declared default, or the first allowed model."""
+        """The declared default, or the first allowed model; :class:`TemplateError` if ``models`` is None."""
         if self.default is not None:
             return self.default
         if self.models is None:
@@ -51,7 +56,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Stages that may be visited again, at most ``times`` times in all."""
+    """A sequence of stages that is visited up to ``times`` times (>= 1)."""
 
     stages: tuple[Stage, ...]
     times: int
@@ -63,7 +68,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Template:
-    """A chain of stages and bounded loops: it determines the next LLM stage after each prefix (DESIGN §4).
+    """A chain of stages and bounded loops, which determines the LLM stage that follows each prefix of model choices.
+
+    Args:
+        steps: Stages and loops in the order of their first visit. At least one stage must be answerable.
+        stop: When a request leaves the workflow.
+
+    Raises:
+        TemplateError: A stage is declared twice, none is answerable, or ``stop`` is unknown.
 
     >>> t = Template((Stage("generate", ("a", "b")), Loop((Stage("repair", ("a", "b")),), times=2)))
     >>> [stage.name for stage in t.invocations]
@@ -88,12 +100,12 @@ class Template:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Each stage once, in the order of its first visit."""
+        """Each stage once, in the order of first visits."""
         return tuple({stage.name: stage for stage in self.invocations}.values())
 
     @cached_property
     def invocations(self) -> tuple[Stage, ...]:
-        """The unrolled sequence: item k is the stage of invocation k (counted from 0)."""
+        """The stages with loops unrolled: item k is the stage of invocation k, counted from 0."""
         unrolled: list[Stage] = []
         for step in self.steps:
             unrolled.extend(step.stages * step.times if isinstance(step, Loop) else (step,))
@@ -101,23 +113,23 @@ class Template:
 
     @property
     def depth(self) -> int:
-        """The largest number of invocations of one request."""
+        """The maximum number of invocations of one request."""
         return len(self.invocations)
 
     def stage(self, name: str) -> Stage:
-        """The stage of that name; :class:`TemplateError` if there is none."""
+        """Return the stage of that name; :class:`TemplateError` if there is none."""
         for stage in self.stages:
             if stage.name == name:
                 return stage
         raise TemplateError(f"the workflow has no stage {name!r}: it has {', '.join(s.name for s in self.stages)}")
 
     def stage_after(self, length: int) -> Stage | None:
-        """The stage that follows a prefix of that length; None past the last invocation."""
+        """Return the stage that follows a prefix of that length, or None after the last invocation."""
         return self.invocations[length] if length < self.depth else None
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every model that some stage allows, in order of first mention. Needs a bound template."""
+        """Every model that some stage allows, in order of first mention; :class:`TemplateError` if it is not bound."""
         names: dict[str, None] = {}
         for stage in self.stages:
             if stage.models is None:
@@ -126,7 +138,14 @@ class Template:
         return tuple(names)
 
     def bind(self, catalog: Sequence[str]) -> Template:
-        """This template with open stages filled with every model of ``catalog``; unknown models are an error."""
+        """Return this template with every model of ``catalog`` in the stages whose ``models`` is None.
+
+        Args:
+            catalog: Names of the available models.
+
+        Raises:
+            TemplateError: A stage allows a model, or has a default, that the catalog lacks.
+        """
 
         def bound(stage: Stage) -> Stage:
             models = tuple(catalog) if stage.models is None else stage.models
@@ -146,11 +165,11 @@ class Template:
         )
 
     def with_stop(self, stop: StopRule) -> Template:
-        """This template under another stop rule."""
+        """Return this template under another stop rule."""
         return replace(self, stop=stop)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, read back by :meth:`from_dict`."""
+        """Return plain JSON types that :meth:`from_dict` reads."""
 
         def plain(stage: Stage) -> dict[str, Any]:
             return {
@@ -170,7 +189,7 @@ class Template:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Template:
-        """The template that :meth:`to_dict` wrote."""
+        """Return the template that :meth:`to_dict` wrote."""
 
         def stages(items: Iterable[Mapping[str, Any]]) -> tuple[Stage, ...]:
             return tuple(

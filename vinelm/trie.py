@@ -1,4 +1,4 @@
-"""The execution trie (§3.2) as flat pre-order arrays: every subtree is a slice."""
+"""The execution trie (VineLM paper §3.2) as flat pre-order arrays: every subtree is a slice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Trie:
-    """All prefixes of model choices, in pre-order. Node 0 is the root (the empty prefix); nodes 1..n are prefixes.
+    """All prefixes of model choices in pre-order. Node 0 is the root (the empty prefix), nodes 1 to n are the prefixes.
 
     Every array has shape (n + 1,) and is read-only:
 
@@ -54,7 +54,11 @@ class Trie:
 
     @classmethod
     def from_template(cls, template: Template) -> Trie:
-        """Every prefix that a bound template allows. 8 models at 3 invocations give 584 nodes, the root not counted."""
+        """Return the trie of every prefix that the template allows. 8 models at 3 invocations give 584 nodes and the root.
+
+        Raises:
+            TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more.
+        """
         models = template.models
         index = {name: i for i, name in enumerate(models)}
         stages = tuple(stage.name for stage in template.stages)
@@ -88,7 +92,15 @@ class Trie:
 
     @classmethod
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
-        """The given prefixes and all their ancestors: a template with irregular allowed-model sets."""
+        """Return the trie of the given prefixes and all their ancestors, where not every allowed combination is wanted.
+
+        Args:
+            template: A bound template.
+            prefixes: Model names from the first invocation on.
+
+        Raises:
+            TemplateError: A prefix is longer than the template, or has a model that its stage does not allow.
+        """
         models = template.models
         index = {name: i for i, name in enumerate(models)}
         stages = tuple(stage.name for stage in template.stages)
@@ -136,24 +148,38 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """Nodes of each depth, in order: item 0 is the root alone. For top-down vectorised passes."""
+        """The nodes of each depth, in order; item 0 holds the root alone. For vectorised passes from the root down."""
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
         return tuple(np.split(order, cuts))
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """Nodes without children."""
+        """Whether each node has no children, shape (n + 1,)."""
         return _frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
     # -- lookup ------------------------------------------------------------------------------------------------
 
     def subtree(self, node: int) -> slice:
-        """The node and all its descendants."""
+        """Return the slice of the node and all its descendants."""
         return slice(node, int(self.end[node]))
 
+    def accumulate(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Sum values along every path, from the root (included) down to each node (included).
+
+        Args:
+            values: shape (..., n + 1), the last axis in node order.
+
+        Returns:
+            A new array of the same shape and type.
+        """
+        total = values.copy()
+        for level in self.levels[1:]:
+            total[..., level] += total[..., self.parent[level]]
+        return total
+
     def children(self, node: int) -> list[int]:
-        """The node's children, in trie order."""
+        """Return the node's children, in trie order."""
         found, at, stop = [], node + 1, int(self.end[node])
         while at < stop:
             found.append(at)
@@ -161,7 +187,7 @@ class Trie:
         return found
 
     def child(self, node: int, model: str) -> int:
-        """The child reached by that model; ``KeyError`` if the node does not allow it."""
+        """Return the child reached by that model; ``KeyError`` if there is none."""
         wanted = self._model_index[model]
         for at in self.children(node):
             if self.model[at] == wanted:
@@ -173,7 +199,7 @@ class Trie:
         return {name: i for i, name in enumerate(self.models)}
 
     def node(self, prefix: Sequence[str]) -> int:
-        """The node of a prefix of model names; ``KeyError`` with the prefix if the trie has none."""
+        """Return the node of a prefix of model names; ``KeyError`` names a prefix that the trie lacks."""
         at = 0
         for model in prefix:
             try:
@@ -183,7 +209,7 @@ class Trie:
         return at
 
     def path(self, node: int) -> list[int]:
-        """Nodes from the first invocation down to ``node``; empty for the root."""
+        """Return the nodes from the first invocation down to ``node``; empty for the root."""
         nodes: list[int] = []
         while node > 0:
             nodes.append(node)
@@ -191,12 +217,24 @@ class Trie:
         return nodes[::-1]
 
     def prefix(self, node: int) -> tuple[str, ...]:
-        """The model names from the root down to ``node``."""
+        """Return the model names from the root down to ``node``."""
         return tuple(self.models[self.model[at]] for at in self.path(node))
 
     def edges(self, node: int) -> Iterator[tuple[str, str]]:
-        """(stage, model) labels from the root down to ``node``."""
+        """Return the (stage, model) labels from the root down to ``node``."""
         return ((self.stages[self.stage[at]], self.models[self.model[at]]) for at in self.path(node))
+
+    def labels(self) -> dict[str, list[Any]]:
+        """Return what identifies each node but the root, by column: ``prefix`` (model names), depth, stage and model."""
+        prefixes: list[tuple[str, ...]] = [()]
+        for node in range(1, len(self)):
+            prefixes.append((*prefixes[self.parent[node]], self.models[self.model[node]]))
+        return {
+            "prefix": prefixes[1:],
+            "depth": self.depth[1:].tolist(),
+            "stage": [self.stages[stage] for stage in self.stage[1:]],
+            "model": [self.models[model] for model in self.model[1:]],
+        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trie):
@@ -214,7 +252,7 @@ class Trie:
 
 
 ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
-"""The arrays that make a trie, as they are named in a ``.vine`` file."""
+"""The arrays of a trie, as they are named in a ``.vine`` file."""
 
 
 def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

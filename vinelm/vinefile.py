@@ -1,9 +1,9 @@
 """The ``.vine`` file: an annotated trie as a ZIP of stored ``.npy`` arrays and one ``manifest.json``. No pickle.
 
 Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
-mapped into memory; any ZIP tool and ``numpy.load`` read it without us. The manifest holds the format version, stages and
-models of the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Every member's
-checksum is verified on loading.
+mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and models of
+the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
+every member.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import io
 import json
 import mmap as memory_map
 import os
-import secrets
 import struct
 import zipfile
 import zlib
@@ -26,12 +25,13 @@ import numpy.typing as npt
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
+from vinelm.io import atomic_path
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, Trie
 
 FORMAT = "vinelm-trie"
 VERSION = 1
-"""Raised when an older reader would misread the file; a newer reader keeps opening older files."""
+"""Incremented when an older reader would misread the file. Newer readers open older files."""
 ALIGNMENT = 64
 _MANIFEST = "manifest.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
@@ -42,29 +42,36 @@ Array = npt.NDArray[Any]
 
 
 def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
-    """Write the file, whole or not at all. :class:`TrieFileError` if it cannot be written, or if ``meta`` is not plain JSON."""
+    """Write an annotated trie to a ``.vine`` file, atomically: an old file stays until the new one is on disk.
+
+    Args:
+        path: The file to write or replace. Its folder must exist.
+        annotated: The trie. The same trie gives the same bytes.
+
+    Raises:
+        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON.
+    """
     path = Path(path)
     text = _manifest(path, annotated)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:
+        with atomic_path(path) as draft, draft.open("xb") as file:
             _write(file, text, annotated)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
     except OSError as error:
         raise TrieFileError(
             f"{path}: cannot write the trie: {error.strerror}: choose a folder with room that exists"
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
-    """Read a file that :func:`save_trie` wrote, by this version or an older one; arrays are read-only.
+    """Read an annotated trie that :func:`save_trie` wrote, in this version or an older one. Its arrays are read-only.
 
-    With ``mmap`` they stay in the page cache, shared between processes; the file must then not be changed in place (replacing
-    it is safe). :class:`TrieFileError`, one line, if the file is missing, damaged, or written by a newer version.
+    Args:
+        path: The ``.vine`` file.
+        mmap: Map the file into memory, so that processes share its pages. It must then not be changed in place; replacing
+            it is safe.
+
+    Raises:
+        TrieFileError: The file is missing, damaged, or written by a newer version.
     """
     path = Path(path)
     try:
@@ -136,7 +143,7 @@ def _padding(start: int) -> bytes:
 
 
 def _members(data: Any) -> dict[str, memoryview]:
-    """The raw bytes of each member, checksum verified, nothing copied."""
+    """The raw bytes of each member, without a copy, after its checksum is verified."""
     view = memoryview(data)
     members: dict[str, memoryview] = {}
     with zipfile.ZipFile(_Window(view)) as archive:
@@ -145,7 +152,7 @@ def _members(data: Any) -> dict[str, memoryview]:
                 raise zipfile.BadZipFile(f"{entry.filename} is compressed")
             name_length, extra_length = struct.unpack_from("<HH", view, entry.header_offset + 26)
             name = view[entry.header_offset + _LOCAL_HEADER :][:name_length]
-            if name != entry.orig_filename.encode():  # an optional array under another name would be missing without a word
+            if name != entry.orig_filename.encode():  # else an optional array under another name would be missing silently
                 raise zipfile.BadZipFile(f"{entry.filename} has two names")
             start = entry.header_offset + _LOCAL_HEADER + name_length + extra_length
             content = view[start : start + entry.file_size]
@@ -156,7 +163,7 @@ def _members(data: Any) -> dict[str, memoryview]:
 
 
 class _Window(io.RawIOBase):
-    """A seekable reader over bytes in memory: what ``zipfile`` wants, without copying the file."""
+    """A seekable reader over bytes in memory, which ``zipfile`` needs, without a copy of the file."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
@@ -199,7 +206,7 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """An array over the member's own bytes."""
+    """An array over the bytes of the member, without a copy."""
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)
     if version != (1, 0):

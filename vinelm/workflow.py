@@ -1,4 +1,4 @@
-"""A workflow: a graph with configurable stages, a dataset of requests, a scorer."""
+"""Workflows: a graph with configurable stages, a dataset of labelled requests, and a scorer."""
 
 from __future__ import annotations
 
@@ -16,27 +16,40 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One labelled request: an id of its own, and the dataset row that it came from."""
+    """One labelled request.
+
+    Args:
+        id: Unique in its dataset.
+        data: Its row of the dataset, labels included.
+    """
 
     id: str
     data: Mapping[str, Any]
 
     def digest(self) -> str:
-        """Hash of the row: a changed question or label is another request."""
+        """Return a hash of the id and the row, which changes with the question or a label."""
         text = json.dumps([self.id, dict(self.data)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """What VineLM profiles and serves.
+    """A LangGraph application with its dataset and scorer: what VineLM profiles.
 
-    - ``build(vine)`` returns the LangGraph graph, compiled or not; its LLM nodes are wrapped with ``vine.stage``.
-    - ``requests``: the labelled requests.
-    - ``score(request, state)``: whether the answer in the final state is right. Must not spend money or depend on time.
-    - ``inputs(request)``: the graph's input; by default the row without labels (``labels`` names the keys left out).
-    - ``writer``: how a simulated model writes answers to these requests; without one only real models can run.
-    - ``resources``: what else decides an answer (databases, prompt files): folded into the fingerprint, as label to digest.
+    Args:
+        name: Names the workflow in stores and reports.
+        template: Its stages and loops, and the models that they may use.
+        build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``.
+        requests: The labelled requests; at least one, with unique ids.
+        score: ``score(request, state)`` returns whether the answer in the final state is correct. It must not spend money
+            or depend on time.
+        inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
+        labels: Keys of a row that the graph must not see.
+        writer: Writes answers for simulated models; None allows real models only.
+        resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
+
+    Raises:
+        DatasetError: There is no request, or a request id repeats.
     """
 
     name: str
@@ -59,28 +72,28 @@ class Workflow:
             seen.add(request.id)
 
     def graph_input(self, request: Request) -> dict[str, Any]:
-        """What the graph is invoked with: never the labels."""
+        """Return what the graph is invoked with, which never holds the labels."""
         if self.inputs is not None:
             return dict(self.inputs(request))
         return {key: value for key, value in request.data.items() if key not in self.labels}
 
     @property
     def dataset_digest(self) -> str:
-        """Hash of all rows, in order."""
+        """A hash of all rows, in order."""
         return hashlib.sha256("".join(request.digest() for request in self.requests).encode()).hexdigest()
 
 
 class AnswerWriter(Protocol):
-    """Writes right and wrong answers for a simulated model. Whether one is right is for the workflow's scorer to say."""
+    """Writes correct and wrong answers for a simulated model. The workflow's scorer judges them like any other answer."""
 
     kinds: Sequence[str]
-    """Kinds of error that :meth:`wrong` can make."""
+    """The kinds of error that :meth:`wrong` can make."""
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """How much of each skill the request demands, each in [0, 1]."""
+        """Return how much of each skill the request demands, each in [0, 1]."""
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """A right answer, in the form that a stage expects."""
+        """Return a correct answer, in the form that a stage expects."""
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """A wrong answer of that kind; another kind where this one does not apply."""
+        """Return a wrong answer of that kind, or of another kind where this one does not apply."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.errors import ConfigError, EvidenceError
+from vinelm.io import write_atomic
 from vinelm.trie import FloatArray
 
 
@@ -91,12 +92,9 @@ def save_curve(path: str | Path, engine: str, curve: SlowdownCurve, measured: Ma
     target = check_writable(path)
     plain: dict[str, Any] = _read(target) if target.exists() else {"format": _FORMAT, "version": VERSION, "curves": {}}
     curves = {**plain["curves"], engine: {**curve.to_dict(), "measured": dict(measured)}}
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps({**plain, "curves": curves}, indent=1) + "\n", encoding="utf-8")
-        os.replace(beside, target)
+        write_atomic(target, (json.dumps({**plain, "curves": curves}, indent=1) + "\n").encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot write the curves: {error.strerror}: name another file") from error
 
 

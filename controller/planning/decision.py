@@ -12,6 +12,7 @@ from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, SubtreeView
+from vinelm.io import html_table
 
 INTERVAL_Z = 1.6448536269514722
 """Intervals are two-sided at 90 %."""
@@ -160,6 +161,19 @@ class Decision:
 
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.query.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
+
+    def _repr_html_(self) -> str:
+        """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""
+        steps = list(self.known.trie.edges(self.target))
+        rows = [
+            ("plan", " > ".join(f"{stage}: {model}" for stage, model in steps) or "end here"),
+            ("accuracy", f"{self.accuracy:.1%}"),
+            ("cost per request", f"${self.path_cost_usd:.4g}"),
+            ("latency at zero load", f"{self.path_latency_s:.3g} s" if self.known.annotated.knows_latency else "-"),
+            *((f"slack of {bound}", f"{left:.4g}{_UNIT[bound]}") for bound, left in self.slack.items()),
+            ("meets the bounds", "yes" if self.is_feasible else f"no: {', '.join(self.relaxed)} relaxed"),
+        ]
+        return html_table(f"Decision: {self.query.objective}", ("", "value"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types: the plan, its expectations and its reason. Seconds are None where the trie knows no latency."""

@@ -56,15 +56,15 @@ def standard_errors(
         if regression is not None:
             accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
     spent = annotated.path_cost_usd
-    cost_var = _down(cells.trie, annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
-    cost_var += _down(cells.trie, annotated.reach * cost_usd.along) ** 2
+    cost_var = cells.trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
+    cost_var += cells.trie.accumulate(annotated.reach * cost_usd.along) ** 2
     for regression, weight in zip(mixture.regressions, weights, strict=True):
         if regression is not None:
             thins = weight.discount
             fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
             cost_var = cost_var + _variance(cells.trie, regression, completed, fewer, spent)
-    latency_var = _down(cells.trie, latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
-    latency_var += _down(cells.trie, latency_s.along) ** 2
+    latency_var = cells.trie.accumulate(latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
+    latency_var += cells.trie.accumulate(latency_s.along) ** 2
     return StandardErrors(
         ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), LATENCY_SCALE * np.sqrt(latency_var)
     )
@@ -73,7 +73,7 @@ def standard_errors(
 def path_weights(completed: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
     """How much one logit more of each question at each node moves the accuracy of the paths through it (see above)."""
     reach, stop = annotated.reach, completed.rates.stop
-    ended = _down(annotated.trie, reach * completed.rates.stop_success)
+    ended = annotated.trie.accumulate(reach * completed.rates.stop_success)
     first, second, third = (_path_weights(moves, reach, stop, ended) for moves in completed.sensitivity)
     return first, second, third
 
@@ -87,7 +87,7 @@ def _unknown(cells: ObservationTable) -> FloatArray:
     """Share of the requests whose outcome at the end of each path was not seen: neither there nor by a stop above."""
     size = len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
-    known = _down(cells.trie, stops) + (cells.count - stops)
+    known = cells.trie.accumulate(stops) + (cells.count - stops)
     return np.clip(1.0 - known / cells.n_requests, 0.0, 1.0)
 
 
@@ -150,11 +150,4 @@ def _above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:
         level = np.flatnonzero(depth == d)
         up = trie.parent[part][level] - part.start
         total[level] = total[up] + rows[up]
-    return total
-
-
-def _down(trie: Trie, values: FloatArray) -> FloatArray:
-    total = values.copy()
-    for level in trie.levels[1:]:
-        total[level] += total[trie.parent[level]]
     return total

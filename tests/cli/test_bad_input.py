@@ -226,9 +226,9 @@ def test_a_demo_that_has_no_folder_to_write_to(folder, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("model = 3", ("'model' is no list of tables", "[[model]]")),
-        ("[model]\nname = 'a'", ("'model' is no list of tables", "[[model]]")),
-        ("model = ['a']", ("'model' is no list of tables",)),
+        ("model = 3", ("'model' is not a list of tables", "[[model]]")),
+        ("[model]\nname = 'a'", ("'model' is not a list of tables", "[[model]]")),
+        ("model = ['a']", ("'model' is not a list of tables",)),
         ("backend = 3" + MODELS, ("[backend.NAME]",)),
         ("[backend]\nsimulated = 3" + MODELS, ("[backend.NAME]",)),
         ("", ("at least one model", "[[model]]")),

@@ -89,3 +89,12 @@ def test_arrays_cannot_be_changed():
     for name in ARRAYS:
         with pytest.raises(ValueError, match="read-only"):
             getattr(trie, name)[0] = 1
+
+
+def test_accumulate_sums_along_paths_in_the_last_axis():
+    trie = Trie.from_template(loop(3, 3))
+    values = np.random.default_rng(0).random((4, len(trie)))
+    found = trie.accumulate(values)
+    expected = np.stack([values[:, [0, *trie.path(node)]].sum(axis=1) for node in range(len(trie))], axis=1)
+    np.testing.assert_allclose(found, expected)
+    np.testing.assert_array_equal(trie.accumulate(values[1]), found[1])

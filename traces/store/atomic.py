@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from vinelm.errors import StoreError
+from vinelm.io import atomic_path, draft_path, sync_to_disk
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.store import ObservationStore
 
@@ -22,11 +22,11 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
     :class:`StoreError` if there is anything at ``path`` already: nothing is overwritten.
     """
     _require_free(path)
-    draft = _draft(path)
+    draft = draft_path(path)
     try:
         with ObservationStore.create(draft, identity, shown_as=path) as store:
             yield store
-        _sync(draft)
+        sync_to_disk(draft)
         _move_new(draft, path)
     except OSError as error:
         raise StoreError(f"{path}: cannot write the store: {error.strerror or error}") from error
@@ -41,16 +41,11 @@ def replaced(path: Path) -> Iterator[Path]:
     :class:`StoreError` if the folder is missing or the disk is full; the old file stays then.
     """
     _require_folder(path)
-    draft = _draft(path)
     try:
-        yield draft
-        _sync(draft)
-        os.replace(draft, path)
-        _sync(path.parent)
+        with atomic_path(path) as draft:
+            yield draft
     except OSError as error:
         raise StoreError(f"{path}: cannot write it: {error.strerror or error}") from error
-    finally:
-        _remove(draft)
 
 
 def _require_free(path: Path) -> None:
@@ -64,26 +59,6 @@ def _require_folder(path: Path) -> None:
         raise StoreError(f"{path}: the folder {path.parent} does not exist: make it first")
 
 
-def _draft(path: Path) -> Path:
-    """A name of this process's own; what dead processes of this machine left behind is removed."""
-    host = socket.gethostname()
-    for left in path.parent.glob(f".{path.name}.{host}.*.draft*"):
-        pid = left.name.split(".draft")[0].rpartition(".")[2]
-        if pid.isdigit() and int(pid) != os.getpid() and not _is_alive(int(pid)):
-            left.unlink(missing_ok=True)
-    return path.with_name(f".{path.name}.{host}.{os.getpid()}.draft{path.suffix}")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 def _move_new(draft: Path, path: Path) -> None:
     """Move without replacing, also when two do it at once."""
     try:
@@ -93,16 +68,7 @@ def _move_new(draft: Path, path: Path) -> None:
     except OSError:  # a file system without hard links
         _require_free(path)
         draft.rename(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    with suppress(PermissionError):  # a folder cannot be opened everywhere
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync_to_disk(path.parent)
 
 
 def _remove(draft: Path) -> None:

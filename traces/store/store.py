@@ -7,16 +7,17 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from sqlalchemy import ColumnElement, Table, and_, bindparam, case, delete, func, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
+from vinelm.io import data_frame
 from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import Database, read_meta
@@ -27,6 +28,9 @@ from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
 from vinelm.traces.store.schema import SCHEMA_VERSION, encode_prefix
 from vinelm.workflow import Request
+
+if TYPE_CHECKING:
+    import pandas
 
 Prefix = tuple[str, ...]
 
@@ -223,6 +227,23 @@ class ObservationStore:
         with self._database.transaction() as connection:
             return list(read_rows(connection))
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per observation, in the order they were stored. Needs the extra ``pandas``.
+
+        The columns are the fields of :class:`~vinelm.observation.Observation` (dollars in ``cost_usd`` and ``tool_cost_usd``,
+        seconds in ``latency_s``, ``tool_latency_s`` and ``ttft_s``), with ``model`` and ``depth`` (from 1) after ``prefix``,
+        which is a tuple of model names. What is not known is missing.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        rows = self.observations()
+        names = [field.name for field in fields(Observation)]
+        after = names.index("prefix") + 1
+        names[after:after] = ["model", "depth"]
+        columns = {name: [getattr(row, name) for row in rows] for name in names}
+        return data_frame(columns, dtypes=_FRAME_DTYPES)
+
     def note_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
         """Keep where rows came from that no run on this file bought."""
         values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
@@ -298,6 +319,13 @@ class ObservationStore:
         query = select(group, func.count(), func.sum(table.c.calls), cost, failed).group_by(group).order_by(group)
         with self._database.transaction() as connection:
             return {row[0]: Spend(int(row[1]), int(row[2]), float(row[3]), int(row[4])) for row in connection.execute(query)}
+
+
+_FRAME_DTYPES = {
+    **dict.fromkeys(("success", "stopped"), "boolean"),
+    **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached"), "Int64"),
+    **dict.fromkeys(("ttft_s",), "Float64"),
+}
 
 
 def _is_made(path: Path) -> bool:

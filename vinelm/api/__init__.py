@@ -1,4 +1,4 @@
-"""What an application and a notebook call: VineLM itself, and the verbs behind the commands."""
+"""What applications and notebooks call: :class:`VineLM`, and the verbs behind the commands of the command line."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,9 @@
 from .application import VineLM as VineLM
+from .estimation import estimate as estimate
 from .estimation import estimate_store as estimate_store
 from .estimation import require_same_workflow as require_same_workflow
 from .estimation import with_provenance as with_provenance
+from .planning import plan as plan
+from .profiling import identity_of as identity_of
+from .profiling import profile as profile
+from .profiling import require_budget as require_budget

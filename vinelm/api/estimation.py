@@ -1,4 +1,4 @@
-"""From a store to an annotated trie that knows where it comes from."""
+"""Estimate an annotated trie from the observations in a store, with its provenance."""
 
 from __future__ import annotations
 
@@ -16,28 +16,73 @@ from vinelm.version import __version__
 
 if TYPE_CHECKING:
     from vinelm.estimator import ObservationTable
-
+    from vinelm.traces import ObservationStore
 
 MAX_ERROR = 0.15
-"""Half of the best path's 90 % accuracy interval from which an estimate is refused, as a fraction."""
+"""The largest accepted half-width of the 90 % interval of the best path's accuracy, as a fraction."""
+
+
+def estimate(
+    store: ObservationStore | str | Path,
+    *,
+    estimator: str = "latent",
+    stop: StopRule | None = None,
+    check: bool = True,
+    max_error: float = MAX_ERROR,
+) -> AnnotatedTrie:
+    """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
+
+    Args:
+        store: The store, or its path. It is only read.
+        estimator: How sparse observations become a trie; :data:`vinelm.estimator.ESTIMATORS` has the names.
+        stop: Which stop rule to estimate for; None takes the workflow's own.
+        check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
+            ``meta["evidence"]``. False skips this, and nothing is refused.
+        max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted.
+            1 accepts everything.
+
+    Returns:
+        The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance.
+
+    Raises:
+        EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
+        StoreError: The store cannot be read.
+        ConfigError: The estimator is unknown, or does not support the stop rule.
+
+    Example:
+        >>> import vinelm
+        >>> trie = vinelm.estimate("my-app.db")
+        >>> trie.trie.n_nodes
+        14
+        >>> vinelm.save_trie("my-app.vine", trie)
+    """
+    path = store if isinstance(store, str | Path) else store.path
+    return estimate_store(path, estimator=estimator, stop=stop, checked=check, max_error=max_error)
 
 
 def estimate_store(
     path: str | Path, *, estimator: str, stop: str | None = None, checked: bool = False, max_error: float = 1.0
 ) -> AnnotatedTrie:
-    """Fit the store's observations; ``stop`` overrides the workflow's own stop rule.
+    """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 
-    ``checked`` adds what the observations say of the estimate's worth as ``meta["evidence"]`` (some five more fits). The same
-    rows give the same trie, bit for bit. :class:`StoreError` for a store that cannot be read, :class:`ConfigError` for an
-    unknown estimator or one that the stop rule does not allow, :class:`EvidenceError` for an empty store, or where the best
-    path's accuracy is known less well than ``max_error`` (a fraction).
+    Args:
+        path: The store.
+        estimator: Its name.
+        stop: The stop rule to estimate for; None takes the workflow's own.
+        checked: Also fit on each half of the requests (some five more fits) and put the result into ``meta["evidence"]``.
+        max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
+
+    Raises:
+        StoreError: The store cannot be read.
+        ConfigError: The estimator is unknown, or does not support the stop rule.
+        EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
 
     if not 0.0 < max_error <= 1.0:
-        raise ConfigError(f"--max-error is {max_error}: it must be a fraction in (0, 1]")
+        raise ConfigError(f"max_error is {max_error}: it must be a fraction in (0, 1]", code="max-error")
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
@@ -70,9 +115,14 @@ def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error:
 def with_provenance(
     annotated: AnnotatedTrie, observations: Iterable[Observation], *, requests_registered: int, **facts: Any
 ) -> AnnotatedTrie:
-    """The same trie with its origin in ``meta``: dollars spent, coverage, stop rule, version, and ``facts``.
+    """Return the same trie with its provenance in ``meta``: dollars spent, coverage, stop rule, version, and ``facts``.
 
-    ``coverage`` is the observed dollars over the estimated dollars of running every registered request on every path once.
+    Args:
+        annotated: The trie.
+        observations: What it was estimated from.
+        requests_registered: How many requests the profile sampled from. ``meta["coverage"]`` is the observed dollars
+            divided by the estimated dollars of executing each of them on every reached cell once; None if that is 0.
+        **facts: More entries of ``meta``, plain JSON.
     """
     spent = sum(row.cost_usd + row.tool_cost_usd for row in observations)
     everything = float((annotated.reach * annotated.cost_usd)[1:].sum()) * max(requests_registered, 1)
@@ -89,7 +139,14 @@ def with_provenance(
 
 
 def require_same_workflow(annotated: AnnotatedTrie, workflow: str, dataset_digest: str, where: str) -> None:
-    """:class:`ConfigError` if the trie was estimated for another workflow or another dataset than the store's."""
+    """Raise :class:`ConfigError` if the trie was estimated for another workflow or another dataset than the store's.
+
+    Args:
+        annotated: The trie.
+        workflow: The store's workflow.
+        dataset_digest: The store's digest of the dataset.
+        where: What the error names: the trie's file.
+    """
     meta = annotated.meta
     if meta.get("workflow", workflow) != workflow:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Catalogs: the models that may be chosen, their prices, and the engines that serve them."""
+"""Model catalogs: the models that may be chosen, their prices, and the engines that serve them."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""The models that stages may run on: provider, id, price, engine. Read from TOML; keys stay in the environment."""
+"""Model catalogs, from TOML, a LiteLLM config or LangChain models. API keys stay in the environment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Catalog(Mapping[str, Model]):
-    """Models by name, in the order of the file; ``backends`` holds settings by provider (``[backend.NAME]``).
+    """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
 
-    ``live`` holds the ready chat models of entries that were made from such: they belong to this process and are never written.
+    Args:
+        models: The entries; at least one, each with a name of its own.
+        backends: Settings by provider (``[backend.NAME]`` in a file).
+        live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
+            written.
+
+    Raises:
+        ConfigError: There is no entry, a name repeats, or an entry or a setting holds a secret.
     """
 
     models: tuple[Model, ...]
@@ -59,7 +66,7 @@ class Catalog(Mapping[str, Model]):
         return len(self.models)
 
     def subset(self, names: tuple[str, ...]) -> Catalog:
-        """Only these models, in this order; :class:`ConfigError` names one that is missing."""
+        """Return a catalog of only these models, in this order; :class:`ConfigError` names one that is missing."""
         for name in names:
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}: the catalog has {', '.join(self)}")
@@ -67,7 +74,7 @@ class Catalog(Mapping[str, Model]):
         return Catalog([self[name] for name in names], self.backends, live=live)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, read back by :meth:`from_dict`. Holds names of key variables, never keys."""
+        """Return plain JSON types that :meth:`from_dict` reads. They name the variables of API keys and never hold a key."""
         return {
             "model": [m.model_dump(mode="json") for m in self.models],
             "backend": {k: dict(v) for k, v in self.backends.items()},
@@ -75,31 +82,46 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], *, where: str = "catalog") -> Catalog:
-        """A catalog from the tables of a TOML file. :class:`ConfigError` names the entry and the key at fault.
+        """Return the catalog that these tables of a TOML file describe.
 
-        An entry needs ``name``, ``provider`` and ``model``; its price is an inline table, or ``price_id`` names an entry of the
-        bundled price file. A price that is not known is an error.
+        Args:
+            plain: ``model``, a list of tables, and optionally ``backend``, a table by provider. An entry needs ``name``,
+                ``provider`` and ``model``, and either ``price`` or the ``price_id`` of an entry in the bundled price file.
+            where: What errors name.
+
+        Raises:
+            ConfigError: Names the entry and the key at fault, or an entry without a known price.
         """
         models, backends = tables_of(plain, where)
         return cls([entry(item, where) for item in models], backends)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Catalog:
-        """Read a catalog file. :class:`ConfigError` if it is missing or malformed."""
+        """Read a catalog from a TOML file; :class:`ConfigError` if it is missing or malformed."""
         return cls.from_dict(toml_tables(path), where=str(path))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Catalog:
-        """Read a catalog file of either kind: our TOML, or a LiteLLM ``model_list`` (``.yaml``, ``.yml``)."""
+        """Read a catalog from a TOML file, or from a LiteLLM config with a ``model_list`` (``.yaml``, ``.yml``).
+
+        Logs a warning for parts of a LiteLLM config that have no effect. :class:`ConfigError` if the file cannot be read.
+        """
         read = read_catalog_file(path).checked()
         return cls(read.models, read.backends)
 
     @classmethod
     def from_strings(cls, specs: Iterable[str], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None) -> Catalog:
-        """LangChain's ``provider:model`` strings, which become the names. Prices: as given here, else of the bundled file.
+        """Return a catalog of LangChain's ``provider:model`` strings, which become the names.
 
-        OpenAI, Bedrock and Gemini are called by our own clients, others by LangChain's (extra ``langchain`` and the provider's
-        package). :class:`ConfigError` names a model whose price is not known.
+        OpenAI, Bedrock and Gemini are called by VineLM's own clients; other providers need the extra ``langchain`` and the
+        provider's LangChain package.
+
+        Args:
+            specs: For example ``"openai:gpt-4.1-mini"``.
+            prices: Prices by string, in place of those of the bundled price file.
+
+        Raises:
+            ConfigError: A string is malformed, or the price of a model is not known.
         """
         return cls(models_of_strings(specs, prices or {}))
 
@@ -107,16 +129,22 @@ class Catalog(Mapping[str, Model]):
     def from_chat_models(
         cls, chats: Mapping[str, BaseChatModel], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None
     ) -> Catalog:
-        """Ready LangChain chat models by name. Prices: as given here, else of the bundled file, by provider and model.
+        """Return a catalog of ready LangChain chat models.
 
-        The objects stay in this process: a catalog read back from a store or a trie lacks them. :class:`ConfigError` names a
-        model whose price is not known.
+        The objects stay in this process: a catalog that is read from a store or a trie does not have them.
+
+        Args:
+            chats: Chat models by name.
+            prices: Prices by name, in place of those of the bundled price file.
+
+        Raises:
+            ConfigError: A value is not a chat model, or the price of a model is not known.
         """
         return cls(models_of_chats(chats, prices or {}), live=chats)
 
     @classmethod
     def of(cls, models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]) -> Catalog:
-        """A catalog of whatever describes one: itself, a file, ready chat models by name, or ``provider:model`` strings."""
+        """Return a catalog from a catalog, the path of a file, chat models by name, or ``provider:model`` strings."""
         if isinstance(models, Catalog):
             return models
         if isinstance(models, str | Path):

@@ -1,4 +1,4 @@
-"""Catalog entries from what LangChain users already have: ``provider:model`` strings and ready chat models."""
+"""Catalog entries from LangChain's ``provider:model`` strings and from ready chat models."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
         "google_genai": ("gemini", "GEMINI_API_KEY"),
     }
 )
-"""LangChain's provider to ours and the variable of its key. What is not here is called through LangChain's own integration."""
+"""LangChain's provider name to ours, and the environment variable of its API key. Others are called through LangChain."""
 LANGCHAIN = "langchain"
 MAX_TOKENS = 4096
-"""What a ready chat model that has no cap of its own is taken to write at most, when money is set aside for a call."""
+"""Completion tokens that the upper bound of a call's cost assumes for a ready chat model without a limit of its own."""
 
 AnyPrice = Price | Mapping[str, Any]
 
 
 def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> list[Model]:
-    """One entry for each string, which is its name, too. :class:`ConfigError` names one without a known price."""
+    """Return one entry for each string, named by it; :class:`ConfigError` names a string without a known price."""
     listed = list(specs)
     _refuse_unknown(prices, listed)
     return [_of_string(spec, prices.get(spec)) for spec in listed]
 
 
 def models_of_chats(chats: Mapping[str, Any], prices: Mapping[str, AnyPrice]) -> list[Model]:
-    """One entry for each ready chat model. :class:`ConfigError` names what is none, or has no known price."""
+    """Return one entry for each chat model; :class:`ConfigError` names one that is no chat model or has no known price."""
     _refuse_unknown(prices, list(chats))
     return [_of_chat(name, chat, prices.get(name)) for name, chat in chats.items()]
 
@@ -55,7 +55,7 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
 
     if not isinstance(chat, BaseChatModel):
         raise ConfigError(
-            f"model {name!r}: is a {type(chat).__name__}: give a LangChain chat model that is not bound to anything"
+            f"model {name!r}: is a {type(chat).__name__}: give a LangChain chat model, before bind() or bind_tools()"
         )
     facts = chat._get_ls_params()
     family, model_id = str(facts.get("ls_provider") or "langchain"), str(facts.get("ls_model_name") or type(chat).__name__)
@@ -82,4 +82,4 @@ def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
 def _refuse_unknown(prices: Mapping[str, AnyPrice], names: list[str]) -> None:
     for name in prices:
         if name not in names:
-            raise ConfigError(f"prices has {name!r}, which is no model: models are {', '.join(names)}")
+            raise ConfigError(f"prices has {name!r}, which is not a model of this catalog: its models are {', '.join(names)}")

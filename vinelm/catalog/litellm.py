@@ -1,7 +1,7 @@
 """An existing LiteLLM ``model_list`` as a catalog, unchanged.
 
-Format: https://docs.litellm.ai/docs/proxy/configs. What configures LiteLLM's proxy and router is left out, because VineLM takes
-their place, and a note says so: of the rest of the file only ``num_retries`` and the default timeout are taken over.
+Format: https://docs.litellm.ai/docs/proxy/configs. Settings of LiteLLM's proxy and router are ignored, because VineLM replaces
+them, and a note lists them. Of the rest of the file only ``num_retries`` and the default timeout are used.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ from vinelm.errors import ConfigError
 
 ENVIRONMENT = "os.environ/"
 NO_KEYS = frozenset({"", "none", "empty", "null", "fake", "fake-key", "dummy", "not-needed", "anything"})
-"""What is written in place of a key for servers that want none."""
+"""Placeholders for the key of servers that need none."""
 SETTINGS = ("litellm_settings", "router_settings")
 TAKEN = ("num_retries", "request_timeout", "timeout")
-"""Of those two sections."""
+"""The keys of these sections that are used."""
 
 
 class ModelList(NamedTuple):
-    """A maker for each entry (:class:`ConfigError` names what it cannot take over), the settings by provider, and a line on
-    what has no effect, if anything has none.
+    """What a file with a ``model_list`` holds.
+
+    Args:
+        makers: A function for each entry that returns its model, or raises :class:`ConfigError` if it cannot be used.
+        backends: Settings by provider.
+        notes: One line that lists the keys without effect, if there are any.
     """
 
     makers: list[Callable[[], Model]]
@@ -47,7 +51,7 @@ class ModelList(NamedTuple):
 
 
 class _File(NamedTuple):
-    """What every entry of one file shares. ``read_on`` is the day on which it was last written."""
+    """What the entries of one file share. ``read_on``: the day on which the file was last modified."""
 
     path: str
     read_on: date
@@ -55,15 +59,23 @@ class _File(NamedTuple):
 
 
 def read_model_list(path: str | Path, text: str) -> ModelList:
-    """Read the file. Entries of one name are LiteLLM's load balancing; here each is a choice of its own: the second is called
-    ``NAME-2``.
+    """Read the ``model_list`` of a LiteLLM config.
+
+    Entries of the same name, which LiteLLM balances load between, become models of their own: the second is ``NAME-2``.
+
+    Args:
+        path: The file, for errors and for the date of its prices.
+        text: Its content.
+
+    Raises:
+        ConfigError: The file is not YAML, has no ``model_list``, or includes other files.
     """
     plain = _yaml(path, text)
     listed = plain.get("model_list") if isinstance(plain, dict) else None
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"{path}: has no model_list: is it a LiteLLM config?")
     if plain.get("include"):
-        raise ConfigError(f"{path}: include is not followed: copy those files' entries into this model_list")
+        raise ConfigError(f"{path}: include is not supported: copy the entries of those files into this model_list")
     file = _File(str(path), date.fromtimestamp(Path(path).stat().st_mtime), _setting(plain, "timeout", "request_timeout"))
     found = ModelList([], {}, ())
     seen: dict[str, int] = {}
@@ -99,7 +111,7 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """The router's word counts before the library's."""
+    """The router's setting takes precedence over the library's."""
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)
 
@@ -138,7 +150,7 @@ def _model(item: Mapping[str, Any], name: str, file: _File) -> Model:
 
 
 def _place(route: Route) -> dict[str, str]:
-    """LiteLLM's own variables for Vertex; Google's are read where the entry names neither."""
+    """LiteLLM's environment variables for Vertex AI; without them the client reads Google's."""
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if route.provider == "vertex" else {}
     return {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
 
@@ -158,17 +170,17 @@ def _base(params: dict[str, Any], route: Route, label: str) -> str | None:
     found = _resolved(given[0], "api_base", label) if given else route.api_base or os.environ.get(route.base_env or "")
     if not found and route.needs_base:
         where = f", or set {route.base_env}" if route.base_env else ", such as http://localhost:8000/v1"
-        raise ConfigError(f"{label}: no api_base: say where its server is{where}")
+        raise ConfigError(f"{label}: no api_base: add the URL of its server{where}")
     if params.get("api_version") in AZURE_V1 and route.base_env:
         return f"{str(found).rstrip('/').removesuffix('/openai/v1')}/openai/v1"
     return str(found) if found else None
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str) -> str | None:
-    """The variable of the key. Without one in the entry it is LiteLLM's default, if the entry calls that service."""
+    """The environment variable of the key; by default LiteLLM's, if the entry calls that service."""
     if route.provider == "langchain":
         if key not in (None, f"{ENVIRONMENT}{route.key_env}"):
-            raise ConfigError(f"{label}: its LangChain package reads the key from {route.key_env}: set that one")
+            raise ConfigError(f"{label}: its LangChain package reads the key from {route.key_env}: set that variable")
         return None
     if key is None:
         return route.key_env if base == route.api_base or route.base_env else None
@@ -180,7 +192,7 @@ def _key_env(key: Any, route: Route, base: str | None, label: str) -> str | None
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:
-    """A parameter's value, from the environment where it says ``os.environ/NAME``. Keys never come here."""
+    """The value of a parameter that is not a key, read from the environment if it is ``os.environ/NAME``."""
     if not isinstance(value, str) or not value.startswith(ENVIRONMENT):
         return value
     name = value.removeprefix(ENVIRONMENT)
@@ -200,7 +212,7 @@ def _check_credentials(params: Mapping[str, Any], label: str) -> None:
 
 
 def _price(known: Mapping[str, Any], price_id: str, label: str, file: _File) -> dict[str, Any]:
-    """From the entry, else from the bundled price file, by ``base_model`` where there is one. ``as_of`` is the file's day."""
+    """The entry's price, dated by the file, else that of the bundled price file, by ``base_model`` if there is one."""
     given = {key: known.get(name) for key, name in zip(("input", "output", "cached"), PRICES, strict=True)}
     if given["input"] is None or given["output"] is None:
         base = known.get("base_model")
@@ -229,7 +241,7 @@ def _limits(item: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _engine(item: Mapping[str, Any], name: str, route: Route) -> str | None:
-    """LiteLLM limits each deployment by itself: one with limits is an engine of its own, others share their endpoint."""
+    """LiteLLM limits each deployment separately: an entry with limits is an engine of its own, others share their endpoint."""
     return f"{route.provider}/{name}" if _limits(item) else None
 
 
@@ -238,7 +250,7 @@ def _add_settings(item: Mapping[str, Any], name: str, retries: Any, backends: di
     try:
         _, route, _ = route_of(item["litellm_params"].get("model"), item["litellm_params"], name)
     except ConfigError:
-        return  # its maker says so
+        return  # its maker raises this error
     if retries is not None:
         backends.setdefault(route.provider, {})["max_retries"] = retries
     if limits:

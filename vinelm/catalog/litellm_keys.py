@@ -1,4 +1,4 @@
-"""What the words of a LiteLLM ``model_list`` mean here: providers, parameters, keys. Tables, and who a model string names.
+"""The providers, parameters and keys of a LiteLLM ``model_list``, and what they correspond to here.
 
 Format: https://docs.litellm.ai/docs/proxy/configs
 """
@@ -14,8 +14,15 @@ from vinelm.errors import ConfigError
 
 
 class Route(NamedTuple):
-    """What a prefix of LiteLLM's model strings is here. ``api_base`` is where the service is, None: the entry says, or the
-    variable ``base_env``. ``prefix`` goes before the model's id.
+    """The provider that a prefix of LiteLLM's model strings stands for.
+
+    Args:
+        provider: The provider here.
+        key_env: The default environment variable of the API key.
+        api_base: The URL of the service; None takes the entry's, or that of the variable ``base_env``.
+        needs_base: A URL is required.
+        base_env: The environment variable of the URL.
+        prefix: Put before the model's id.
     """
 
     provider: str
@@ -45,7 +52,7 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
     }
 )
 AZURE_V1 = ("v1", "latest", "preview")
-"""Versions that LiteLLM takes for Azure's ``/openai/v1`` endpoint, which speaks plain OpenAI."""
+"""API versions that select Azure's ``/openai/v1`` endpoint, which has the plain OpenAI protocol."""
 RENAMED = MappingProxyType(
     {
         "aws_region_name": "region",
@@ -58,7 +65,7 @@ RENAMED = MappingProxyType(
 LIMITS = MappingProxyType({"rpm": "requests_per_min", "tpm": "tokens_per_min", "max_parallel_requests": "concurrency"})
 PRICES = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
 READ_ELSEWHERE = frozenset({"custom_llm_provider", "model_info", *PRICES, *LIMITS})
-"""Parameters that the loader itself reads: no request has them."""
+"""Parameters that the loader reads; they are not sent with requests."""
 NOT_TAKEN = frozenset(
     {
         "additional_drop_params", "allowed_fails", "allowed_fails_policy", "allowed_openai_params", "api_version",
@@ -69,7 +76,7 @@ NOT_TAKEN = frozenset(
         "use_in_pass_through", "use_litellm_proxy", "weight",
     }
 )  # fmt: skip
-"""Parameters of LiteLLM's own routing, retrying and caching, whose place VineLM takes: they are left out, and that is said."""
+"""Parameters of LiteLLM's own routing, retries and caching, which are ignored with a note."""
 FROM_ENVIRONMENT = MappingProxyType(
     {
         "aws_access_key_id": "AWS_ACCESS_KEY_ID",
@@ -81,31 +88,40 @@ FROM_ENVIRONMENT = MappingProxyType(
         "vertex_ai_credentials": "GOOGLE_APPLICATION_CREDENTIALS",
     }
 )
-"""What the SDK reads from the environment by itself, and from which variable."""
+"""Parameters that the SDK reads from the environment, and the variable of each."""
 OTHER_CREDENTIALS = frozenset(
     {
         "azure_ad_token", "tenant_id", "client_id", "client_secret", "azure_username", "azure_password", "azure_scope",
         "aws_role_name", "aws_session_name", "aws_web_identity_token", "aws_sts_endpoint", "litellm_credential_name",
     }
 )  # fmt: skip
-"""Ways to prove who calls that no provider here has."""
+"""Credentials that no provider here supports."""
 _COST = re.compile(r"(^|_)cost(_|$)")
 _BY_NAME = ((re.compile(r"gpt-|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
 _AZURE_SERIES = re.compile(r"^(o_series|gpt5_series)/")
 
 
 def is_option(key: str) -> bool:
-    """Whether a parameter goes into requests."""
+    """Return whether a parameter is sent with requests."""
     return key not in READ_ELSEWHERE and key not in NOT_TAKEN and key not in FROM_ENVIRONMENT and not _COST.search(key)
 
 
 def is_left_out(key: str) -> bool:
-    """Whether a parameter has no effect here, which the reader should know."""
+    """Return whether a parameter is ignored with a note."""
     return key in NOT_TAKEN or (bool(_COST.search(key)) and key not in PRICES)
 
 
 def route_of(model: Any, params: Mapping[str, Any], label: str) -> tuple[str, Route, str]:
-    """The prefix, what it means here, and the model's id behind it. :class:`ConfigError` says what to do about another."""
+    """Split a model string into its prefix, the route of the prefix, and the provider's id of the model.
+
+    Args:
+        model: The string, such as ``"openai/gpt-4o"``.
+        params: The entry's ``litellm_params``.
+        label: What errors name.
+
+    Raises:
+        ConfigError: The string is malformed, a wildcard, or of a provider that is not known.
+    """
     if not isinstance(model, str) or not model:
         raise ConfigError(f"{label}: litellm_params has no model: write it as PROVIDER/MODEL, such as openai/gpt-4o")
     if "*" in model:

@@ -1,4 +1,4 @@
-"""A catalog file, entry by entry: what can be used, and what is wrong with the rest."""
+"""Catalog files, read entry by entry, so that one malformed entry does not hide the others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class CatalogFile:
-    """The entries of a file that can be read, one error for each that cannot, the settings by provider, and notes on what of
-    the file has no effect.
+    """The content of a catalog file.
+
+    Args:
+        path: The file.
+        models: The entries that can be read.
+        errors: One error for each entry that cannot.
+        backends: Settings by provider.
+        notes: One line for each group of keys that have no effect.
     """
 
     path: str
@@ -29,7 +35,7 @@ class CatalogFile:
     notes: tuple[str, ...] = ()
 
     def checked(self) -> CatalogFile:
-        """This file, if all of it can be read. Raises its first error; logs its notes as warnings."""
+        """Return this file if it has no errors, else raise the first. Logs the notes as warnings."""
         for error in self.errors:
             raise error
         for note in self.notes:
@@ -38,7 +44,7 @@ class CatalogFile:
 
 
 def read_catalog_file(path: str | Path) -> CatalogFile:
-    """Read our TOML, or a LiteLLM ``model_list`` in YAML. :class:`ConfigError` where the file as a whole is at fault."""
+    """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; :class:`ConfigError` if the file as a whole cannot be read."""
     if Path(path).suffix.lower() in YAML_SUFFIXES:
         read = read_model_list(path, catalog_text(path))
         return CatalogFile(str(path), *_sorted_out(read.makers), read.backends, read.notes)
@@ -58,7 +64,7 @@ def _sorted_out(makers: Iterable[Callable[[], Model]]) -> tuple[tuple[Model, ...
 
 
 def catalog_text(path: str | Path) -> str:
-    """A catalog file's text; :class:`ConfigError` if it cannot be read."""
+    """Return the text of a catalog file; :class:`ConfigError` if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -66,7 +72,7 @@ def catalog_text(path: str | Path) -> str:
 
 
 def toml_tables(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file; :class:`ConfigError` if it is missing or malformed."""
+    """Return the tables of a TOML file; :class:`ConfigError` if it is missing or malformed."""
     try:
         return tomllib.loads(catalog_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -74,15 +80,17 @@ def toml_tables(path: str | Path) -> dict[str, Any]:
 
 
 def tables_of(plain: Mapping[str, Any], where: str) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
-    """The ``[[model]]`` and the ``[backend.NAME]`` tables of a catalog; :class:`ConfigError` if they are none, or not all."""
+    """Return the ``[[model]]`` and the ``[backend.NAME]`` tables; :class:`ConfigError` for unknown keys or other values."""
     for key in plain:
         if key not in ("model", "backend"):
             raise ConfigError(f"{where}: unknown key {key!r}: use [[model]] and [backend.NAME]")
     models, backends = plain.get("model", []), plain.get("backend", {})
     if not isinstance(models, list | tuple) or not all(isinstance(item, Mapping) for item in models):
-        raise ConfigError(f"{where}: 'model' is no list of tables: head each model with [[model]]")
+        raise ConfigError(f"{where}: 'model' is not a list of tables: start each model with [[model]]")
     if not isinstance(backends, Mapping) or not all(isinstance(item, Mapping) for item in backends.values()):
-        raise ConfigError(f"{where}: 'backend' holds something else than tables: head each provider's with [backend.NAME]")
+        raise ConfigError(
+            f"{where}: 'backend' holds values that are not tables: start the settings of a provider with [backend.NAME]"
+        )
     if not models:
         raise ConfigError(f"{where}: a catalog needs at least one model: add a [[model]] table")
     return models, backends

@@ -1,4 +1,4 @@
-"""One model of a catalog, with its price: what may be chosen, and what it costs."""
+"""Catalog entries: one model with its price."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from vinelm.errors import ConfigError
 
 
 class Price(BaseModel):
-    """Dollars per million tokens, with where the figure comes from and the day it was read.
+    """The price of a model in dollars per million tokens.
 
-    ``cached`` is the price of input tokens read from a prompt cache; None means they cost as much as others. ``call`` is
-    dollars per call on top, for services priced that way.
+    Args:
+        input: Dollars per million prompt tokens, >= 0.
+        output: Dollars per million completion tokens, >= 0.
+        cached: Dollars per million prompt tokens that are read from a prompt cache; None charges them as ``input``.
+        call: Dollars per call, added to those of the tokens.
+        source: Where the figures come from.
+        as_of: The day on which they were read.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,18 +36,27 @@ class Price(BaseModel):
     as_of: date
 
     def cost_usd(self, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float:
-        """Dollars of one call; ``tokens_cached`` is a part of ``tokens_in``."""
+        """Return the dollars of one call. ``tokens_cached`` is the part of ``tokens_in`` that was read from a prompt cache."""
         cached = self.input if self.cached is None else self.cached
         fresh = max(tokens_in - tokens_cached, 0)
         return self.call + (fresh * self.input + tokens_cached * cached + tokens_out * self.output) / 1e6
 
 
 class Model(BaseModel):
-    """One entry of the catalog. The same model on two endpoints is two entries (§4.5).
+    """One entry of a catalog. The same model on two endpoints is two entries (VineLM paper §4.5).
 
-    ``name`` is how templates, tries and plans call it; ``model_id`` is what its provider calls it. ``engine`` names the
-    endpoint whose load it shares. ``api_key_env`` names the environment variable that holds the key; the key itself is
-    never kept: a secret in ``options`` is refused by the catalog. ``options`` goes to the provider's client as it is.
+    Args:
+        name: The name in templates, tries and plans; unique in its catalog.
+        provider: The backend that calls it.
+        model_id: The provider's name of the model.
+        price: Its price.
+        price_id: The entry of the bundled price file that ``price`` was taken from; None if it was given.
+        engine: The endpoint whose load it shares with other entries.
+        api_base: The URL of the endpoint; None takes the provider's default.
+        api_key_env: The environment variable of the API key. The key itself is never stored.
+        max_tokens: The most completion tokens of one call, >= 1.
+        timeout_s: Seconds after which an attempt is given up, > 0.
+        options: Passed to the provider's client as they are. A catalog refuses secrets in them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -61,19 +75,19 @@ class Model(BaseModel):
 
     @property
     def prompt_cache(self) -> tuple[str, str]:
-        """Whose prompt cache its calls meet: a cached prefix serves the same model on the same engine, nothing else."""
+        """The key of the prompt cache that its calls share: a cached prefix serves only the same model on the same engine."""
         return self.engine, self.model_id
 
 
 @cache
 def bundled_prices() -> Mapping[str, Price]:
-    """The dated price file of the package (``vinelm/prices.toml``): id to price."""
+    """Return the dated price file of the package (``vinelm/prices.toml``), id to price."""
     plain = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(encoding="utf-8"))
     return {price_id: Price.model_validate(fields) for price_id, fields in plain["price"].items()}
 
 
 def entry(item: Mapping[str, Any], where: str) -> Model:
-    """One ``[[model]]`` table as a model; :class:`ConfigError` names the table and the key at fault."""
+    """Return the model that a ``[[model]]`` table describes; :class:`ConfigError` names the table and the key at fault."""
     label = f"{where}: model {item.get('name', '?')!r}"
     fields = dict(item)
     if "model" in fields:

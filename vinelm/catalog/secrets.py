@@ -1,4 +1,4 @@
-"""Secrets: none may be in a catalog, and none may be printed."""
+"""Keep secrets out of catalogs and out of messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGN
 
 
 def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
-    """A catalog is kept in stores and tries as it is, so that no key may be in it: :class:`ConfigError`, without the value."""
+    """Raise :class:`ConfigError`, without the value, if an entry or a setting holds a secret: catalogs are stored on disk."""
     places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
     places += [(f"model {model.name!r}: api_base", model.api_base) for model in models]
     places += [(f"[backend.{name}]", settings) for name, settings in backends.items()]
@@ -33,13 +33,13 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
         found = _secret_in(value)
         if found is not None:
             raise ConfigError(
-                f"{where}: {found or 'the URL'} holds a secret, and a catalog is kept on disk: "
-                "put it into an environment variable and name that in api_key_env"
+                f"{where}: {found or 'the URL'} holds a secret, and catalogs are stored on disk: "
+                "put it into an environment variable and name the variable in api_key_env"
             )
 
 
 def _secret_in(value: Any) -> str | None:
-    """The key that holds a secret, in quotes; empty where it is the value alone that shows it; None if there is none."""
+    """The key that holds a secret, in quotes; empty if only the value shows it; None if there is none."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -59,9 +59,9 @@ _SECRET_VARIABLES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def redacted(text: str) -> str:
-    """``text`` with the values of environment variables that look like secrets replaced by their names.
+    """Return ``text`` with the values of secret-looking environment variables replaced by their names.
 
-    A provider's message may quote a key.
+    The message of a provider may quote an API key.
     """
     for name, value in os.environ.items():
         if len(value) >= 8 and name.upper().endswith(_SECRET_VARIABLES):

@@ -10,7 +10,12 @@ from types import MappingProxyType
 
 from vinelm.errors import VineLMError
 
-HINTS: Mapping[str, str] = MappingProxyType({})
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "budget-required": "use --budget-usd",
+        "max-error": "use --max-error",
+    }
+)
 """Error code to the options that help, as a clause that follows the message."""
 
 

@@ -31,11 +31,6 @@ class Inputs:
     note: str | None
 
     @property
-    def spends_money(self) -> bool:
-        """Some calls go to a real provider."""
-        return any(not backend.is_simulated and not backend.is_virtual_time for backend in self.backends.values())
-
-    @property
     def is_simulated(self) -> bool:
         """Some answers are not those of real models."""
         return any(backend.is_simulated for backend in self.backends.values())

@@ -117,7 +117,7 @@ def oracle(table: RecordedTable, objective: Objective) -> Replayed:
     where it buys most: successes in order of what each adds to the request's cheapest end. ``min_accuracy`` is met by the
     requests that add least to the target. Requests that cannot meet a bound end as cheaply (or as fast) as they can.
     """
-    cost, latency = _along_paths(table, table.cost_usd), _along_paths(table, table.latency_s)
+    cost, latency = table.trie.accumulate(table.cost_usd), table.trie.accumulate(table.latency_s)
     usable = table.reached & table.trie.answerable
     worth = latency if objective.target == "latency" else cost
     fits = usable & (latency <= _limit(objective.max_latency_s))
@@ -142,13 +142,6 @@ def oracle(table: RecordedTable, objective: Objective) -> Replayed:
             continue
         ends[row], base, got = best[row], base + more, got + 1
     return at_nodes(table, ends)
-
-
-def _along_paths(table: RecordedTable, values: FloatArray) -> FloatArray:
-    total = values.copy()
-    for level in table.trie.levels[1:]:
-        total[:, level] += total[:, table.trie.parent[level]]
-    return total
 
 
 def _limit(bound: float | None) -> float:

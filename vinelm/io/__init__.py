@@ -1,4 +1,4 @@
-"""File formats that several packages share."""
+"""Atomic writes, table files and data frames that several packages share."""
 
 import lazy_loader as lazy
 

@@ -1,3 +1,10 @@
+from .atomic import atomic_path as atomic_path
+from .atomic import draft_path as draft_path
+from .atomic import require_regular as require_regular
+from .atomic import sync_to_disk as sync_to_disk
+from .atomic import write_atomic as write_atomic
+from .frames import data_frame as data_frame
+from .frames import html_table as html_table
 from .tables import Row as Row
 from .tables import kind_of as kind_of
 from .tables import parquet_note as parquet_note

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, JSON lines and Parquet, by the name's ending; CSV and JSON lines also gzipped."""
+"""Table files: CSV, JSON lines (both also gzipped) and Parquet, by the suffix of the name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ _BATCH = 20_000
 
 
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
-    """``csv``, ``jsonl`` or ``parquet``; :class:`ConfigError` for another ending."""
+    """Return ``csv``, ``jsonl`` or ``parquet`` by the suffix of ``path``; :class:`ConfigError` if it is not in ``allowed``."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in allowed or (kind == "parquet" and path.suffix == ".gz"):
-        raise ConfigError(f"{path}: unknown kind of table: name it with the ending .{', .'.join(allowed)} or .csv.gz")
+        raise ConfigError(f"{path}: unknown kind of table: use a name that ends in .{', .'.join(allowed)} or .csv.gz")
     return kind
 
 
 def read_table(path: Path) -> Iterator[tuple[int, Row]]:
-    """(line number, row) of each row. Values of CSV are text; what is missing or empty is None.
+    """Yield (line number from 1, row) of each row of a table file.
 
-    :class:`DatasetError` names file and line of what cannot be read.
+    Values of CSV are strings; missing and empty ones are None. Rows of Parquet are numbered from 1.
+
+    Raises:
+        ConfigError: The suffix is unknown, or Parquet needs pyarrow, which is not installed.
+        DatasetError: The file cannot be read; names the file and the line.
     """
     kind = kind_of(path)
     if kind == "parquet":
@@ -49,7 +53,7 @@ def _read_csv(text: TextIO, path: Path) -> Iterator[tuple[int, Row]]:
         for row in reader:
             if None in row or None in row.values():
                 raise DatasetError(
-                    f"{path}:{reader.line_num}: the line has not the header's {len(names)} fields: mend the file"
+                    f"{path}:{reader.line_num}: the line does not have the {len(names)} fields of the header: correct the file"
                 )
             yield reader.line_num, {name: value or None for name, value in row.items()}
     except csv.Error as error:
@@ -69,7 +73,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def parquet_note(path: Path, key: str) -> str | None:
-    """The text that :func:`write_parquet` put into the file's metadata under that key; None if there is none."""
+    """Return the text that :func:`write_parquet` stored in the file's metadata under ``key``, or None."""
     arrow, parquet = require_pyarrow(path)
     try:
         found = (parquet.read_schema(path).metadata or {}).get(key.encode())
@@ -79,7 +83,14 @@ def parquet_note(path: Path, key: str) -> str | None:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, is_gzipped: bool) -> None:
-    """Rows as CSV with a header; None is empty. Numbers come back exactly; the same rows give the same bytes."""
+    """Write rows as CSV with a header. The same rows give the same bytes.
+
+    Args:
+        path: The file to write, not atomically.
+        columns: The header.
+        rows: Values in the order of ``columns``. None becomes empty; numbers are written so that they are read back exactly.
+        is_gzipped: Compress the file.
+    """
     with path.open("wb") as raw:
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if is_gzipped else raw
         with packed:
@@ -106,7 +117,18 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 def write_parquet(
     path: Path, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, notes: Mapping[str, str], shown_as: Path
 ) -> None:
-    """Rows as Parquet; ``columns`` maps a name to ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``."""
+    """Write rows as Parquet.
+
+    Args:
+        path: The file to write, not atomically.
+        columns: Name to ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``.
+        rows: Values in the order of ``columns``.
+        notes: Texts for the file's metadata, read by :func:`parquet_note`.
+        shown_as: The path that errors name.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+    """
     arrow, parquet = require_pyarrow(shown_as)
     kinds = {
         "string": arrow.string(),
@@ -136,7 +158,7 @@ def _batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 
 def require_pyarrow(path: Path) -> tuple[Any, Any]:
-    """``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` says how to install them."""
+    """Return the modules ``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` if they are not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

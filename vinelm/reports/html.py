@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 
 from vinelm.errors import ConfigError
+from vinelm.io import write_atomic
 from vinelm.reports.charts import figure
 from vinelm.reports.document import Chart, Report
 
@@ -49,12 +48,7 @@ def write_page(report: Report, path: str | Path) -> Path:
     text = render(report)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=target.name, suffix=".part", delete=False
-        ) as part:
-            part.write(text)
-        os.chmod(part.name, 0o644)  # a temporary file is private; a report is for forwarding
-        os.replace(part.name, target)
+        write_atomic(target, text.encode())
     except OSError as error:
         raise ConfigError(f"{target}: cannot write the report: {error.strerror}: choose another --output-dir") from error
     return target

@@ -41,7 +41,7 @@ class Resampled:
         return Interval(value, min(float(low), value), max(float(high), value))
 
 
-def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: Done | None = None) -> Report:
+def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int = 0, on_done: Done | None = None) -> Report:
     """The page for a store and the trie estimated from it. Reads both, calls nothing.
 
     :class:`StoreError`, :class:`TrieFileError`, :class:`ConfigError` if one is unreadable or they do not belong together.
@@ -49,10 +49,11 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
     from vinelm.traces import ObservationStore
     from vinelm.vinefile import load_trie
 
-    annotated = load_trie(trie)
+    annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
         identity, rows = opened.identity, opened.observations()
-    require_same_workflow(annotated, identity.workflow, identity.dataset_digest, str(trie))
+    require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
     plans = Plans(annotated)
     cost = estimated_frontiers(plans, resampled, "max_cost_usd")
@@ -78,7 +79,7 @@ def store_page(store: str | Path, trie: str | Path, *, seed: int = 0, on_done: D
             Section(title="What plans promise", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
             Section(title="What was profiled", parts=(_depth_table(annotated), price_table(annotated.catalog))),
         ),
-        provenance=_provenance(annotated, Path(store), Path(trie), seed),
+        provenance=_provenance(annotated, Path(store), Path(where), seed),
         simulated="The observations in this store are those of simulated models, not of real ones."
         if identity.is_simulated
         else None,

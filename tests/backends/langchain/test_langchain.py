@@ -314,7 +314,7 @@ def test_catalog_of_strings():
     [
         (lambda: Catalog.from_strings(["gpt-4o"]), "model 'gpt-4o': write it as PROVIDER:MODEL"),
         (lambda: Catalog.from_strings(["openai:gpt-x"]), r"no price known for 'openai/gpt-x': pass prices=\{'openai:gpt-x'"),
-        (lambda: Catalog.from_strings(["openai:gpt-5"], prices={"gpt-5": PRICE}), "prices has 'gpt-5', which is no model"),
+        (lambda: Catalog.from_strings(["openai:gpt-5"], prices={"gpt-5": PRICE}), "prices has 'gpt-5', which is not a model"),
         (lambda: Catalog.from_strings(["openai:gpt-5"], prices={"openai:gpt-5": {"input": 1}}), "bad value for 'price.output'"),
         (lambda: Catalog.from_chat_models({"m": Whole()}), "model 'm': no price known for 'whole/Whole'"),
         (

@@ -161,3 +161,17 @@ def test_prefixes_are_plain_json():
     prefix = ("openai:gpt", 'a "b"', "ü")
     assert json.loads(encode_prefix(prefix)) == list(prefix)
     assert decode_prefix(encode_prefix(prefix)) == prefix
+
+
+def test_a_data_frame_has_a_row_per_observation_and_a_column_per_field(tmp_path):
+    with ObservationStore.create(tmp_path / "s.db", an_identity()) as store:
+        assert len(store.to_pandas()) == 0
+        store.add(a_row("q1"))
+        store.add(a_row("q2", ("small", "large"), success=None, tokens_in=None))
+        frame = store.to_pandas()
+    assert set(frame.columns) == {f.name for f in fields(Observation)} | {"model", "depth"}
+    assert list(frame.columns[:4]) == ["request_id", "prefix", "model", "depth"]
+    assert frame.loc[1, "prefix"] == ("small", "large")
+    assert (frame.loc[1, "model"], frame.loc[1, "depth"]) == ("large", 2)
+    assert frame["success"].isna().tolist() == [a_row().success is None, True]
+    assert frame.loc[0, "cost_usd"] == a_row().cost_usd

@@ -112,13 +112,13 @@ def _workplace(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
 
 def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Offline models cost nothing; everything else needs a budget that a person wrote down."""
-    from vinelm.errors import ConfigError
+    from vinelm.api import require_budget
 
     has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
     if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
-    if settings["budget_usd"] is None and inputs.spends_money and not settings["dry_run"]:
-        raise ConfigError("these models cost money: give --budget-usd, the most that this store may ever cost")
+    if not settings["dry_run"]:
+        require_budget(inputs.backends, settings["budget_usd"])
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
@@ -139,12 +139,9 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
 
 def _identity(inputs: Inputs, seed: int) -> Any:
     """Everything that can be wrong with the graph is found here, before a file is written."""
-    from vinelm.adapters.langgraph import GraphAdapter, build_graph
-    from vinelm.profiler import store_identity
+    from vinelm.api import identity_of
 
-    build_graph(inputs.workflow, GraphAdapter(inputs.catalog, inputs.backends, template=inputs.workflow.template))
-    settings = {"seed": seed} if inputs.is_simulated else None
-    return store_identity(inputs.workflow, inputs.catalog, inputs.backends, settings=settings)
+    return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
 
 
 def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 
+from vinelm.io import write_atomic
 from vinelm.workflows.nl2sql.bundled.domain import Domain
 from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS
 from vinelm.workflows.nl2sql.bundled.questions import Question, questions_of
@@ -35,9 +35,9 @@ def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None
             asked.append(_numbered(domain.db_id, questions_of(domain, connection, seed)))
         _seal(path)
     lines = [json.dumps(row) for rank in zip_longest(*asked) for row in rank if row is not None]
-    _write(folder / QUESTIONS, "".join(f"{line}\n" for line in lines).encode())
+    write_atomic(folder / QUESTIONS, "".join(f"{line}\n" for line in lines).encode())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*.*"))}
-    _write(folder / MANIFEST, json.dumps(sizes, indent=1).encode())
+    write_atomic(folder / MANIFEST, json.dumps(sizes, indent=1).encode())
 
 
 def write_database(connection: sqlite3.Connection, domain: Domain, seed: str = SEED) -> None:
@@ -95,12 +95,5 @@ def _seal(path: Path) -> None:
         cells = int.from_bytes(content[head + 3 : head + 5], "big")
         gap = range(head + header_bytes + 2 * cells, page + int.from_bytes(content[head + 5 : head + 7], "big"))
         content[gap.start : gap.stop] = bytes(len(gap))
-    _write(path, bytes(content))
+    write_atomic(path, bytes(content))
     path.chmod(0o444)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

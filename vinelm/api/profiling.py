@@ -1,0 +1,150 @@
+"""Profile a workflow: execute a sample of its requests on a sample of its paths, and store every observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.protocols import Backend, Sampler
+from vinelm.workflow import Request, Workflow
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
+    from vinelm.traces import ObservationStore, StoreIdentity
+
+DEFAULT_COVERAGE = 0.02
+"""The coverage at which a profile ends that has neither a coverage nor a budget."""
+
+
+def profile(
+    workflow: Workflow | str,
+    models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str],
+    store: ObservationStore | str | Path,
+    *,
+    requests: Sequence[Request] | None = None,
+    sampler: str | Sampler = "cascade",
+    coverage: float | None = None,
+    budget_usd: float | None = None,
+    budget_calls: int | None = None,
+    seed: int = 0,
+    execution: ExecutionConfig | None = None,
+    checkpoints: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> ProfileResult:
+    """Execute a sample of (request, path) cells and store what each invocation showed.
+
+    Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every observation is on disk
+    before the next stage of its request starts: called again with the same arguments, it continues where it stopped.
+    Ctrl-C finishes the units in flight and returns; a second one stops at once.
+
+    Args:
+        workflow: A workflow, the name of a bundled one (``"nl2sql"``), or ``"module:attribute"``.
+        models: A catalog, the path of its file, ready LangChain chat models by name, or ``provider:model`` strings.
+        store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
+        requests: The labelled requests to sample from; None takes all of the workflow's.
+        sampler: Which cells to execute next: ``"cascade"`` (uniform), ``"neyman"`` (those that narrow the estimate most),
+            ``"exhaustive"``, or an object.
+        coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
+            Without a coverage and a budget: 0.02.
+        budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
+        budget_calls: The most model calls that the store may hold, earlier runs included.
+        seed: Decides the sample, and the answers of simulated models.
+        execution: Where units run and how many at a time; None runs one at a time in this thread.
+        checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
+        on_progress: Called after every new observation.
+        on_note: Called with one line if the store's last run had other settings.
+
+    Returns:
+        How the profile stands and what ended it.
+
+    Raises:
+        ConfigError: A cap, a sampler or an execution setting makes no sense, or models cost money and no budget is given.
+        WorkflowError: The workflow cannot be profiled as it stands.
+        StoreError: The store belongs to another workflow, or another process is writing to it.
+
+    Example:
+        >>> import vinelm
+        >>> result = vinelm.profile("my_app:workflow", "models.toml", "my-app.db", coverage=0.3)
+        >>> result.stopped_by
+        'coverage'
+        >>> result.executed
+        110
+    """
+    from vinelm.backends import create_backends
+    from vinelm.profiler import check_terms
+    from vinelm.profiler import profile as run_profile
+    from vinelm.workflows import load_workflow
+
+    if isinstance(workflow, str):
+        workflow = load_workflow(workflow)
+    catalog = Catalog.of(models)
+    workflow = replace(workflow, template=workflow.template.bind(tuple(catalog)))
+    backends = create_backends(catalog, workflow=workflow, seed=seed)
+    require_budget(backends, budget_usd)
+    if coverage is None and budget_usd is None and budget_calls is None and checkpoints:
+        coverage = DEFAULT_COVERAGE
+    sampler = _sampler(sampler, workflow, catalog, requests, seed)
+    check_terms(sampler, coverage, budget_usd, budget_calls, checkpoints=checkpoints)
+    with _opened(store, identity_of(workflow, catalog, backends, seed)) as opened:
+        return run_profile(
+            workflow, catalog, backends, opened,
+            requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
+            workplace=execution, checkpoints=checkpoints, on_progress=on_progress, on_note=on_note,
+        )  # fmt: skip
+
+
+def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:
+    """Raise :class:`ConfigError` if some backend's calls cost real money and there is no budget in dollars."""
+    spends_money = any(not backend.is_simulated and not backend.is_virtual_time for backend in backends.values())
+    if spends_money and budget_usd is None:
+        raise ConfigError(
+            "these models cost money: set budget_usd, the most that this store may ever cost", code="budget-required"
+        )
+
+
+def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:
+    """Return the identity of the store of such a profile. Builds the graph: its errors are raised before a file is made.
+
+    Args:
+        workflow: Its template is bound to ``catalog``.
+        catalog: The models.
+        backends: One per provider of the catalog.
+        seed: A part of the identity if some answers are simulated.
+    """
+    from vinelm.adapters.langgraph import GraphAdapter, build_graph
+    from vinelm.profiler import store_identity
+
+    build_graph(workflow, GraphAdapter(catalog, backends, template=workflow.template))
+    is_simulated = any(backend.is_simulated for backend in backends.values())
+    return store_identity(workflow, catalog, backends, settings={"seed": seed} if is_simulated else None)
+
+
+def _opened(
+    store: ObservationStore | str | Path, identity: StoreIdentity
+) -> AbstractContextManager[ObservationStore, bool | None]:
+    from vinelm.traces import ObservationStore
+
+    return nullcontext(store) if isinstance(store, ObservationStore) else ObservationStore.open_or_create(store, identity)
+
+
+def _sampler(
+    sampler: str | Sampler, workflow: Workflow, catalog: Catalog, requests: Sequence[Request] | None, seed: int
+) -> str | Sampler:
+    from vinelm.profiler import SAMPLERS
+
+    if not isinstance(sampler, str) or sampler in SAMPLERS:
+        return sampler
+    if sampler != "neyman":
+        raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS)} or neyman")
+    from vinelm.estimator import NeymanSampler
+
+    ids = [request.id for request in (workflow.requests if requests is None else requests)]
+    return NeymanSampler(workflow.template, catalog, ids, seed)

@@ -1,0 +1,80 @@
+"""Atomic file writes: a file appears under its name whole or not at all.
+
+The content goes to a draft in the same folder, which is synced to disk and then renamed over the target. Errors of the
+file system are raised as they are (:class:`OSError`): the caller translates them, with a message of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a draft path to write to; it replaces ``path`` when the block ends, and is removed if the block raises.
+
+    The file and its folder are synced to disk before the block is left.
+
+    Raises:
+        OSError: the draft cannot be written, or ``path`` exists and is not a regular file (a folder, a device, a pipe).
+    """
+    require_regular(path)
+    draft = draft_path(path)
+    try:
+        yield draft
+        sync_to_disk(draft)
+        os.replace(draft, path)
+        sync_to_disk(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` by way of :func:`atomic_path`; raises the same errors."""
+    with atomic_path(path) as draft:
+        draft.write_bytes(content)
+
+
+def require_regular(path: Path) -> None:
+    """Raise :class:`OSError` if ``path`` exists and is not a regular file, which a rename would destroy."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
+def draft_path(path: Path) -> Path:
+    """Return an unused name beside ``path``, and remove drafts of it that dead processes of this machine left behind."""
+    host = socket.gethostname()
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{glob.escape(host)}.*.draft*"):
+        pid = left.name.split(".draft")[0].rpartition(".")[2].partition("-")[0]
+        if pid.isdigit() and int(pid) != os.getpid() and not _is_alive(int(pid)):
+            left.unlink(missing_ok=True)
+    return path.with_name(f".{path.name}.{host}.{os.getpid()}-{secrets.token_hex(4)}.draft{path.suffix}")
+
+
+def sync_to_disk(path: Path) -> None:
+    """Flush a file or a folder to disk. Does nothing where folders cannot be opened."""
+    with suppress(PermissionError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,42 @@
+"""Data frames and HTML tables for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from vinelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def data_frame(
+    columns: Mapping[str, Any], *, dtypes: Mapping[str, str] | None = None, index: Any = None, index_name: str | None = None
+) -> pandas.DataFrame:
+    """Return a data frame of these columns, in their order.
+
+    Args:
+        columns: Column name to its values.
+        dtypes: Column name to a pandas dtype, for columns that may have missing values (``"Int64"``, ``"boolean"``).
+        index: The row labels; None numbers the rows from 0.
+        index_name: What the row labels are.
+
+    Raises:
+        ConfigError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigError("a data frame needs pandas: pip install 'vinelm[pandas]'", code="pandas-missing") from error
+    labels = None if index is None else pandas.Index(index, name=index_name)
+    frame = pandas.DataFrame(dict(columns), index=labels)
+    return frame.astype(dict(dtypes)) if dtypes else frame
+
+
+def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a small HTML table without script or style; every text is escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,38 @@
+"""Write the report of a store and its trie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.reports.html import write_page
+from vinelm.reports.store_report import store_page
+
+
+def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str | Path = "report", *, seed: int = 0) -> Path:
+    """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
+
+    The page shows the estimated accuracy-cost and accuracy-latency frontiers with bootstrap intervals, and where every figure
+    comes from. Takes some seconds: the estimator is fitted again on resampled requests.
+
+    Args:
+        store: The path of the observation store.
+        trie: The annotated trie, or the path of its file.
+        output_dir: The folder that gets ``report.html``; made if it does not exist.
+        seed: Decides the resamples of the bootstrap.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        StoreError: The store cannot be read.
+        TrieFileError: The trie file cannot be read.
+        ConfigError: Store and trie do not belong together, or the page cannot be written.
+        EvidenceError: The store holds no observation.
+
+    Example:
+        >>> import vinelm
+        >>> vinelm.report("my-app.db", "my-app.vine", "report").name
+        'report.html'
+    """
+    return write_page(store_page(store, trie, seed=seed), Path(output_dir) / "report.html")
