@@ -35,7 +35,7 @@ def test_the_sections_that_others_link_to():
 
 def test_the_picture_is_drawn_from_the_imports():
     shown = PICTURE.search(PAGE)[1]
-    assert shown.strip() == house_script.mermaid(HOUSE), "paste what `python scripts/house.py --mermaid` prints"
+    assert shown.strip() == house_script.mermaid(HOUSE), "run scripts/architecture_picture.py"
 
 
 def test_every_room_is_described():
