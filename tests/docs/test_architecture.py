@@ -70,6 +70,20 @@ def test_every_path_exists(page):
             assert (ROOT / path).exists() or [package for package in HOUSE.files if package.endswith(inside)], path
 
 
+def test_every_class_exists():
+    classes = {node.name for tree in HOUSE.trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes |= {name for tree in HOUSE.trees.values() for name in assigned(tree)}
+    named = set(re.findall(r"`([A-Z][a-z]+\w*)`", PAGE))
+    assert named <= classes
+
+
+def assigned(tree):
+    """Names that a module assigns at its top, such as type aliases."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
 @pytest.mark.parametrize(("path", "name"), GUARDS, ids=[name for _, name in GUARDS])
 def test_every_guard_exists(path, name):
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
