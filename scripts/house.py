@@ -294,7 +294,7 @@ def passes(root: Path, python: str) -> dict[str, dict[str, int]]:
 def mermaid(house: House) -> str:
     """The rooms by level, and an arrow from each room to those it imports; arrows that others imply are left out."""
     arrows = house.room_arrows()
-    lines = ["flowchart BT"]
+    lines = ["flowchart TD"]
     for rooms in LEVELS:
         lines += [f'    {room}["{room}"]' for room in rooms]
     for room, targets in sorted(arrows.items()):

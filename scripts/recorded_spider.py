@@ -38,8 +38,7 @@ from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
 from vinelm.traces import ObservationStore
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql import nl2sql
-from vinelm.workflows.nl2sql.graph import extract_sql, finished, shown
+from vinelm.workflows.nl2sql import extract_sql, finished, nl2sql, shown
 
 HEAD = (
     "answers and accuracy real; prices assumed; repairs are independent first answers of another system, "

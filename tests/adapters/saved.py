@@ -1,4 +1,4 @@
-"""A checkpoint as text, carried between savers and processes (DESIGN §8)."""
+"""A checkpoint as text, carried between savers and processes."""
 
 import base64
 

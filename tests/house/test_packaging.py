@@ -1,4 +1,4 @@
-"""What is installed is what is here, and it runs from an empty folder (DESIGN §3)."""
+"""What is installed is what is here, and it runs from an empty folder (docs/architecture.md#layers)."""
 
 import itertools
 import os

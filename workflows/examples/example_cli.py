@@ -13,8 +13,7 @@ from typing import Any
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
-from vinelm.backends import create_backends
-from vinelm.backends.offline.simulated import simulated_catalog
+from vinelm.backends import create_backends, simulated_catalog
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.workflow import Request, Workflow

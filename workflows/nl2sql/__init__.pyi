@@ -1,4 +1,12 @@
+from .databases import Databases as Databases
 from .exact_outcomes import exact_table as exact_table
+from .graph import Stages as Stages
+from .graph import State as State
+from .graph import finished as finished
+from .graph import shown as shown
+from .prompts import extract_sql as extract_sql
+from .simulated_writer import SqlWriter as SqlWriter
+from .workflow import Scorer as Scorer
 from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql
 from .workflow import nl2sql_2 as nl2sql_2

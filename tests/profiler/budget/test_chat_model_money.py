@@ -1,4 +1,4 @@
-"""A ``VineChatModel`` in a profiled application makes no call that its unit has not set money aside for (DESIGN §6.1).
+"""A ``VineChatModel`` in a profiled application makes no call without a reservation (docs/architecture.md#invariants).
 
 It cannot be a profiled stage itself, but a tool or a helper may hold one.
 """

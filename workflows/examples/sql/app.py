@@ -10,9 +10,7 @@ from vinelm.workflow import Workflow
 from vinelm.workflows.examples.example_cli import ServedAnswer, run
 from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.examples.sql.http_server import HttpService, serve
-from vinelm.workflows.nl2sql import load_bundled, prompts
-from vinelm.workflows.nl2sql.simulated_writer import SqlWriter
-from vinelm.workflows.nl2sql.workflow import Scorer
+from vinelm.workflows.nl2sql import Scorer, SqlWriter, load_bundled, prompts
 
 
 def workflow() -> Workflow:

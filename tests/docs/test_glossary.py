@@ -1,0 +1,29 @@
+"""docs/glossary.md: in order, each term once, short, and linked from where readers start."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+ENTRIES = re.findall(r"^\*\*(.+?)\.\*\* (.*?)(?=\n\n|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_terms_are_in_alphabetical_order():
+    terms = [term.casefold() for term, _ in ENTRIES]
+    assert terms == sorted(set(terms))
+
+
+def test_entries_are_short():
+    assert [term for term, text in ENTRIES if len(text.split()) > 50] == []
+
+
+def test_terms_of_the_architecture_page_are_defined():
+    architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    words = architecture.split("## Words")[1].split("## Layers")[0]
+    terms = {term.strip() for line in re.findall(r"^\| ([a-z, ]+) \|", words, re.MULTILINE) for term in line.split(",")}
+    assert terms - {"term"} <= {term.casefold() for term, _ in ENTRIES}
+
+
+def test_readers_find_it():
+    for page in ("README.md", "docs/architecture.md", "CONTRIBUTING.md"):
+        assert "glossary.md" in (ROOT / page).read_text(encoding="utf-8"), page

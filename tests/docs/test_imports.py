@@ -1,0 +1,87 @@
+"""What readers copy imports public names only: from a package, the front door, or a core module."""
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {name: ROOT / name for name in ("controller", "estimator", "profiler", "traces", "workflows")}
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+CODE = re.compile(r"^ *from vinelm\S* import ", re.MULTILINE)
+EXAMPLES = "vinelm.workflows.examples"
+ALLOWED = {
+    "vinelm.controller.planning.frontier": "check_planner.py varies a size limit to reach every branch",
+    "vinelm.traces.store.database": "crash_profile.py kills the process between two statements",
+    "vinelm.profiler.scheduling.scheduler": "crash_profile.py kills the process between a reservation and its unit",
+    "vinelm.traces.store.schema": "store_schema_doc.py writes the documentation of that very file",
+    "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
+    "vinelm.workflows.nl2sql.prompts": "the SQL example declares the prompts' digest as a resource",
+}
+"""Modules that are no public place, with the reason why a script or an example imports them all the same."""
+
+
+def sources():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
+            yield pytest.param(block, id=f"{page.name}-{number}")
+    for folder in ("docs/examples", "scripts", "workflows/examples"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield pytest.param(path.read_text(encoding="utf-8"), id=str(path.relative_to(ROOT)))
+
+
+def imported(source):
+    """(module, name) of each import of VineLM, those in strings of code included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names if is_ours(alias.name))
+        elif isinstance(node, ast.ImportFrom) and is_ours(node.module or ""):
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.search(node.value):
+            yield from imported(node.value)
+
+
+def is_ours(module):
+    return module.partition(".")[0] == "vinelm"
+
+
+def place(module):
+    """The file or folder of a module."""
+    pieces = module.split(".")[1:]
+    if pieces and pieces[0] in FOLDERS:
+        return FOLDERS[pieces[0]].joinpath(*pieces[1:])
+    return ROOT.joinpath("vinelm", *pieces)
+
+
+def is_public(module, name):
+    """The package hands the name on; or the module lies in the core itself, or holds a contract suite."""
+    if place(module).is_dir():
+        stub = place(module) / "__init__.pyi"
+        tree = ast.parse(stub.read_text(encoding="utf-8") if stub.exists() else "")
+        nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+        return name in {alias.asname or alias.name for node in nodes for alias in node.names}
+    return module.count(".") == 1 or module.endswith(".testing") or module.startswith(f"{EXAMPLES}.")
+
+
+SOURCES = list(sources())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_imports_are_public(source):
+    for module, name in imported(source):
+        assert is_public(module, name) or {module, f"{module}.{name}"} & set(ALLOWED), f"from {module} import {name}"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_imported_names_exist(source):
+    for module, name in imported(source):
+        found = import_module(module)
+        if name is not None and not hasattr(found, name):
+            import_module(f"{module}.{name}")
+
+
+def test_no_exception_is_left_over():
+    found = [pair for source in SOURCES for pair in imported(source.values[0])]
+    assert set(ALLOWED) <= {module for module, _ in found} | {f"{module}.{name}" for module, name in found}
