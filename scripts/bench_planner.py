@@ -281,7 +281,7 @@ def slice_time(planner, asked, loads) -> float:
     for objective, load in zip(asked, loads, strict=True):
         before = time.perf_counter_ns()
         view = SubtreeView(
-            planner.known, PlanRequest(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True)
+            planner.metrics, PlanRequest(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True)
         )
         view.choose()
         times.append((time.perf_counter_ns() - before) / 1000)

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Metric, Planner, PlanRequest, SubtreeView, load_array
 from vinelm.controller.planning import frontier
 from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
 from vinelm.errors import InfeasibleError
@@ -82,7 +82,7 @@ def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
             load = load_array(asked.get("load"), annotated.engines)
             question = PlanRequest(objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load,
                                    asked.get("candidates"), asked["may_stop"])  # fmt: skip
-            view = SubtreeView(planner.known, question)
+            view = SubtreeView(planner.metrics, question)
             choice = view.choose()
             expected = None if choice is None else (choice.target, not choice.relaxed)
             found = answer(planner, objective, asked)
@@ -103,7 +103,7 @@ def is_tied(planner: Planner, objective, asked, target: int) -> bool:
     """Another end of the same subtree is just as good by the objective's target."""
     annotated = planner.annotated
     values = {
-        "accuracy": planner.known.accuracy(objective.confidence),
+        "accuracy": planner.metrics.mean(Metric.ACCURACY, objective.confidence),
         "cost": annotated.path_cost_usd,
         "latency": annotated.path_latency_s,
     }[objective.target]
