@@ -3,10 +3,10 @@
 Invocations take independent log-normal times with the trie's means and variances. For each node and amount of time left, the
 program chooses whether to end or which model to run, so that the expected loss under later optimal choices is least:
 
-- Target accuracy: it maximizes P(correct and in time) - w x P(late), where w is the objective's ``late_weight``. So a wrong answer
-  has loss 1 and a late answer 1 + w.
-- Target cost or latency: the loss is what is used, as a share of the most expensive path (or of the time left), plus 1 for a late
-  answer.
+- Target accuracy: it maximizes P(correct and in time) - w x P(late), where w is the objective's ``late_weight``. So a wrong
+  answer has loss 1 and a late answer 1 + w.
+- Target cost or latency: the loss is what is used, as a share of the most expensive path (or of the time left), plus 1 for a
+  late answer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
 LATE_WEIGHT = 0.75
-"""Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up tries
-that are slightly more likely to be late than correct in time.
+"""Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up
+tries that are slightly more likely to be late than correct in time.
 """
 BINS = 64
 """Number of equal steps into which the time left is divided."""
@@ -57,8 +57,8 @@ class DeadlineProgram:
     def __init__(self, view: SubtreeView, ends: BoolArray) -> None:
         if view.span.stop - view.span.start > MOST_NODES:
             raise ConfigError(
-                f'risk="dp" plans over at most {MOST_NODES:,} paths, and this subtree has {view.span.stop - view.span.start:,}: '
-                'use risk="mean+sd"'
+                f'risk="dp" plans over at most {MOST_NODES:,} paths, and this subtree has '
+                f'{view.span.stop - view.span.start:,}: use risk="mean+sd"'
             )
         self.view = view
         self.ends = ends
@@ -76,7 +76,7 @@ class DeadlineProgram:
         return node
 
     def choice(self, depth: int, node: int, left: int) -> int | None:
-        """The child to run next at a node ``depth`` levels below the start with ``left`` bins of time left; None to end there."""
+        """The child to run next at a node ``depth`` levels below the start with ``left`` bins of time left; None to end."""
         children = self._children(depth, node)
         if children is None:
             return None
@@ -102,7 +102,7 @@ class DeadlineProgram:
     def _running(self) -> list[FloatArray]:
         """Least expected loss of running each node, by level and by bins of time left when it starts.
 
-        Computed from the last level up. One array of shape (nodes of the level, BINS + 1) per level; the start itself is not run.
+        Computed from the last level up. One array of shape (nodes of the level, BINS + 1) per level; the start is not run.
         """
         running: list[FloatArray] = [np.empty((0, BINS + 1))] * len(self._levels)
         for depth in range(len(self._levels) - 1, 0, -1):
@@ -182,7 +182,7 @@ class DeadlineProgram:
         return np.asarray(mean + self.view.request.load_s[metrics.annotated.engine[nodes]])
 
     def _in_time(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
-        """P(the invocation takes at most so many bins), log-normal. Load scales the standard deviation as it scales the mean."""
+        """P(the invocation takes at most so many bins), log-normal. Load scales the standard deviation with the mean."""
         from scipy.special import ndtr
 
         zero_load = self.view.metrics.annotated.latency_s[nodes]

@@ -96,7 +96,7 @@ class Decision:
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Two-sided 90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors."""
+        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors."""
         annotated = self.metrics.annotated
         found = {}
         for name, error in (

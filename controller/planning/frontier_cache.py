@@ -20,7 +20,7 @@ AHEAD = 600
 ROOM = 20_000
 """Most frontiers of a class that are kept besides those built in advance."""
 CLASSES = 64
-"""Most classes of objectives with frontiers, first come first served: each ``z`` and ``confidence`` makes a class of its own."""
+"""Most classes of objectives with frontiers, first come first served. Each ``z`` and ``confidence`` makes a new class."""
 SHAPES = 4096
 """Most shapes of objectives whose stores are remembered."""
 
@@ -79,7 +79,7 @@ class FrontierStore:
 class ShapeFrontiers:
     """The stores that answer objectives of one shape, without load and under load; None where every plan scans the subtree.
 
-    ``is_live`` marks objectives whose target depends on the load: the best end of a frontier is then not its first feasible one.
+    ``is_live``: the target depends on the load, so the best end of a frontier is not its first feasible one.
     """
 
     __slots__ = ("is_live", "loaded", "unloaded")

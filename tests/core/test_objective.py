@@ -1,6 +1,6 @@
+import copy
 import dataclasses
 import math
-import pickle
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_equal_objectives_have_equal_hashes_and_shapes():
     assert made == again
     assert hash(made) == hash(again)
     assert made.shape == again.shape
-    assert pickle.loads(pickle.dumps(made)) == made
+    assert copy.deepcopy(made) == made
     assert dataclasses.replace(made, max_cost_usd=0.2).shape == made.shape
     assert dataclasses.replace(made, max_cost_usd=0.2) != made
     for change in (
