@@ -1,4 +1,4 @@
-"""The planner against its definition: random questions on random irregular, non-monotone tries, ties included."""
+"""Checks the planner against its specification: random questions on random irregular, non-monotone tries, with ties."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def main() -> int:
 
 
 def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
-    """Frontiers against measuring the whole subtree, itself checked against the definition on the small tries. By turns they
-    are built on the way or ahead, and scanned as a whole or cut into tiles as those of very large tries are.
+    """Check plans from frontiers against scans of the whole subtree, which were checked against the specification on the
+    small tries. Frontiers are built on demand or in advance, and scanned as a whole or through a block index, by turns.
     """
     shapes = ((4, 4), (8, 3), (4, 6), (3, 7))
     for number, shape in enumerate(shapes * 3):
@@ -100,7 +100,7 @@ def answer(planner: Planner, objective, asked):
 
 
 def is_tied(planner: Planner, objective, asked, target: int) -> bool:
-    """Another end of the same subtree is just as good by the objective's target."""
+    """Whether another end of the same subtree is equally good by the objective's target."""
     annotated = planner.annotated
     values = {
         "accuracy": planner.metrics.mean(Metric.ACCURACY, objective.confidence),

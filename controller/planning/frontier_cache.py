@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,18 +77,15 @@ class FrontierStore:
         return built
 
 
-class ShapeFrontiers:
+class ShapeFrontiers(NamedTuple):
     """The stores that answer objectives of one shape, without load and under load; None where every plan scans the subtree.
 
     ``is_live``: the target depends on the load, so the best end of a frontier is not its first feasible one.
     """
 
-    __slots__ = ("is_live", "loaded", "unloaded")
-
-    def __init__(self, unloaded: FrontierStore | None, loaded: FrontierStore | None, is_live: bool) -> None:
-        self.unloaded = unloaded
-        self.loaded = loaded
-        self.is_live = is_live
+    unloaded: FrontierStore | None
+    loaded: FrontierStore | None
+    is_live: bool
 
 
 class FrontierCache:
