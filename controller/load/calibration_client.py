@@ -129,7 +129,7 @@ class Endpoint:
         if flush_url is None:
             return Experiment(call=self.call, **settings)
         if not flush_url.startswith(("http://", "https://")):
-            raise ConfigError(f"the flush address {flush_url!r} is not a URL: give it as http://host:port/flush_cache")
+            raise ConfigError(f"the flush address {flush_url!r} is no URL: give it as http://host:port/flush_cache")
         return Experiment(call=self.call, flush=lambda: _post(flush_url), **settings)
 
 

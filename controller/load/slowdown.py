@@ -122,7 +122,7 @@ def check_writable(path: str | Path) -> Path:
     if target.suffix == ".toml":
         raise ConfigError(f"{path}: curves are written as JSON: name a .json file")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise ConfigError(f"{path}: cannot write there: create the folder, or name another file")
+        raise ConfigError(f"{path}: cannot write there: make the folder, or name another file")
     if target.exists():
         load_curves(target)
     return target

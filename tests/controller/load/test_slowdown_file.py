@@ -72,5 +72,5 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path):
         load_curves(path)
     with pytest.raises(ConfigError, match="cannot read"):
         load_curves(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="create the folder"):
+    with pytest.raises(ConfigError, match="make the folder"):
         check_writable(tmp_path / "none" / "slowdown.json")
