@@ -21,6 +21,7 @@ from .load.slowdown import save_curve as save_curve
 from .planning.decision import Decision as Decision
 from .planning.explanation import alternatives as alternatives
 from .planning.explanation import explain as explain
+from .planning.metric import Metric as Metric
 from .planning.plan_request import PlanRequest as PlanRequest
 from .planning.plan_request import load_array as load_array
 from .planning.planner import Planner as Planner

@@ -1,4 +1,4 @@
-"""The planner against its definition: random questions on random irregular, non-monotone tries, ties included."""
+"""Checks the planner against its specification: random questions on random irregular, non-monotone tries, with ties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Metric, Planner, PlanRequest, SubtreeView, load_array
 from vinelm.controller.planning import frontier
 from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
 from vinelm.errors import InfeasibleError
@@ -63,8 +63,8 @@ def main() -> int:
 
 
 def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
-    """Frontiers against measuring the whole subtree, itself checked against the definition on the small tries. By turns they
-    are built on the way or ahead, and scanned as a whole or cut into tiles as those of very large tries are.
+    """Check plans from frontiers against scans of the whole subtree, which were checked against the specification on the
+    small tries. Frontiers are built on demand or in advance, and scanned as a whole or through a block index, by turns.
     """
     shapes = ((4, 4), (8, 3), (4, 6), (3, 7))
     for number, shape in enumerate(shapes * 3):
@@ -82,7 +82,7 @@ def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
             load = load_array(asked.get("load"), annotated.engines)
             question = PlanRequest(objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load,
                                    asked.get("candidates"), asked["may_stop"])  # fmt: skip
-            view = SubtreeView(planner.known, question)
+            view = SubtreeView(planner.metrics, question)
             choice = view.choose()
             expected = None if choice is None else (choice.target, not choice.relaxed)
             found = answer(planner, objective, asked)
@@ -100,10 +100,10 @@ def answer(planner: Planner, objective, asked):
 
 
 def is_tied(planner: Planner, objective, asked, target: int) -> bool:
-    """Another end of the same subtree is just as good by the objective's target."""
+    """Whether another end of the same subtree is equally good by the objective's target."""
     annotated = planner.annotated
     values = {
-        "accuracy": planner.known.accuracy(objective.confidence),
+        "accuracy": planner.metrics.mean(Metric.ACCURACY, objective.confidence),
         "cost": annotated.path_cost_usd,
         "latency": annotated.path_latency_s,
     }[objective.target]

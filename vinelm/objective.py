@@ -1,10 +1,10 @@
-"""What one request wants: one target and any bounds on the rest (DESIGN §5)."""
+"""What one request asks of the planner: a target and any bounds (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from vinelm.errors import ConfigError
@@ -17,20 +17,30 @@ OnInfeasible = Literal["best_effort", "raise"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Maximise accuracy, or minimise cost or latency, within any combination of bounds.
+    """Maximize accuracy, or minimize cost or latency, within any combination of bounds.
 
-    - ``min_accuracy``: fraction in [0, 1]; met on average over requests (§4.3).
-    - ``max_cost_usd``: dollars per request; on average over requests with ``cost_budget="population"``, for each
-      request with ``"per_request"`` (then undiscounted, see DESIGN §5).
-    - ``max_latency_s``: seconds from the request's arrival to its answer, for each request.
-    - ``risk``: how the latency bound is read: ``"mean"`` (the paper), ``"mean+sd"`` (plus ``z`` standard deviations of the
-      remaining path), or ``"dp"`` (stochastic dynamic program over the remaining time).
-    - ``late_weight``: for the program that maximizes accuracy, how many right answers in time make up for one late answer, >= 0
-      (by default 0.75): more gives fewer late answers and fewer right ones.
-    - ``confidence``: plan against the lower end of the accuracy interval of this level, in (0.5, 1).
-    - ``on_infeasible``: ``"best_effort"`` relaxes the bound that no path meets; ``"raise"`` names it.
+    Immutable. Equal objectives are interchangeable: one that is made anew for each request plans as fast as one that is
+    kept.
 
-    Raises :class:`ConfigError` for a bound that is NaN, negative or out of range, and for a setting without effect.
+    Args:
+        maximize: ``"accuracy"``; either this or ``minimize`` must be set.
+        minimize: ``"cost"`` or ``"latency"``.
+        min_accuracy: Fraction in [0, 1]; met on average over requests (VineLM paper §4.3).
+        max_cost_usd: Dollars per request, read as ``cost_budget`` says.
+        max_latency_s: Seconds from the request's arrival to its answer, for each request.
+        cost_budget: ``"population"`` bounds the mean over requests, ``"per_request"`` the cost of each request that runs
+            the whole path.
+        risk: How the latency bound is read: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
+            the remaining path) or ``"dp"`` (a stochastic dynamic program over the remaining time).
+        z: Standard deviations added with ``risk="mean+sd"`` (default 1) or ``cost_budget="per_request"`` (default 0), >= 0.
+        late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: the number of correct answers in time that outweigh one
+            late answer, >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
+        confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1).
+        on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
+            :class:`InfeasibleError`, which names it.
+
+    Raises:
+        ConfigError: A bound is NaN, negative or out of range, or a setting has no effect.
     """
 
     maximize: Literal["accuracy"] | None = None
@@ -44,6 +54,11 @@ class Objective:
     late_weight: float | None = None
     confidence: float | None = None
     on_infeasible: OnInfeasible = "best_effort"
+    shape: tuple[object, ...] = field(init=False, repr=False, compare=False)
+    """What the planner's lookup tables depend on: the settings, with each bound replaced by whether it is set.
+
+    Objectives that differ only in the values of their bounds have the same shape.
+    """
 
     def __post_init__(self) -> None:
         _one_of("maximize", self.maximize, (None, "accuracy"))
@@ -75,24 +90,32 @@ class Objective:
             raise ConfigError(f'risk="{self.risk}" has no effect without max_latency_s: set it, or leave risk out')
         if self.z is not None and self.risk != "mean+sd" and self.cost_budget != "per_request":
             raise ConfigError('z has no effect here: it needs risk="mean+sd" or cost_budget="per_request"')
+        object.__setattr__(self, "shape", self._shape())
+
+    def _shape(self) -> tuple[object, ...]:
+        bounds = (self.min_accuracy is not None, self.max_cost_usd is not None, self.max_latency_s is not None)
+        return (self.target, *bounds, self.cost_budget, self.risk, self.z, self.confidence)
 
     @property
     def target(self) -> Target:
-        """What is maximised (accuracy) or minimised (cost, latency)."""
+        """The quantity that is maximized (accuracy) or minimized (cost, latency)."""
         return self.maximize or self.minimize or "accuracy"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that differ from their defaults, as plain JSON types."""
-        defaults = {f.name: f.default for f in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        """Return the fields that differ from their defaults, as JSON types."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init and getattr(self, f.name) != f.default}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Objective:
-        """An objective from plain JSON; :class:`ConfigError` names an unknown key."""
-        known = {f.name for f in fields(cls)}
+        """Make an objective from JSON types, the inverse of :meth:`to_dict`.
+
+        Raises:
+            ConfigError: A key is no field of an objective, or a value is invalid.
+        """
+        names = {f.name for f in fields(cls) if f.init}
         for key in plain:
-            if key not in known:
-                raise ConfigError(f"an objective has no field {key!r}: it has {', '.join(sorted(known))}")
+            if key not in names:
+                raise ConfigError(f"an objective has no field {key!r}: it has {', '.join(sorted(names))}")
         return cls(**plain)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How loaded the engines are, and what that does to a call."""
+"""The load of engines and how it slows calls down."""
 
 from vinelm.deprecation import moved
 

@@ -1,4 +1,4 @@
-"""A load source that may block, read in a thread of its own: no decision waits for it."""
+"""Reads a load source that may block in a background thread, so that no plan waits for it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from vinelm.errors import VineLMError
 from vinelm.protocols import EngineDelay, LoadMonitor
 
 PATIENCE_S = 0.002
-"""A decision waits so long for a fresh answer, and not at all while an older question is still open."""
+"""How long a plan waits for a new reading; it does not wait while an earlier reading is still under way."""
 QUEUE = 10_000
-"""So many dispatches and returns are kept for a monitor that hangs; more are dropped."""
+"""Most calls that are queued for a monitor that hangs; further ones are dropped."""
 
 
 class BackgroundLoadMonitor:
-    """A :class:`~vinelm.protocols.LoadMonitor` around another one, or around a function that gives extra seconds by engine.
+    """A :class:`~vinelm.protocols.LoadMonitor` that reads another one, or a function, in a background thread.
 
-    An answer older than ``stale_after_s`` is marked stale; one older than ``gone_after_s``, or none at all, is a
-    :class:`~vinelm.errors.VineLMError`, as is a source that raises before it ever answered. The thread is a daemon, asks only
-    when a plan is made, and ends with this object.
+    The thread is a daemon; it reads the source when :meth:`delays` is called and ends with this object.
+
+    Args:
+        source: A function that returns extra seconds per invocation by engine, or a load monitor. It may block or raise.
+        patience_s: How long :meth:`delays` waits for a new reading before it returns the last one.
+        stale_after_s: Age from which a reading is marked stale.
+        gone_after_s: Age from which a reading is not used any more.
+        clock: Measures ages; the wall clock by default.
     """
 
     def __init__(
@@ -45,14 +50,18 @@ class BackgroundLoadMonitor:
         weakref.finalize(self, self._jobs.put, None)
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """What the source said last, by engine."""
+        """Return the source's last reading, by engine.
+
+        Raises:
+            VineLMError: There is no reading younger than ``gone_after_s``: the source hangs or raises.
+        """
         reading, source, clock = self._reading, self._source, self._clock
         with self._lock:
-            is_asking = reading.is_answered.is_set()
-            if is_asking:
+            starts_reading = reading.is_answered.is_set()
+            if starts_reading:
                 reading.is_answered.clear()
                 self._jobs.put(lambda: reading.read(source, clock))
-        if is_asking:
+        if starts_reading:
             reading.is_answered.wait(self._patience_s)
         age_s = self._clock.now() - reading.at_s
         if age_s > self._gone_after_s:
@@ -62,20 +71,20 @@ class BackgroundLoadMonitor:
         return {engine: replace(delay, is_stale=True) for engine, delay in reading.delays.items()}
 
     def dispatched(self, engine: str) -> None:
-        """Passed on."""
+        """Pass the call on to the source, in the background."""
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.dispatched(engine))
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Passed on."""
+        """Pass the call on to the source, in the background."""
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.finished(engine, excess_s))
 
 
 class _Reading:
-    """The last answer of a source. ``is_answered``: no question is open."""
+    """The last reading of a source. ``is_answered`` is set unless a reading is under way."""
 
     def __init__(self) -> None:
         self.is_answered = Event()
@@ -91,7 +100,7 @@ class _Reading:
             else:
                 self.delays = dict(source.delays())
             self.at_s = clock.now()
-        except Exception as error:  # its text may hold an address with a key
+        except Exception as error:  # its message may contain an address with a key
             self.failure = f"the load source failed: {type(error).__name__}"
         finally:
             self.is_answered.set()
@@ -101,5 +110,5 @@ def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         try:
             job()
-        except Exception:  # a monitor that cannot count costs nothing
+        except Exception:  # a monitor that fails must not end the thread
             continue

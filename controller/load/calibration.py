@@ -1,4 +1,4 @@
-"""How an endpoint slows down under load, measured: one request of ours behind N others, for each N (§5.4). Spends money."""
+"""Measures how an endpoint slows down under load: one request behind N others, for several N (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from vinelm.controller.load.slowdown import SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError, EvidenceError, InputError, VineLMError
 
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
-"""Numbers of other requests that the paper measured."""
+"""Numbers of other requests measured in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Latency of each measured request and the number of others it met; the curve fitted to them; calls that failed.
+    """The result of a calibration.
 
-    ``is_complete`` is False where an interrupt ended the experiment early.
+    Attributes:
+        requests: The number of other requests at each measurement.
+        latency_s: The latency of each measured request.
+        curve: The curve fitted to them.
+        failed: The number of failed calls.
+        is_complete: False if an interrupt ended the experiment early.
     """
 
     requests: tuple[int, ...]
@@ -31,9 +36,18 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """``call(is_target)`` makes one call and returns when its answer is complete; the others' calls (``is_target`` False)
-    should have the higher priority where the engine knows priorities. ``flush`` empties the engine's prompt cache before each
-    run. ``delay_s`` is the head start of the others, so that they are in the engine when ours arrives.
+    """The settings of a calibration.
+
+    Args:
+        call: ``call(is_target)`` makes one call and returns when its answer is complete. The measured call has ``is_target``
+            True; the others should have the higher priority if the engine supports priorities.
+        flush: Empties the engine's prompt cache; called before each run.
+        levels: Numbers of other requests; 0 must be among them.
+        repeats: Runs at each level.
+        delay_s: Head start of the others, so that the engine holds them when the measured call arrives.
+
+    Raises:
+        ConfigError: The levels lack 0 or a positive number, or ``repeats`` or ``delay_s`` is out of range.
     """
 
     call: Callable[[bool], object]
@@ -52,24 +66,33 @@ class Experiment:
 
     @property
     def calls(self) -> int:
-        """How many calls it makes, all told: the first one is not measured."""
+        """The number of calls, including a first one that is not measured."""
         return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 
 def calibrate_endpoint(
     experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
 ) -> Calibration:
-    """Run the experiment, one run after the other, and fit a monotone curve. Makes :attr:`Experiment.calls` calls.
+    """Run the experiment and fit a monotone curve. Spends money: it makes :attr:`Experiment.calls` calls.
 
-    A first call is not measured: it opens the connection, and many an engine compiles on it; where it fails, nothing more is
-    sent. ``on_run`` is told the runs that are done, and of how many. A run in which the measured call fails is left out. An
-    interrupt ends the experiment; what was measured is kept if it makes a curve.
-    :class:`~vinelm.errors.EvidenceError` where no call to the idle engine succeeded, or none to a busy one,
-    :class:`~vinelm.errors.InputError` for a call that cannot even be made.
+    The first call is not measured because it opens the connection and some engines compile on it; if it fails, nothing else is
+    sent. Runs whose measured call fails are left out. An interrupt ends the experiment and keeps the measurements if they
+    suffice for a curve.
+
+    Args:
+        experiment: The settings.
+        clock: Measures latencies; the wall clock by default.
+        on_run: Called with the number of finished runs and of all runs.
+
+    Raises:
+        EvidenceError: No call to the idle engine succeeded, or no measured call to a busy one.
+        InputError: The measured call cannot be made at all.
     """
     clock = clock or WallClock()
     levels = sorted(set(experiment.levels))
-    runs = [level for _ in range(experiment.repeats) for level in levels]  # by turns: a drift must not look like load
+    runs = [
+        level for _ in range(experiment.repeats) for level in levels
+    ]  # levels alternate, so that a drift does not look like load
     requests: list[int] = []
     latency: list[float] = []
     failures: list[str] = []
@@ -95,12 +118,12 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Seconds of the measured call, None if it failed; adds how each call of the run failed that did."""
+    """Make one run. Returns the seconds of the measured call, None if it failed; appends each failure to ``failures``."""
     if experiment.flush is not None:
         experiment.flush()
 
     def other() -> None:
-        with _kept(failures):
+        with _noted(failures):
             experiment.call(False)
 
     threads = [threading.Thread(target=other, daemon=True) for _ in range(others)]
@@ -110,7 +133,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
         clock.sleep(experiment.delay_s)
     started = clock.now()
     took: float | None = None
-    with _kept(failures, is_raised=InputError):
+    with _noted(failures, is_raised=InputError):
         experiment.call(True)
         took = clock.now() - started
     for thread in threads:
@@ -119,8 +142,8 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 
 @contextmanager
-def _kept(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Note how a call failed; the text of foreign exceptions may hold a prompt or a key, so only their type is kept."""
+def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Append how a call failed. Messages of foreign exceptions may contain a prompt or a key: only their type is kept."""
     try:
         yield
     except is_raised:

@@ -1,4 +1,4 @@
-"""The calls of a calibration: one model of a catalog on the engine that is measured. Spends money."""
+"""Makes the calls of a calibration, on one model of a catalog. Spends money."""
 
 from __future__ import annotations
 
@@ -29,13 +29,19 @@ PROMPTS = tuple(
         ("item(id, kind, price), sale(item_id, day, amount)", "Which kind's revenue fell from May to June?"),
     )
 )
-"""Where no prompts are given. Made up; the first is the measured request's."""
+"""Default prompts, made up. The first one is the measured request's."""
 
 
 def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
-    """The catalog's model on that endpoint, which is an engine's name or an ``api_base``; the first, unless ``name`` says.
+    """Find a model of the catalog that runs on an endpoint.
 
-    :class:`ConfigError` names what there is.
+    Args:
+        catalog: The models.
+        endpoint: An engine's name or an ``api_base``.
+        name: The model's name; by default the first one on the endpoint.
+
+    Raises:
+        ConfigError: There is no such model; the message lists what there is.
     """
     wanted = endpoint.rstrip("/")
     there = [model for model in catalog.models if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
@@ -47,15 +53,23 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
     for model in there:
         if model.name == name:
             return model
-    raise ConfigError(f"model {name!r} does not run on {endpoint!r}: those that do are {', '.join(m.name for m in there)}")
+    raise ConfigError(f"model {name!r} does not run on {endpoint!r}: these do: {', '.join(m.name for m in there)}")
 
 
 class Endpoint:
-    """Makes the calls. Without retries and rate limits of ours, which would hide in the latency; every prompt begins with a
-    line of its own, so that no prompt cache answers. Thread-safe.
+    """Makes the calls, without client-side retries and rate limits, which would distort latencies. Thread-safe.
 
-    ``others_priority`` goes with the others' calls as the parameter ``priority``: only for engines that know it (SGLang with
-    priority scheduling: higher goes first; vLLM: lower). :class:`ConfigError` for models whose time is not real.
+    Every prompt begins with a unique line, so that the engine's prompt cache does not help.
+
+    Args:
+        catalog: Gives the settings of the model's provider.
+        model: The model to call.
+        prompts: The first one is the measured request's, the others take turns.
+        others_priority: The parameter ``priority`` of the other requests, for engines that support it (with SGLang's priority
+            scheduling, higher values go first; with vLLM's, lower ones).
+
+    Raises:
+        ConfigError: There are no prompts, or the model is simulated or recorded: its latency is not real.
     """
 
     def __init__(
@@ -74,37 +88,44 @@ class Endpoint:
         self._next = itertools.cycle(self.prompts)
         self._lock = threading.Lock()
         self.spent_usd = 0.0
-        """Dollars of all calls so far."""
+        """Dollars spent so far."""
 
     def call(self, is_target: bool) -> None:
-        """One call, answered in full or up to ``max_tokens``: what was said does not matter. :class:`CallError` if it fails."""
+        """Make one call; its answer is discarded. Truncated, empty or filtered answers count as success.
+
+        Raises:
+            CallError: The call failed.
+        """
         model = self.model if is_target else self._other
         with self._lock:
             prompt = self.prompts[0] if is_target else next(self._next)
         context = CallContext(stage="calibrate", prefix=(model.name,), clock=WallClock(), on_usage=self._paid)
         try:
-            self.backend.chat_model(model, context).invoke(_unseen(prompt))
+            self.backend.chat_model(model, context).invoke(_unique(prompt))
         except CallError as error:
             if error.kind not in ("truncated", "empty", "content_filter"):
                 raise
 
     def upper_bound_usd(self, calls: int) -> float:
-        """Dollars that so many calls cannot exceed (the price of full answers where the backend tells no bound)."""
+        """Return the dollars that ``calls`` calls can cost at most (by ``max_tokens`` if the backend gives no bound)."""
         return calls * max(map(self._bound, self.prompts))
 
     def _bound(self, prompt: str) -> float:
         if not isinstance(self.backend, PricesCalls):
-            return self.model.price.cost_usd(len(_unseen(prompt).encode()), self.model.max_tokens)
+            return self.model.price.cost_usd(len(_unique(prompt).encode()), self.model.max_tokens)
         from langchain_core.messages import HumanMessage
 
-        return self.backend.upper_bound_usd(self.model, [HumanMessage(_unseen(prompt))])
+        return self.backend.upper_bound_usd(self.model, [HumanMessage(_unique(prompt))])
 
     def _paid(self, usage: Usage) -> None:
         with self._lock:
             self.spent_usd += usage.cost_usd
 
     def experiment(self, *, flush_url: str | None = None, **settings: Any) -> Experiment:
-        """The experiment with these calls; ``settings`` are the other fields of an :class:`Experiment`."""
+        """Make an experiment with these calls; ``settings`` are the other fields of :class:`Experiment`.
+
+        ``flush_url`` receives a POST before each run to empty the prompt cache (SGLang: ``/flush_cache``).
+        """
         if flush_url is None:
             return Experiment(call=self.call, **settings)
         if not flush_url.startswith(("http://", "https://")):
@@ -112,12 +133,12 @@ class Endpoint:
         return Experiment(call=self.call, flush=lambda: _post(flush_url), **settings)
 
 
-def _unseen(prompt: str) -> str:
+def _unique(prompt: str) -> str:
     return f"[{uuid.uuid4()}]\n{prompt}"
 
 
 def _post(url: str) -> None:
-    """Ask the engine to empty its cache (SGLang: /flush_cache)."""
+    """Send the request that empties the engine's prompt cache."""
     try:
         with urlopen(HttpRequest(url, method="POST"), timeout=30.0) as answer:
             answer.read()

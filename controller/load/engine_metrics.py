@@ -1,15 +1,14 @@
-"""What serving engines say of their own load: SGLang and vLLM over HTTP. Blocks; meant for an ``EnginePoller``'s thread."""
+"""Asks SGLang and vLLM servers over HTTP for their number of requests. Blocks; meant for the threads of ``EnginePoller``."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import re
 from collections import defaultdict
-from collections.abc import Callable
-from http.client import HTTPException
-from typing import Any
+from collections.abc import Callable, Iterable
+from http.client import HTTPException, IncompleteRead
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request as HttpRequest
@@ -17,21 +16,35 @@ from urllib.request import urlopen
 
 from vinelm.errors import ConfigError, VineLMError
 
-_SAMPLE = re.compile(
-    r"^(vllm:num_requests_(?:running|waiting|swapped)|sglang[:_]num_(?:running|queue)_reqs)(?:\{(.*)\})?[ \t]+(\S+)",
-    re.MULTILINE,
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+MOST_BYTES = 16 * 2**20
+"""Largest page that is read from a server."""
+MOST_LINE = 4096
+"""Longest line of a metrics page that is parsed."""
+_GAUGES = (
+    *(f"vllm:num_requests_{state}" for state in ("running", "waiting", "swapped")),
+    *(f"sglang{separator}num_{state}_reqs" for separator in ":_" for state in ("running", "queue")),
 )
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _SAME_REQUESTS = {"tp_rank", "pp_rank", "moe_ep_rank"}
-"""Workers that differ in these alone run the same requests together."""
+"""Workers that differ only in these labels run the same requests together."""
 
 
 def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
-    """A function that asks an SGLang server how many requests it runs and holds waiting, over all its workers.
+    """Make a function that asks an SGLang server how many requests it is running and queueing, over all its workers.
 
-    Tries ``/v1/loads`` (0.5.9 and later), then ``/get_load``, then ``/metrics``, and keeps to the first that the server knows.
-    ``api_key_env`` names the environment variable that holds the server's ``--api-key``. The function raises
-    :class:`~vinelm.errors.VineLMError` where the server is not reached, refuses, or says no such number.
+    The function tries ``/v1/loads`` (SGLang 0.5.9 and later), ``/get_load`` and ``/metrics`` and keeps using the first page
+    that the server has. It raises :class:`~vinelm.errors.VineLMError` if the server cannot be reached, refuses, or reports no
+    number.
+
+    Args:
+        base_url: The server's address, such as ``http://host:port``.
+        timeout_s: Longest wait for each piece of an answer.
+        api_key_env: The environment variable that holds the server's API key.
+
+    Raises:
+        ConfigError: The address is not a URL, or the variable is not set.
     """
     get = _getter(base_url, timeout_s, api_key_env)
     ways: tuple[Callable[[], float], ...] = (
@@ -39,47 +52,52 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
         lambda: requests_in_loads(_json(get("/get_load"))),
         lambda: requests_in_metrics(get("/metrics")),
     )
-    known: Callable[[], float] | None = None
+    working: Callable[[], float] | None = None
 
     def ask() -> float:
-        nonlocal known
-        if known is not None:
+        nonlocal working
+        if working is not None:
             try:
-                return known()
-            except _UnknownPage:  # another version of the server, since
-                known = None
+                return working()
+            except _UnknownPage:  # the server was replaced by another version
+                working = None
         for way in ways[:-1]:
             try:
                 count = way()
             except _UnknownPage:
                 continue
-            known = way
+            working = way
             return count
         count = ways[-1]()
-        known = ways[-1]
+        working = ways[-1]
         return count
 
     return ask
 
 
 def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
-    """A function that asks a vLLM server (``/metrics``) how many requests it runs and holds waiting.
+    """Make a function that asks a vLLM server (``/metrics``) how many requests it is running and queueing.
 
-    Settings and errors are those of :func:`sglang_requests`.
+    Needs the extra ``metrics``. Arguments and errors are those of :func:`sglang_requests`.
     """
+    _prometheus_parser()  # an extra that is missing is reported here rather than in a thread
     get = _getter(base_url, timeout_s, api_key_env)
     return lambda: requests_in_metrics(get("/metrics"))
 
 
 def requests_in_metrics(text: str) -> float:
-    """Running and waiting requests in a page of Prometheus metrics of vLLM or SGLang.
+    """Count the running and waiting requests in a page of Prometheus metrics of vLLM or SGLang.
 
-    Summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine report the same
-    requests each, and SGLang with priority scheduling a total (``priority=""``) beside its parts: these count once.
+    Counts are summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine each
+    report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) beside its parts: these
+    count once. Needs the extra ``metrics``.
+
+    Raises:
+        VineLMError: The page has no such numbers or is malformed.
+        ConfigError: The package ``prometheus-client`` is not installed.
     """
     found: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, float]] = defaultdict(dict)
-    for name, text_of_labels, value in _SAMPLE.findall(text):
-        labels = dict(_LABEL.findall(text_of_labels))
+    for name, labels, value in _samples(text):
         priority = labels.pop("priority", "")
         counts = found[name, frozenset(item for item in labels.items() if item[0] not in _SAME_REQUESTS)]
         counts[priority] = max(counts.get(priority, 0.0), _count(value))
@@ -88,10 +106,36 @@ def requests_in_metrics(text: str) -> float:
     return sum(counts[""] if "" in counts else sum(counts.values()) for counts in found.values())
 
 
-def requests_in_loads(plain: Any) -> float:
-    """Running and waiting requests in SGLang's load report: one worker's record, a list of them, or an object with ``loads``.
+def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
+    """Name, labels and value of each sample of the gauges; other lines, which are most of a page, are not parsed."""
+    lines = [line for line in text.split("\n") if line.startswith(_GAUGES)]
+    if any(len(line) > MOST_LINE for line in lines):
+        raise VineLMError(f"the engine's metrics have a line of more than {MOST_LINE:,} characters: is it an engine?")
+    try:
+        families = list(_prometheus_parser()("\n".join(lines)))
+    except (ValueError, IndexError):
+        raise VineLMError("the engine's metrics are not in the Prometheus text format: is it an engine?") from None
+    samples = (sample for family in families for sample in family.samples)
+    return [(sample.name, dict(sample.labels), sample.value) for sample in samples if sample.name in _GAUGES]
 
-    A record has ``num_running_reqs`` and ``num_waiting_reqs``, or (``/get_load``) ``num_reqs``, which counts both.
+
+def _prometheus_parser() -> Callable[[str], Iterable[Metric]]:
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError as error:
+        raise ConfigError("reading an engine's /metrics page needs prometheus-client: pip install 'vinelm[metrics]'") from error
+    return text_string_to_metric_families
+
+
+def requests_in_loads(plain: Any) -> float:
+    """Count the running and waiting requests in SGLang's load report.
+
+    Args:
+        plain: The parsed JSON: one worker's record, a list of records, or an object with the list ``loads``. A record has
+            ``num_running_reqs`` and ``num_waiting_reqs``, or (``/get_load``) ``num_reqs``, which counts both.
+
+    Raises:
+        VineLMError: The report has no such numbers.
     """
     records = plain.get("loads") or [plain] if isinstance(plain, dict) else plain
     counts: list[float] = []
@@ -106,31 +150,31 @@ def requests_in_loads(plain: Any) -> float:
 
 
 class _UnknownPage(VineLMError):
-    """The server does not have that page."""
+    """The server does not have the page."""
 
 
 def _count(value: Any) -> float:
     try:
         count = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         count = math.nan
     if not 0.0 <= count < math.inf:
-        raise VineLMError(f"the engine reports {str(value)[:20]!r} requests: that is no number of them")
+        raise VineLMError(f"the engine reports {str(value)[:20]!r} requests: that is not a valid number")
     return count
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
-        raise VineLMError("the engine's load report is no JSON: is it an SGLang server?") from None
+    except (ValueError, RecursionError):
+        raise VineLMError("the engine's load report is not JSON: is it an SGLang server?") from None
 
 
 def _getter(base_url: str, timeout_s: float, api_key_env: str | None) -> Callable[[str], str]:
-    """A function from a page to its text. Its errors name the server without what its address may hold of a key."""
+    """Make a function that returns the text of a page. Its errors name the server without credentials in its address."""
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"the engine's address {base_url.rpartition('@')[2]!r} is no URL: give it as http://host:port")
+        raise ConfigError(f"the engine's address {base_url.rpartition('@')[2]!r} is not a URL: give it as http://host:port")
     root = base_url.rstrip("/").removesuffix("/v1")
     server = parts.netloc.rpartition("@")[2]
     headers = {}
@@ -144,7 +188,9 @@ def _getter(base_url: str, timeout_s: float, api_key_env: str | None) -> Callabl
         where = f"{server}{page.partition('?')[0]}"
         try:
             with urlopen(HttpRequest(root + page, headers=headers), timeout=timeout_s) as answer:
-                body: bytes = answer.read()
+                body: bytes = answer.read(MOST_BYTES + 1)
+                if answer.length and len(body) <= MOST_BYTES:  # with a limit, read() does not report a short answer itself
+                    raise IncompleteRead(body, answer.length)
         except HTTPError as error:
             with error:
                 if error.code in (404, 405, 501):
@@ -155,6 +201,8 @@ def _getter(base_url: str, timeout_s: float, api_key_env: str | None) -> Callabl
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", None)
             raise VineLMError(f"{where}: no answer ({type(reason or error).__name__})") from None
+        if len(body) > MOST_BYTES:
+            raise VineLMError(f"{where}: the page is larger than {MOST_BYTES // 2**20} MiB: is it an engine?")
         return body.decode("utf-8", "replace")
 
     return get

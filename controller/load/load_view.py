@@ -1,4 +1,4 @@
-"""What one request sees of the engines' load, and tells of its own calls."""
+"""How one request reads the load of the engines and reports its own calls."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from vinelm.protocols import LoadMonitor
 from vinelm.trie import FloatArray
 
 LoadSource = Callable[[], Mapping[str, float]]
-"""Extra seconds per invocation by engine, as far as they are known now. Must not block."""
+"""Returns the extra seconds per invocation of each engine whose load is known. Must not block."""
 
 
 class SessionLoad:
-    """A source of load as a session uses it. One that fails costs the plan its load and nothing else."""
+    """A session's access to a load source. If the source fails, plans are made without load."""
 
-    __slots__ = ("_engine_of", "_engines", "_monitor", "_read", "_under_way")
+    __slots__ = ("_engine_of", "_engines", "_in_flight", "_monitor", "_read")
 
     def __init__(self, source: LoadSource | LoadMonitor, planner: Planner) -> None:
         self._engines = planner.annotated.engines
         self._engine_of = planner.engine_of
         self._read: LoadSource | None = None
         self._monitor: LoadMonitor | None = None
-        self._under_way: list[str] = []  # append and remove are atomic
+        self._in_flight: list[str] = []  # append and remove are atomic
         if callable(source):
             self._read = source
         else:
             self._monitor = source
 
     def read(self) -> tuple[FloatArray | None, str]:
-        """Extra seconds by engine, in the order of the trie's engines (None: no load), and what to note about them."""
+        """Return the extra seconds in the order of the trie's engines (None: no load), and a note for the trace."""
         try:
             if self._monitor is None:
                 return load_array(self._read() if self._read else None, self._engines), ""
@@ -48,25 +48,26 @@ class SessionLoad:
             return None, f"no load known ({why}): planned without"
 
     def dispatched(self, model: str) -> None:
-        """An invocation on that model begins."""
+        """Report that an invocation on the model begins."""
         engine, monitor = self._engine_of.get(model), self._monitor
         if monitor is None or engine is None:
             return
-        self._under_way.append(engine)
+        self._in_flight.append(engine)
         try:
             monitor.dispatched(engine)
         except Exception:
             return
 
     def finished(self, model: str, excess_s: float | None) -> None:
-        """It is over, after ``excess_s`` more than at zero load (None: failed, or not known). What did not begin here is not
-        told: the branches of a fan-out are one invocation, and other requests' calls are not ours to take back.
+        """Report that it ended, after ``excess_s`` seconds more than at zero load (None: it failed, or this is not known).
+
+        A call whose start was not reported here is ignored: the branches of a fan-out are one invocation.
         """
         engine, monitor = self._engine_of.get(model), self._monitor
-        if monitor is None or engine not in self._under_way:
+        if monitor is None or engine not in self._in_flight:
             return
         try:
-            self._under_way.remove(engine)
+            self._in_flight.remove(engine)
             monitor.finished(engine, excess_s)
         except Exception:
             return

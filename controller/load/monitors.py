@@ -1,4 +1,4 @@
-"""How loaded the engines are, from our own calls and from what engines report (§4.3). Nothing here makes a decision wait."""
+"""Estimates the load of engines from our own calls and from engines' reports (VineLM paper §4.3)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from vinelm.errors import VineLMError
 from vinelm.protocols import EngineDelay
 
 WINDOW_S = 30.0
-"""How far back finished calls tell about the present."""
+"""Age up to which finished calls count."""
 LEAST_CALLS, MOST_CALLS = 5, 64
-"""Fewer finished calls in the window say nothing; more are not kept."""
+"""Fewest finished calls in the window for an estimate, and the most that are kept."""
 
 
 @dataclass(slots=True)
-class _Own:
-    """Our own calls on one engine: how many are under way, and what the last ones took beyond zero load."""
+class _OwnCalls:
+    """Our own calls on one engine: the number in flight, and the recent ones' latency in excess of zero load."""
 
     in_flight: int = 0
     recent: deque[tuple[float, float]] = field(default_factory=deque)
@@ -31,7 +31,7 @@ class _Own:
     seen_s: float = 0.0
 
     def add(self, now_s: float, excess_s: float) -> None:
-        """One more call; what the window's calls show is worked out here, so that reading it costs a plan nothing."""
+        """Add a finished call and update the estimate, so that reading it is cheap."""
         self.recent.append((now_s, excess_s))
         self._count(excess_s, 1)
         while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
@@ -49,39 +49,43 @@ class _Own:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.protocols.LoadMonitor` from our own calls alone: always on, never stale, blind to others' traffic
-    until it shows in our latencies.
+    """A :class:`~vinelm.protocols.LoadMonitor` from our own calls alone. It sees other traffic only through our latencies.
 
-    With an engine's curve the delay is what it says for our calls in flight; without, and never below that, the mean excess
-    of the calls that finished in the last ``WINDOW_S`` seconds, less its standard error: latency varies without load, too.
+    The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
+    latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error because latency varies without
+    load, too.
+
+    Args:
+        curves: Slowdown curves by engine.
+        clock: Measures ages; the wall clock by default.
     """
 
     def __init__(self, curves: Mapping[str, SlowdownCurve] | None = None, *, clock: Clock | None = None) -> None:
         self._curves = dict(curves or {})
         self._clock: Clock = clock or WallClock()
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, _OwnCalls] = {}
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """By engine that we ever called."""
+        """Return the delay of each engine that we have called."""
         now = self._clock.now()
         with self._lock:
             return {engine: EngineDelay(self._extra_s(engine, own, now)) for engine, own in self._own.items()}
 
     def dispatched(self, engine: str) -> None:
-        """One more in flight."""
+        """Count a call as in flight."""
         with self._lock:
-            self._own.setdefault(engine, _Own()).in_flight += 1
+            self._own.setdefault(engine, _OwnCalls()).in_flight += 1
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """One fewer, and what it took."""
+        """Count a call as finished and record its excess latency."""
         with self._lock:
-            own = self._own.setdefault(engine, _Own())
+            own = self._own.setdefault(engine, _OwnCalls())
             own.in_flight = max(own.in_flight - 1, 0)
-            if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums for good
+            if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
                 own.add(self._clock.now(), excess_s)
 
-    def _extra_s(self, engine: str, own: _Own, now: float) -> float:
+    def _extra_s(self, engine: str, own: _OwnCalls, now: float) -> float:
         curve = self._curves.get(engine)
         expected = curve.at(own.in_flight) if curve else 0.0
         return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
@@ -89,7 +93,7 @@ class InFlightLoadMonitor:
 
 @dataclass(slots=True)
 class _Report:
-    """What an engine last said, and what we have sent to it and got back since."""
+    """An engine's last report, and our calls since: those sent minus those finished."""
 
     requests: float
     at_s: float
@@ -99,10 +103,15 @@ class _Report:
 class ReportedLoadMonitor:
     """A :class:`~vinelm.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
 
-    An old report misses what we have sent in the meantime; so the number of requests is the reported one, plus our dispatches
-    and minus our returns since. A report older than ``stale_after_s``, or from a time that has not come yet (the clock jumped
-    back), is marked stale, one older than ``gone_after_s`` dropped. Reports come from :meth:`report`; an :class:`EnginePoller`
-    calls it.
+    The number of requests in an engine is the reported one plus the calls that we have sent since, minus those that finished.
+    An :class:`EnginePoller` feeds it through :meth:`report`.
+
+    Args:
+        curves: Slowdown curves by engine; engines without one are ignored.
+        stale_after_s: Age from which a report is marked stale, as is one from the future (the clock was set back).
+        gone_after_s: Age from which a report is ignored.
+        clock: Measures ages; the wall clock by default.
+        has_correction: Whether to correct reports by our own calls.
     """
 
     def __init__(
@@ -122,34 +131,38 @@ class ReportedLoadMonitor:
         self._lock = threading.Lock()
 
     def report(self, engine: str, requests: float) -> None:
-        """The engine holds so many requests now, waiting ones included. :class:`VineLMError` for what is no such number."""
+        """Record that the engine holds ``requests`` requests now, waiting ones included.
+
+        Raises:
+            VineLMError: ``requests`` is negative or not finite.
+        """
         if not (requests >= 0 and isfinite(requests)):
             raise VineLMError(f"engine {engine!r} cannot hold {requests} requests: report a finite number >= 0")
         with self._lock:
             self._reports[engine] = _Report(requests, self._clock.now())
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """By engine whose report is not too old and whose curve is known."""
+        """Return the delay of each engine with a curve and a report younger than ``gone_after_s``."""
         now = self._clock.now()
         with self._lock:
             return {
                 engine: EngineDelay(
-                    self._curves[engine].at(self._requests(known)), not 0.0 <= now - known.at_s <= self._stale_after_s
+                    self._curves[engine].at(self._requests(last)), not 0.0 <= now - last.at_s <= self._stale_after_s
                 )
-                for engine, known in self._reports.items()
-                if engine in self._curves and now - known.at_s <= self._gone_after_s
+                for engine, last in self._reports.items()
+                if engine in self._curves and now - last.at_s <= self._gone_after_s
             }
 
     def dispatched(self, engine: str) -> None:
-        """One more since the report."""
+        """Count a call that the last report does not include."""
         self._add(engine, 1)
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """One fewer."""
+        """Count a call as finished since the last report."""
         self._add(engine, -1)
 
-    def _requests(self, known: _Report) -> float:
-        return max(known.requests + (known.balance if self._has_correction else 0), 0.0)
+    def _requests(self, last: _Report) -> float:
+        return max(last.requests + (last.balance if self._has_correction else 0), 0.0)
 
     def _add(self, engine: str, calls: int) -> None:
         with self._lock:
@@ -158,11 +171,16 @@ class ReportedLoadMonitor:
 
 
 class EnginePoller:
-    """Asks each engine for its number of requests, every ``every_s`` seconds, in a daemon thread of its own.
+    """Asks engines for their number of requests at regular intervals, each engine in a daemon thread of its own.
 
-    ``sources`` maps an engine to a function that may block or raise
-    (:mod:`vinelm.controller.load.engine_metrics` has them for SGLang and vLLM): a slow engine delays nobody, a failing one
-    grows stale. Start it once; ``with`` stops it.
+    A slow engine delays no other; the reports of a failing one become stale. Start it once; as a context manager it starts and
+    stops itself.
+
+    Args:
+        sources: Engine to a function that returns its number of requests and may block or raise
+            (:func:`~vinelm.controller.sglang_requests`, :func:`~vinelm.controller.vllm_requests`).
+        sink: Receives the reports.
+        every_s: Seconds between the end of one question and the next.
     """
 
     def __init__(self, sources: Mapping[str, Callable[[], float]], sink: ReportedLoadMonitor, *, every_s: float = 1.0) -> None:
@@ -171,7 +189,7 @@ class EnginePoller:
         self._every_s = every_s
         self._stopped = threading.Event()
         self.failures: dict[str, str] = {}
-        """Engine to how its last question failed; an engine that answers is not in it."""
+        """Engine to the reason why its last question failed; engines that answered are not in it."""
 
     def __enter__(self) -> EnginePoller:
         self.start()
@@ -181,12 +199,12 @@ class EnginePoller:
         self.stop()
 
     def start(self) -> None:
-        """Start asking."""
+        """Start the threads."""
         for engine in self._sources:
             threading.Thread(target=self._ask, args=(engine,), name=f"vinelm-load-{engine}", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop after the requests under way."""
+        """Stop the threads after the questions under way."""
         self._stopped.set()
 
     def _ask(self, engine: str) -> None:
@@ -194,6 +212,6 @@ class EnginePoller:
             try:
                 self._sink.report(engine, self._sources[engine]())
                 self.failures.pop(engine, None)
-            except Exception as error:  # the text of foreign ones may hold an address with a key
+            except Exception as error:  # messages of foreign errors may contain an address with a key
                 self.failures[engine] = str(error) if isinstance(error, VineLMError) else type(error).__name__
             self._stopped.wait(self._every_s)

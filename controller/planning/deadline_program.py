@@ -1,11 +1,12 @@
-"""A deadline met by policy rather than by average: dynamic program over the time that is left (beyond the paper).
+"""A stochastic dynamic program over the time that is left until the deadline (not in the VineLM paper).
 
-Every invocation takes a log-normal time with the trie's mean and variance. For each node and each amount of time left, the
-program finds whether to end or which model to run so that the expected loss is least, knowing that it may choose again:
+Invocations take independent log-normal times with the trie's means and variances. For each node and amount of time left, the
+program chooses whether to end or which model to run, so that the expected loss under later optimal choices is least:
 
-- target accuracy: P(right and in time) - w x P(late) is made greatest, w being the objective's ``late_weight``: a wrong answer
-  loses 1, a late one 1 + w.
-- target cost or latency: what is spent, as a share of the dearest path (or of the time left), and 1 for a late answer.
+- Target accuracy: it maximizes P(correct and in time) - w x P(late), where w is the objective's ``late_weight``. So a wrong
+  answer has loss 1 and a late answer 1 + w.
+- Target cost or latency: the loss is what is used, as a share of the most expensive path (or of the time left), plus 1 for a
+  late answer.
 """
 
 from __future__ import annotations
@@ -16,23 +17,26 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planning.subtree import LATENCY_CAP, SubtreeView
+from vinelm.controller.planning.metric import LATENCY_CAP, Metric
+from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
 LATE_WEIGHT = 0.75
-"""Where the objective names none. At 0 nothing holds back a request without a right answer: it tries on until it is late. At 1
-it gives up tries that would have been right in time a little less often than late.
+"""Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up
+tries that are slightly more likely to be late than correct in time.
 """
 BINS = 64
-"""Steps into which the time left is cut."""
+"""Number of equal steps into which the time left is divided."""
 MOST_NODES = 40_000
-"""Larger subtrees are refused: the tables would not fit a decision's time."""
+"""Largest subtree that is planned over: the tables of a larger one would take too long for a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Nodes of one depth below the start, in trie order; ``starts`` cuts them by parent, ``parents`` are positions above."""
+    """Nodes of one depth below the start, in trie order. ``starts`` are the positions where siblings begin, ``parents`` the
+    positions of their parents in the level above.
+    """
 
     nodes: npt.NDArray[np.intp]
     starts: npt.NDArray[np.intp]
@@ -40,23 +44,28 @@ class Level:
 
 
 class DeadlineProgram:
-    """The program for one question; ``ends`` are the nodes it may stop at, over the subtree of the view.
+    """The program for one request.
 
-    :class:`ConfigError` where the subtree is too large.
+    Args:
+        view: The subtree below the request's node.
+        ends: The nodes of the view that the request may end at.
+
+    Raises:
+        ConfigError: The subtree has more than ``MOST_NODES`` nodes.
     """
 
     def __init__(self, view: SubtreeView, ends: BoolArray) -> None:
         if view.span.stop - view.span.start > MOST_NODES:
             raise ConfigError(
-                f'risk="dp" plans over at most {MOST_NODES:,} paths, and {view.span.stop - view.span.start:,} lie ahead: '
-                'use risk="mean+sd"'
+                f'risk="dp" plans over at most {MOST_NODES:,} paths, and this subtree has '
+                f'{view.span.stop - view.span.start:,}: use risk="mean+sd"'
             )
         self.view = view
         self.ends = ends
         self.left_s = view.limit(LATENCY_CAP)
 
     def target(self) -> int:
-        """Where the program ends if every invocation takes its mean time: the plan to show. Its first step is the choice."""
+        """The node where the program ends if every invocation takes its mean time. The first step of its path is the choice."""
         node, left, step_s = self.view.root, BINS, self.left_s / BINS
         for depth in range(len(self._levels)):
             child = self.choice(depth, node, left)
@@ -67,7 +76,7 @@ class DeadlineProgram:
         return node
 
     def choice(self, depth: int, node: int, left: int) -> int | None:
-        """The child to run at a node ``depth`` below the start with ``left`` bins of time left; None to end there."""
+        """The child to run next at a node ``depth`` levels below the start with ``left`` bins of time left; None to end."""
         children = self._children(depth, node)
         if children is None:
             return None
@@ -77,7 +86,7 @@ class DeadlineProgram:
         return int(self._levels[depth + 1].nodes[children.start + first]) if running[first] < stopping else None
 
     def _children(self, depth: int, node: int) -> slice | None:
-        """Where the children of a node are in the level below; None where it has none."""
+        """Positions of a node's children in the level below; None if it has none."""
         if depth + 1 >= len(self._levels):
             return None
         level = self._levels[depth + 1]
@@ -91,9 +100,9 @@ class DeadlineProgram:
 
     @cached_property
     def _running(self) -> list[FloatArray]:
-        """Least expected loss of running each node of each level and going on best, by bins of time left when it starts.
+        """Least expected loss of running each node, by level and by bins of time left when it starts.
 
-        From the last level up. Shapes: (nodes of the level, BINS + 1); the start itself is not run.
+        Computed from the last level up. One array of shape (nodes of the level, BINS + 1) per level; the start is not run.
         """
         running: list[FloatArray] = [np.empty((0, BINS + 1))] * len(self._levels)
         for depth in range(len(self._levels) - 1, 0, -1):
@@ -107,17 +116,17 @@ class DeadlineProgram:
             going_on = np.minimum.reduceat(running[depth + 1], below.starts, axis=0)
             inner = below.parents
             running[depth][inner] = self._loss_of_running(nodes[inner], np.minimum(stopping[inner, None], going_on))
-            if len(inner) < len(nodes):  # of an irregular trie, or where nothing further down may be ended at
+            if len(inner) < len(nodes):  # an irregular trie, or no node further down may be an end
                 last = np.setdiff1d(np.arange(len(nodes)), inner)
                 running[depth][last] = self._loss_of_running(nodes[last], stopping[last, None])
         return running
 
     def _loss_of_running(self, nodes: npt.NDArray[np.intp], after: FloatArray) -> FloatArray:
-        """E over the invocation's time: late, or ended by the stop rule, or going on with what is left.
+        """Expected loss over the time of the invocation, which is late, or ended by the stop rule, or followed by ``after``.
 
-        ``after``, shape (nodes, BINS + 1), or (nodes, 1) where nothing follows: then only being in time matters.
+        ``after`` has shape (nodes, BINS + 1), or (nodes, 1) if nothing follows: then only being in time matters.
         """
-        annotated = self.view.known.annotated
+        annotated = self.view.metrics.annotated
         stop = annotated.stop[nodes, None]
         wrong = (annotated.stop[nodes] - annotated.stop_success[nodes])[:, None] if self._counts_answers else 0.0
         arrived = wrong + (1.0 - stop) * after
@@ -143,10 +152,10 @@ class DeadlineProgram:
         return 1.0 + (LATE_WEIGHT if weight is None else weight)
 
     def _stop_loss(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
-        """P(wrong), given that the request was not ended by its stop rule there."""
+        """P(the answer is wrong), given that the stop rule did not end the request at the node."""
         if not self._counts_answers:
             return np.zeros(len(nodes))
-        annotated = self.view.known.annotated
+        annotated = self.view.metrics.annotated
         going_on = 1.0 - annotated.stop[nodes]
         right = np.divide(
             annotated.success[nodes] - annotated.stop_success[nodes], going_on, out=np.zeros(len(nodes)), where=going_on > 1e-9
@@ -158,27 +167,27 @@ class DeadlineProgram:
         if target == "accuracy":
             return np.zeros(len(nodes))
         if target == "cost":
-            full = self.view.known.full_cost_usd[self.view.span]
-            return np.asarray(self.view.known.annotated.cost_usd[nodes] / (float(full.max() - full[0]) or 1.0))
+            full = self.view.metrics.mean(Metric.FULL_COST)[self.view.span]
+            return np.asarray(self.view.metrics.annotated.cost_usd[nodes] / (float(full.max() - full[0]) or 1.0))
         return np.asarray(self._mean_s(nodes) / self.left_s)
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def _mean_s(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Mean seconds of each invocation under the present load."""
-        known = self.view.known
-        mean = known.annotated.latency_s[nodes]
-        if self.view.query.load_s is None:
+        metrics = self.view.metrics
+        mean = metrics.annotated.latency_s[nodes]
+        if self.view.request.load_s is None:
             return mean
-        return np.asarray(mean + self.view.query.load_s[known.annotated.engine[nodes]])
+        return np.asarray(mean + self.view.request.load_s[metrics.annotated.engine[nodes]])
 
     def _in_time(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
-        """P(the invocation takes at most so many bins), log-normal; spread grows with the load as the mean does."""
+        """P(the invocation takes at most so many bins), log-normal. Load scales the standard deviation with the mean."""
         from scipy.special import ndtr
 
-        zero_load = self.view.known.annotated.latency_s[nodes]
+        zero_load = self.view.metrics.annotated.latency_s[nodes]
         mean = np.maximum(self._mean_s(nodes), 1e-12)
-        relative = self.view.known.annotated.latency_var[nodes] / np.maximum(zero_load, 1e-12) ** 2
+        relative = self.view.metrics.annotated.latency_var[nodes] / np.maximum(zero_load, 1e-12) ** 2
         sigma = np.sqrt(np.log1p(np.maximum(relative, 0.0)))
         edges = np.log((np.arange(BINS + 1) + 0.5) * self.left_s / BINS)
         gap = edges - (np.log(mean) - sigma**2 / 2)[:, None]
@@ -187,8 +196,8 @@ class DeadlineProgram:
 
     @cached_property
     def _levels(self) -> list[Level]:
-        """The subtree by depth, pruned to nodes from which some end can be reached."""
-        trie, root = self.view.known.trie, self.view.root
+        """The nodes of the subtree from which an end can be reached, by depth."""
+        trie, root = self.view.metrics.trie, self.view.root
         ahead = np.concatenate(([0], np.cumsum(self.ends)))
         end = trie.end[self.view.span] - root
         useful = ahead[end] > ahead[:-1]
@@ -208,7 +217,7 @@ class DeadlineProgram:
 
 
 def _convolved(chance: FloatArray, arrived: FloatArray) -> FloatArray:
-    """Row by row, sum over j of chance[j] x arrived[i - j]: every shift of a row is a window of it after zeros."""
+    """Convolve row by row: the sum over j of chance[j] x arrived[i - j]. Shifted rows are windows of the zero-padded row."""
     padded = np.concatenate((np.zeros_like(arrived[:, 1:]), arrived), axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, arrived.shape[1], axis=1)
     return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))

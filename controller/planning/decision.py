@@ -1,4 +1,4 @@
-"""What the planner answers: where to end, which model comes next, and why. Everything but the answer is computed when read."""
+"""The planner's result: where to end, which model runs next, and why."""
 
 from __future__ import annotations
 
@@ -9,103 +9,96 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.planning.frontier import Frontier
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, SubtreeView
+from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io import html_table
 
 INTERVAL_Z = 1.6448536269514722
 """Intervals are two-sided at 90 %."""
+_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
-_UNIT = {FLOOR: "", LATENCY_CAP: " s", COST_CAP: " USD"}
 
-
-@dataclass(frozen=True, init=False)
+@dataclass  # not frozen: setting the fields of a frozen object takes as long as the rest of a plan
 class Decision:
-    """The plan of one moment: run ``next_model`` now and, if nothing changes, end at ``target``.
+    """The plan for a request at one moment: run ``next_model`` now and, if nothing changes, end at ``target``. Do not modify.
 
-    ``next_model`` is None where the request should end at ``node``. ``relaxed`` names the bounds that no path meets and that
-    gave way, the binding one first; empty where the plan meets them all. ``frontier`` holds the ends it was chosen from, None
-    where that was the whole subtree.
+    Everything beyond the fields is computed when first read.
+
+    Attributes:
+        node: Where the request is.
+        target: The node to end at.
+        next_model: None if the request should end at ``node``.
+        relaxed: Bounds that no path meets and that were relaxed, the binding one first; empty if the plan meets them all.
+        metrics: The planner's path metrics.
+        request: The question.
+        frontier: The ends that the target was chosen from; None for the whole subtree.
     """
 
     node: int
     target: int
     next_model: str | None
     relaxed: tuple[str, ...]
-    known: PathMetrics = field(compare=False, repr=False)
-    query: PlanRequest = field(compare=False, repr=False)
+    metrics: PathMetrics = field(compare=False, repr=False)
+    request: PlanRequest = field(compare=False, repr=False)
     frontier: Frontier | None = field(compare=False, repr=False)
-
-    def __init__(
-        self,
-        known: PathMetrics,
-        query: PlanRequest,
-        target: int,
-        next_model: str | None,
-        relaxed: tuple[str, ...] = (),
-        *,
-        frontier: Frontier | None,
-    ) -> None:
-        # the generated one sets a frozen object's fields one by one, at half the price of the whole plan
-        self.__dict__.update(
-            node=query.node, target=target, next_model=next_model, relaxed=relaxed, known=known, query=query, frontier=frontier
-        )
 
     @cached_property
     def view(self) -> SubtreeView:
-        """The subtree as the objective saw it."""
-        return SubtreeView(self.known, self.query)
+        """The whole subtree below ``node`` with the quantities that the objective compares."""
+        return SubtreeView(self.metrics, self.request)
 
     @cached_property
-    def _ends(self) -> SubtreeView:
-        """The node and the target alone: what is asked of these two need not measure a large subtree."""
-        return SubtreeView(self.known, self.query, np.array([self.target]))
+    def _target_view(self) -> SubtreeView:
+        """The node and the target alone: item 1 is the target."""
+        return SubtreeView(self.metrics, self.request, np.array([self.target]))
 
     @property
     def stop(self) -> bool:
-        """The request should end here."""
+        """Whether the request should end at ``node``."""
         return self.next_model is None
 
     @property
     def is_feasible(self) -> bool:
-        """The plan meets every bound of the objective."""
+        """Whether the plan meets every bound of the objective."""
         return not self.relaxed
 
     @cached_property
     def path(self) -> tuple[str, ...]:
         """The models from the root to ``target``."""
-        return self.known.trie.prefix(self.target)
+        return self.metrics.trie.prefix(self.target)
 
     @property
     def accuracy(self) -> float:
-        """Expected accuracy of ending at ``target``: the estimate, also where the plan was made against a lower bound."""
-        return float(self.known.annotated.accuracy[self.target])
+        """Expected accuracy of ending at ``target``: the estimate itself, also if the objective sets ``confidence``."""
+        return float(self.metrics.annotated.accuracy[self.target])
 
     @property
     def path_cost_usd(self) -> float:
-        """Expected dollars from the root, early stops discounted."""
-        return float(self.known.cost_usd[self.target])
+        """Expected dollars from the root, discounted by early stops."""
+        return float(self.metrics.mean(Metric.COST)[self.target])
 
     @property
     def path_latency_s(self) -> float:
-        """Expected seconds from the root at zero load, for a request that goes all the way."""
-        return float(self.known.latency_s[self.target])
+        """Expected seconds from the root at zero load, for a request that runs the whole path."""
+        return float(self.metrics.mean(Metric.LATENCY)[self.target])
 
     @cached_property
     def remaining_cost_usd(self) -> float:
-        """Dollars still to come for a request that goes all the way: K(v) - K(u)."""
-        return float(self.known.full_cost_usd[self.target] - self.known.full_cost_usd[self.node])
+        """Expected dollars below ``node`` for a request that runs the whole path."""
+        full_cost = self.metrics.mean(Metric.FULL_COST)
+        return float(full_cost[self.target] - full_cost[self.node])
 
     @cached_property
     def remaining_latency_s(self) -> float:
-        """Seconds still to come for a request that goes all the way, under the load the plan was made for."""
-        return float(self._ends.live_s[1])
+        """Expected seconds below ``node`` for a request that runs the whole path, under the load of the plan."""
+        return float(self._target_view.remaining_s[1])
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, where the trie has standard errors."""
-        annotated = self.known.annotated
+        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors."""
+        annotated = self.metrics.annotated
         found = {}
         for name, error in (
             ("accuracy", annotated.accuracy_se),
@@ -119,26 +112,28 @@ class Decision:
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """What each bound leaves unused at ``target``, in its unit; negative where it gave way."""
-        view = self._ends
+        """What each bound leaves unused at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
+        view = self._target_view
         sign = dict.fromkeys(view.bounds, -1.0) | {FLOOR: 1.0}
         return {bound: sign[bound] * float(view.values(bound)[1] - view.limit(bound)) for bound in view.bounds}
 
     @cached_property
     def binding(self) -> str | None:
-        """The bound that no path meets; else the one without which another end would be better (with more than one such,
-        the bound with least slack for its size); None where no bound costs anything.
+        """The binding constraint; None if no bound changes the plan.
+
+        It is the bound that no path meets, or else the one without which another end would be better (of several such bounds
+        the one with the least slack relative to its value).
         """
         if self.relaxed:
             return self.relaxed[0]
-        view = self.view if self.frontier is None else self.frontier.view(self.known, self.query)
+        view = self.view if self.frontier is None else self.frontier.view(self.metrics, self.request)
         better = [b for b in view.bounds if view.node(view.first_of(view.feasible(without=(b,)), view.order)) != self.target]
         return min(better, key=lambda bound: self.slack[bound] / (getattr(view.objective, bound) or 1.0), default=None)
 
     @cached_property
     def runner_up(self) -> Choice | None:
-        """The best end that begins with another next step; None where there is none. Its bounds may have to give way too."""
-        view, trie = self.view, self.known.trie
+        """The best end that begins with another next model (or with ending now); None if there is none. It may relax bounds."""
+        view, trie = self.view, self.metrics.trie
         others = view.allowed.copy()
         if self.stop:
             others[0] = False
@@ -149,35 +144,35 @@ class Decision:
 
     @cached_property
     def reason(self) -> str:
-        """One line for a person."""
-        path = " → ".join(self.path[len(self.known.trie.prefix(self.node)) :])
+        """One line that says what the plan is and which bound is binding."""
+        path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in all, {self.remaining_latency_s:.3g} s to go"
         if self.relaxed:
             return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
         if self.binding:
-            return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{_UNIT[self.binding]} left"
+            return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{UNITS[self.binding]} left"
         return f"{text}; no bound stands in the way"
 
     def _short(self) -> str:
-        return " with ".join(f"{bound} = {getattr(self.query.objective, bound):g}{_UNIT[bound]}" for bound in self.relaxed)
+        return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)
 
     def _repr_html_(self) -> str:
         """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""
-        steps = list(self.known.trie.edges(self.target))
+        steps = list(self.metrics.trie.edges(self.target))
         rows = [
             ("plan", " > ".join(f"{stage}: {model}" for stage, model in steps) or "end here"),
             ("accuracy", f"{self.accuracy:.1%}"),
             ("cost per request", f"${self.path_cost_usd:.4g}"),
-            ("latency at zero load", f"{self.path_latency_s:.3g} s" if self.known.annotated.knows_latency else "-"),
-            *((f"slack of {bound}", f"{left:.4g}{_UNIT[bound]}") for bound, left in self.slack.items()),
+            ("latency at zero load", f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
+            *((f"slack of {bound}", f"{left:.4g}{UNITS[bound]}") for bound, left in self.slack.items()),
             ("meets the bounds", "yes" if self.is_feasible else f"no: {', '.join(self.relaxed)} relaxed"),
         ]
-        return html_table(f"Decision: {self.query.objective}", ("", "value"), rows)
+        return html_table(f"Decision: {self.request.objective}", ("", "value"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types: the plan, its expectations and its reason. Seconds are None where the trie knows no latency."""
-        knows_latency = self.known.annotated.knows_latency
+        """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
+        knows_latency = self.metrics.annotated.knows_latency
         return {
             "node": self.node,
             "target": self.target,
@@ -193,6 +188,3 @@ class Decision:
             "slack": dict(self.slack),
             "reason": self.reason,
         }
-
-
-_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}

@@ -1,8 +1,8 @@
-"""Which ends below a node can ever be the best: those that no other one makes superfluous, whatever the bounds and the load.
+"""Pareto dominance: which ends below a node can be the best for some values of the bounds and some load.
 
-An end is superfluous if one that comes before it in the objective's order visits the same engines equally often and is no worse
-in every bounded quantity. That one would be chosen instead, and also where a bound has to give way. None of this depends on the
-node that is asked about: what a child has dropped its parent need not look at.
+An end is dominated if another one that ranks before it by the objective's target uses the same engines equally often and is no
+worse in any bounded quantity. The other one is then chosen instead, also where bounds are relaxed. Dominance does not depend
+on the request's node: ends that a child's frontier dropped need not be looked at again for its parent.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.trie import BoolArray, FloatArray
 
 LAGS = 32
-"""An end is compared with so many before it at a time; what is left is compared again until little goes any more."""
+"""Each end is compared with this many predecessors per pass."""
 LITTLE = 0.1
-"""As a share of what is left. A superfluous end that stays takes room; it never makes an answer wrong."""
+"""Passes end when one drops no more than this share. A dominated end that stays costs memory, never correctness."""
 
 
-def pareto(known: PathMetrics, kind: ObjectiveClass, ends: IntArray) -> IntArray:
-    """``ends``, in the objective's order, without superfluous ones: all of them where one quantity is bounded and no load
-    counts, else nearly all.
+def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
+    """The non-dominated ends, given all of them sorted best first.
+
+    Exact with one bounded quantity and no load; otherwise a few dominated ends may stay.
     """
-    worse = kind.parts(known, ends)
-    if kind.has_load:
-        group = known.visit_group[ends]
+    keys = objective_class.dominance_keys(metrics, ends)
+    if objective_class.has_load:
+        group = metrics.visit_group[ends]
         order = np.argsort(group, kind="stable")
-        return ends[np.sort(order[_kept([values[order] for values in worse], group[order])])]
-    if len(worse) > 1:
-        return ends[_kept(worse, None)]
-    if not worse:
+        return ends[np.sort(order[_kept([values[order] for values in keys], group[order])])]
+    if len(keys) > 1:
+        return ends[_kept(keys, None)]
+    if not keys:
         return ends[:1]
-    before = np.minimum.accumulate(np.concatenate(([np.inf], worse[0])))[:-1]
-    return ends[worse[0] < before]
+    best_before = np.minimum.accumulate(np.concatenate(([np.inf], keys[0])))[:-1]
+    return ends[keys[0] < best_before]
 
 
-def _kept(worse: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Positions that stay. Items run over groups, and within each in the objective's order."""
-    kept = np.arange(len(worse[0]))
+def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
+    """Positions that stay, of items sorted by group and within each group best first."""
+    kept = np.arange(len(keys[0]))
     while True:
-        stays = ~_dominated(worse, group)
-        kept, worse = kept[stays], [values[stays] for values in worse]
+        stays = ~_dominated(keys, group)
+        kept, keys = kept[stays], [values[stays] for values in keys]
         group = None if group is None else group[stays]
         if len(stays) - len(kept) <= LITTLE * len(stays):
             return kept
 
 
-def _dominated(worse: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Where one of the items just before, of the same group, is no worse in every quantity."""
-    size = len(worse[0])
+def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
+    """Where one of the last ``LAGS`` items of the same group is no worse in every key."""
+    size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):
-        beaten = worse[0][:-lag] <= worse[0][lag:]
-        for values in worse[1:]:
+        beaten = keys[0][:-lag] <= keys[0][lag:]
+        for values in keys[1:]:
             beaten &= values[:-lag] <= values[lag:]
         if group is not None:
             beaten &= group[:-lag] == group[lag:]

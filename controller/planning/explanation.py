@@ -1,4 +1,4 @@
-"""Why this model and not another: every next step of a decision with the best plan behind it, and what spoke against it."""
+"""Why the planner chose one model and not another."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from typing import Any
 import numpy as np
 
 from vinelm.controller.planning.decision import Decision
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, SubtreeView
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, Metric
+from vinelm.controller.planning.subtree import SubtreeView
 
 _GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over the cap", COST_CAP: "${:.3g} over the cap"}
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The best plan that begins with ``next_model`` (None: ending at once). ``why`` is empty for the chosen one.
+    """The best plan that begins with ``next_model``.
 
-    ``accuracy`` and the dollars are those of DESIGN §4 from the root; ``remaining_s`` is what is still to come, load included.
+    Attributes:
+        next_model: None for ending the request now.
+        plan: The models from the root to the plan's end.
+        accuracy: Expected accuracy of ending there.
+        path_cost_usd: Expected dollars from the root.
+        remaining_s: Expected seconds below the request's node, load included.
+        is_feasible: Whether the plan meets every bound.
+        is_chosen: Whether it is the decision's plan.
+        why: Why it was not chosen; empty for the chosen one.
     """
 
     next_model: str | None
@@ -30,13 +39,13 @@ class Alternative:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return the fields as JSON types."""
         return asdict(self) | {"plan": list(self.plan)}
 
 
 def alternatives(decision: Decision) -> list[Alternative]:
-    """Ending at once where that is possible, then every next model in trie order, each with the best plan behind it."""
-    view, trie = decision.view, decision.known.trie
+    """List ending the request now, if that is allowed, then every next model in trie order, each with its best plan."""
+    view, trie = decision.view, decision.metrics.trie
     spans: list[tuple[str | None, int, int]] = [(None, decision.node, decision.node + 1)]
     spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(decision.node)]
     found = []
@@ -52,7 +61,7 @@ def alternatives(decision: Decision) -> list[Alternative]:
 
 
 def explain(decision: Decision) -> str:
-    """The decision and its alternatives as text: budget left, one line for each next step, why it lost."""
+    """Describe the decision as text: what each bound leaves, and one line per alternative that says why it was not chosen."""
     view = decision.view
     lines = [decision.reason]
     for bound in view.bounds:
@@ -70,10 +79,10 @@ def _alternative(decision: Decision, model: str | None, target: int, is_feasible
     view, at = decision.view, target - decision.node
     return Alternative(
         next_model=model,
-        plan=decision.known.trie.prefix(target),
-        accuracy=float(decision.known.annotated.accuracy[target]),
-        path_cost_usd=float(view.cost_usd[at]),
-        remaining_s=float(view.live_s[at]),
+        plan=decision.metrics.trie.prefix(target),
+        accuracy=float(decision.metrics.annotated.accuracy[target]),
+        path_cost_usd=float(view.column(Metric.COST)[at]),
+        remaining_s=float(view.remaining_s[at]),
         is_feasible=is_feasible,
         is_chosen=is_chosen,
         why="" if is_chosen else _why_not(decision, view, at),
@@ -81,20 +90,20 @@ def _alternative(decision: Decision, model: str | None, target: int, is_feasible
 
 
 def _why_not(decision: Decision, view: SubtreeView, at: int) -> str:
-    """What the chosen plan has that this one lacks: a bound that it meets, or the first quantity in which it is better."""
+    """The bounds that this plan violates, or else the first quantity in which the chosen plan is better."""
     missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
     if missed and not (decision.relaxed and set(missed) <= set(decision.relaxed)):
         gaps = ((b, abs(float(view.values(b)[at] - view.limit(b)))) for b in missed)
         return ", ".join(_GAPS[bound].format(gap) for bound, gap in gaps)
     chosen = decision.target - decision.node
     quantities = [
-        ("less accurate by {:.3g}", -view.accuracy),
-        ("${:.3g} dearer", view.cost_usd),
-        ("{:.3g} s slower", view.live_s),
+        ("less accurate by {:.3g}", -view.column(Metric.ACCURACY)),
+        ("${:.3g} more expensive", view.column(Metric.COST)),
+        ("{:.3g} s slower", view.remaining_s),
     ]
     first = {"accuracy": 0, "cost": 1, "latency": 2}[view.objective.target]
     for words, values in [quantities[first], *quantities]:
         gap = float(values[at] - values[chosen])
         if gap > 0:
             return words.format(gap)
-    return "as good; the other comes first" if decision.query.objective.risk != "dp" else "riskier"
+    return "equally good; the chosen one comes first" if decision.request.objective.risk != "dp" else "riskier"

@@ -1,153 +1,148 @@
-"""Frontiers by kind of objective and node, built when first asked for or ahead of time."""
+"""Pareto frontiers by class of objectives and node, built when first needed or in advance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.dominance import pareto
+from vinelm.controller.planning.dominance import pareto_frontier
 from vinelm.controller.planning.frontier import Frontier
-from vinelm.controller.planning.objective_class import ObjectiveClass, kind_of
+from vinelm.controller.planning.objective_class import ObjectiveClass
 from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 LAZY = 50_000
-"""Larger subtrees get their frontiers only from :meth:`FrontierCache.prepare`: building one would keep a request waiting."""
+"""Largest subtree whose frontier is built while a request waits; those of larger ones only by :meth:`FrontierCache.prepare`."""
 AHEAD = 600
-"""Smaller subtrees are left by :meth:`FrontierCache.prepare` to the first request that comes there."""
+"""Largest subtree whose frontier :meth:`FrontierCache.prepare` leaves to the first request at that node."""
 ROOM = 20_000
-"""So many frontiers of a kind are kept that were built on the way."""
-KINDS = 64
-"""So many kinds of objective get shelves, the first to come; each ``z`` and each ``confidence`` makes a kind of its own."""
-OBJECTIVES = 4096
-"""So many objectives are remembered with their kinds."""
+"""Most frontiers of a class that are kept besides those built in advance."""
+CLASSES = 64
+"""Most classes of objectives with frontiers, first come first served. Each ``z`` and ``confidence`` makes a new class."""
+SHAPES = 4096
+"""Most shapes of objectives whose stores are remembered."""
 
 
 class FrontierStore:
-    """The frontiers of one kind. Safe from many threads: a frontier may be built twice, never read half-built."""
+    """The frontiers of one class of objectives by node.
 
-    def __init__(self, known: PathMetrics, kind: ObjectiveClass) -> None:
-        self.kind = kind
+    Safe to use from many threads: a frontier may be built twice but is never seen half built.
+    """
+
+    def __init__(self, metrics: PathMetrics, objective_class: ObjectiveClass) -> None:
+        self.objective_class = objective_class
         self.frontiers: dict[int, Frontier] = {}
-        self._known = known
+        self._metrics = metrics
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """The frontier below ``node``, built now if that is quick; else None, and the subtree must be measured."""
+        """The frontier below ``node``, built now if the subtree is small; None if the whole subtree must be scanned."""
         found = self.frontiers.get(node)
-        if found is None and self._known.trie.end[node] - node <= LAZY:
-            found = self._build(node, self._below(node))
+        if found is None and self._metrics.trie.end[node] - node <= LAZY:
+            found = self._build(node, self._ends_below(node))
         return found
 
     def prepare(self, wider: FrontierStore | None) -> None:
-        """Build the frontiers of the root and of the larger subtrees, from the deepest up. ``wider`` is prepared, has
-        the same order, and has kept all that this one can keep.
+        """Build the frontiers of the root and of all large subtrees, the deepest first.
+
+        ``wider`` is a prepared store with the same order of ends whose frontiers contain those of this store.
         """
-        size = self._known.trie.end - np.arange(len(self._known.trie))
+        size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
             self._ahead.add(node)
             if node not in self.frontiers:
-                self._build(node, self._below(node) if wider is None else wider.frontiers[node].ends)
+                self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
-    def _below(self, node: int) -> IntArray:
-        """The ends below ``node`` in order, less what a child's frontier has dropped."""
-        known = self._known
+    def _ends_below(self, node: int) -> IntArray:
+        """The ends below ``node``, best first, without those that a child's frontier has dropped."""
+        metrics = self._metrics
         parts = [np.empty(0, np.int32)]
-        for child in known.trie.children(node):
+        for child in metrics.trie.children(node):
             built = self.frontiers.get(child)
-            parts += [np.arange(child, known.trie.end[child])] if built is None else [np.array([child]), built.ends]
+            parts += [np.arange(child, metrics.trie.end[child])] if built is None else [np.array([child]), built.ends]
         ends = np.concatenate(parts)
-        ends = ends[known.endings[ends]]
-        return np.asarray(ends[np.argsort(known.place(self.kind.target, self.kind.confidence)[ends], kind="stable")])
+        ends = ends[metrics.endings[ends]]
+        rank = metrics.rank(self.objective_class.target, self.objective_class.confidence)
+        return np.asarray(ends[np.argsort(rank[ends], kind="stable")])
 
     def _build(self, node: int, ends: IntArray) -> Frontier:
-        built = Frontier(self._known, self.kind, node, pareto(self._known, self.kind, ends))
+        kept = pareto_frontier(self._metrics, self.objective_class, ends)
+        built = Frontier(self._metrics, self.objective_class, node, kept)
         if len(self.frontiers) >= ROOM + len(self._ahead):
             self.frontiers = {key: kept for key, kept in list(self.frontiers.items()) if key in self._ahead}
         self.frontiers[node] = built
         return built
 
 
-class ObjectiveBinding:
-    """An objective with the shelves that hold its plans; None where only measuring the whole subtree finds them. ``is_live``:
-    under load the best of a shelf is not the first that fits.
+class ShapeFrontiers(NamedTuple):
+    """The stores that answer objectives of one shape, without load and under load; None where every plan scans the subtree.
+
+    ``is_live``: the target depends on the load, so the best end of a frontier is not its first feasible one.
     """
 
-    __slots__ = ("_floor", "_is_each", "_max_s", "_max_usd", "is_live", "loaded", "objective", "plain")
-
-    def __init__(self, objective: Objective, plain: FrontierStore | None, loaded: FrontierStore | None) -> None:
-        self.objective = objective
-        self.plain = plain
-        self.loaded = loaded
-        self.is_live = objective.target == "latency"
-        self._floor = objective.min_accuracy
-        self._max_s = objective.max_latency_s
-        self._max_usd = objective.max_cost_usd
-        self._is_each = objective.cost_budget == "per_request"
-
-    def limits(self, elapsed_s: float, spent_usd: float) -> list[float]:
-        """What is left of each bound, in the order of :attr:`ObjectiveClass.bounds`."""
-        limits = []
-        if self._max_s is not None:
-            limits.append(self._max_s - elapsed_s)
-        if self._max_usd is not None:
-            limits.append(self._max_usd - spent_usd if self._is_each else self._max_usd)
-        if self._floor is not None:
-            limits.append(-self._floor)
-        return limits
+    unloaded: FrontierStore | None
+    loaded: FrontierStore | None
+    is_live: bool
 
 
 class FrontierCache:
-    """Shelves by kind, and which of them answer an objective."""
+    """The frontier stores of one planner, found by :attr:`Objective.shape`: the values of bounds do not matter."""
 
-    def __init__(self, known: PathMetrics) -> None:
-        self._known = known
-        self._shelves: dict[ObjectiveClass, FrontierStore] = {}
-        self._lookups: dict[int, ObjectiveBinding] = {}
+    def __init__(self, metrics: PathMetrics) -> None:
+        self._metrics = metrics
+        self._stores: dict[ObjectiveClass, FrontierStore] = {}
+        self._by_shape: dict[tuple[object, ...], ShapeFrontiers] = {}
 
-    def lookup(self, objective: Objective) -> ObjectiveBinding:
-        """The shelves of that very object, remembered. :class:`ConfigError` if it asks for what the trie does not know."""
-        found = self._lookups.get(id(objective))
-        if found is None or found.objective is not objective:
+    def stores_for(self, objective: Objective) -> ShapeFrontiers:
+        """The stores of the objective's shape, created on first use.
+
+        Raises:
+            ConfigError: The objective needs latencies or standard errors that the trie does not have.
+        """
+        found = self._by_shape.get(objective.shape)
+        if found is None:
             self._require_latency(objective)
-            if len(self._lookups) >= OBJECTIVES:
-                self._lookups = {}
-            found = ObjectiveBinding(objective, self._shelf(objective, False), self._shelf(objective, True))
-            self._lookups[id(objective)] = found
+            if len(self._by_shape) >= SHAPES:
+                self._by_shape = {}
+            is_live = objective.target == "latency"
+            found = ShapeFrontiers(self._store(objective, False), self._store(objective, True), is_live)
+            self._by_shape[objective.shape] = found
         return found
 
-    def _require_latency(self, objective: Objective) -> None:
-        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
-        if (objective.max_latency_s is not None or objective.target == "latency") and not self._known.annotated.knows_latency:
-            raise ConfigError(
-                f"{asked} needs latencies, and the trie's rows have none: leave it out, or profile to measure them"
-            )
-
     def prepare(self, objective: Objective) -> None:
-        """Build the frontiers of the larger subtrees for objectives of this kind (the bounds' values do not matter)."""
-        lookup = self.lookup(objective)
-        if lookup.loaded is not None:
-            lookup.loaded.prepare(None)
-        if lookup.plain is not None and lookup.plain is not lookup.loaded:
-            lookup.plain.prepare(None if lookup.is_live else lookup.loaded)
+        """Build the frontiers of the root and of all large subtrees for objectives of this shape."""
+        stores = self.stores_for(objective)
+        if stores.loaded is not None:
+            stores.loaded.prepare(None)
+        if stores.unloaded is not None and stores.unloaded is not stores.loaded:
+            stores.unloaded.prepare(None if stores.is_live else stores.loaded)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all frontiers and of what they were built from."""
-        return self._known.nbytes + sum(frontier.nbytes for frontier in self._frontiers())
+        """Bytes of all frontiers and of the arrays from which they were built."""
+        return self._metrics.nbytes + sum(frontier.nbytes for frontier in self._frontiers())
 
     @property
     def n_ends(self) -> int:
-        """Ends kept in all frontiers."""
+        """Number of ends in all frontiers."""
         return sum(len(frontier.ends) for frontier in self._frontiers())
 
     def _frontiers(self) -> Iterator[Frontier]:
-        return (frontier for shelf in list(self._shelves.values()) for frontier in list(shelf.frontiers.values()))
+        return (frontier for store in list(self._stores.values()) for frontier in list(store.frontiers.values()))
 
-    def _shelf(self, objective: Objective, has_load: bool) -> FrontierStore | None:
-        kind = kind_of(objective, has_load=has_load)
-        if kind is None or (len(self._shelves) >= KINDS and kind not in self._shelves):
+    def _require_latency(self, objective: Objective) -> None:
+        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
+        needs_latency = objective.max_latency_s is not None or objective.target == "latency"
+        if needs_latency and not self._metrics.annotated.knows_latency:
+            raise ConfigError(
+                f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
+            )
+
+    def _store(self, objective: Objective, has_load: bool) -> FrontierStore | None:
+        found = ObjectiveClass.of(objective, has_load=has_load)
+        if found is None or (len(self._stores) >= CLASSES and found not in self._stores):
             return None
-        return self._shelves.setdefault(kind, FrontierStore(self._known, kind))
+        return self._stores.setdefault(found, FrontierStore(self._metrics, found))

@@ -1,94 +1,82 @@
-"""Objectives by kind: those that differ in nothing but the values of their bounds share what is built for looking plans up."""
+"""Classes of objectives: those that differ only in the values of their bounds share the planner's lookup tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from vinelm.controller.planning.path_metrics import PathMetrics
-from vinelm.controller.planning.subtree import DEFAULT_Z
+from vinelm.controller.planning.metric import Metric, Quantity, bounded_quantities, metric_of, remaining_latency, z_of
+from vinelm.controller.planning.path_metrics import IntArray, PathMetrics
 from vinelm.objective import Objective
 from vinelm.trie import FloatArray
-
-IntArray = npt.NDArray[np.integer[Any]]
-
-_TARGET = {"accuracy": "A", "cost": "C", "latency": "T"}
-
-
-class Bound(NamedTuple):
-    """A bounded quantity of DESIGN §4, "T", "C", "K" or "A", and the standard deviations of what is to come that are added."""
-
-    quantity: str
-    z: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveClass:
-    """What two objectives must share to share frontiers. ``bounds``: time, money, accuracy, as far as they are bounded;
-    ``has_load`` keeps ends apart by the engines that they visit.
+    """What two objectives must have in common to share Pareto frontiers.
+
+    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, ends are compared only with
+    ends whose paths use the same engines equally often.
     """
 
-    target: str
+    target: Metric
     confidence: float | None
-    bounds: tuple[Bound, ...]
+    bounds: tuple[Quantity, ...]
     has_load: bool
 
-    def parts(self, known: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Path metrics of the ends, the less the better: an end that comes first by the target and has no more of each than
-        another meets every bound that the other meets, from whatever node. Variances count apart: they add up along a path,
-        standard deviations do not. The target's own metric is left out, as the order sees to it.
+    @classmethod
+    def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
+        """The class of an objective; None with ``risk="dp"``, whose program needs the whole subtree.
+
+        Load changes the order of paths by latency. The fastest path under load is therefore looked up among the ends kept for
+        the highest accuracy with latency as a bound.
         """
-        names = [name for bound in self.bounds for name in (bound.quantity, f"var {bound.quantity}")[: 2 if bound.z else 1]]
-        return [self._path(known, name, ends) for name in names if name != _TARGET[self.target]]
+        if objective.risk == "dp":
+            return None
+        bounded = bounded_quantities(objective).values()
+        bounds = [quantity for quantity in bounded if quantity is not Metric.ACCURACY]
+        target = Metric.of_target(objective)
+        if has_load and target is Metric.LATENCY:
+            target = Metric.ACCURACY
+            if objective.max_latency_s is None:
+                bounds.insert(0, remaining_latency(objective))
+        has_time = bool(bounds) and metric_of(bounds[0]) is Metric.LATENCY
+        floor = [quantity for quantity in bounded if quantity is Metric.ACCURACY]
+        return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
-    def ahead(self, known: PathMetrics, bound: Bound, ends: IntArray, node: int) -> FloatArray:
-        """What is compared with that bound, as seen from ``node``, the less the better."""
-        values: FloatArray = self._path(known, bound.quantity, ends)
-        if bound.quantity not in "TK":
-            return values
-        values = values - self._path(known, bound.quantity, node)
-        if bound.z:
-            name = f"var {bound.quantity}"
-            variance = self._path(known, name, ends) - self._path(known, name, node)
-            values = values + bound.z * np.sqrt(np.maximum(variance, 0.0))
-        return values
+    def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
+        """Arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each of them.
 
-    def _path(self, known: PathMetrics, name: str, at: IntArray | int) -> Any:
-        match name:
-            case "T":
-                return known.latency_s[at]
-            case "var T":
-                return known.latency_var[at]
-            case "C":
-                return known.cost_usd[at]
-            case "K":
-                return known.full_cost_usd[at]
-            case "var K":
-                return known.full_cost_var[at]
-            case _:
-                return -known.accuracy(self.confidence)[at]
+        Then it meets every bound that the other meets, from whatever node. Variances are keys of their own: they add up along
+        a path, standard deviations do not. The target is no key because the ends are sorted by it.
+        """
+        keys = []
+        for quantity in self.bounds:
+            metric = metric_of(quantity)
+            if metric is not self.target:
+                keys.append(_smaller_is_better(metric, metrics.mean(metric, self.confidence)[ends]))
+            if z_of(quantity):
+                keys.append(metrics.variance(metric)[ends])
+        return keys
+
+    def bounded(self, metrics: PathMetrics, ends: IntArray, node: int) -> list[FloatArray]:
+        """Each bounded quantity of the ends for a request at ``node`` without load, smaller is better."""
+        return [
+            _smaller_is_better(quantity, metrics.quantity(quantity, ends, node, self.confidence)) for quantity in self.bounds
+        ]
 
 
-def kind_of(objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
-    """The kind whose frontiers hold the plan; None for the stochastic program, which needs the whole subtree.
-
-    Under load the latency of paths has no order of its own: the fastest is then one of those kept for the highest accuracy.
-    """
-    if objective.risk == "dp":
-        return None
-    is_live = has_load and objective.target == "latency"
-    bounds = []
-    if objective.max_latency_s is not None or is_live:
-        z = DEFAULT_Z if objective.z is None else objective.z
-        bounds.append(Bound("T", z if objective.risk == "mean+sd" else 0.0))
+def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
+    """What is left of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
+    limits = []
+    if objective.max_latency_s is not None:
+        limits.append(objective.max_latency_s - elapsed_s)
     if objective.max_cost_usd is not None:
         is_each = objective.cost_budget == "per_request"
-        bounds.append(Bound("K", objective.z or 0.0) if is_each else Bound("C"))
+        limits.append(objective.max_cost_usd - spent_usd if is_each else objective.max_cost_usd)
     if objective.min_accuracy is not None:
-        bounds.append(Bound("A"))
-    target = "accuracy" if is_live else objective.target
-    has_time = bool(bounds) and bounds[0].quantity == "T"
-    return ObjectiveClass(target, objective.confidence, tuple(bounds), has_load and has_time)
+        limits.append(-objective.min_accuracy)
+    return limits
+
+
+def _smaller_is_better(quantity: Quantity, values: FloatArray) -> FloatArray:
+    return -values if quantity is Metric.ACCURACY else values

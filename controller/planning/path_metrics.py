@@ -1,9 +1,8 @@
-"""What a planner knows of a trie before any request: path metrics, engine visits, which nodes a request may end at."""
+"""What a planner computes from a trie before any request: path metrics, engine visits, the nodes where a request may end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -11,36 +10,118 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller.planning.metric import Metric, Quantity
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
 
 IntArray = npt.NDArray[np.integer[Any]]
+Nodes = IntArray | slice
+"""Nodes as an array of their numbers, or a whole subtree as a slice."""
 
 LEVELS = 64
-"""Lower ends of accuracy are kept for so many levels of confidence."""
+"""Lower bounds of accuracy are cached for this many confidence levels."""
 
 
 class PathMetrics:
-    """Read-only arrays of shape (n + 1,), shared by all requests and safe to read from any thread.
+    """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
 
-    ``available`` names the models that can still be served (None: all); nodes whose path needs another one are left out.
+    Args:
+        annotated: The trie with its estimates.
+        available: Models that can be served (None: all); no path through another model may be planned.
     """
 
     def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
         self.trie = annotated.trie
         self.missing = () if available is None else tuple(sorted(set(self.trie.models) - set(available)))
-        self.latency_s = annotated.path_latency_s
-        self.cost_usd = annotated.path_cost_usd
-        self._places: dict[tuple[str, float | None], npt.NDArray[np.int32]] = {}
+        """Models of the trie that cannot be served."""
+        self.endings = self._endings()
+        """Nodes where a plan may end: answerable, and every model of their path can be served."""
+        self._visits: _EngineVisits | None = None
+        self._ranks: dict[tuple[Metric, float | None], npt.NDArray[np.int32]] = {}
         self._children: dict[tuple[int, str], int] = {}
         self._accuracy: dict[float | None, FloatArray] = {None: annotated.accuracy}
 
-    def accuracy(self, confidence: float | None) -> FloatArray:
-        """A(u), or the lower end of its one-sided interval of that level; a node of unknown error promises nothing (0).
+    def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
+        """The metric from the root to each node.
 
-        :class:`ConfigError` where the trie has no standard errors.
+        ``confidence`` concerns accuracy alone: the lower end of its one-sided interval of that level, 0 where the standard
+        error is unknown. :class:`ConfigError` if the trie has no standard errors.
         """
+        if metric is Metric.ACCURACY:
+            return self._accuracy_at(confidence)
+        if metric is Metric.COST:
+            return self.annotated.path_cost_usd
+        return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
+
+    def variance(self, metric: Metric) -> FloatArray:
+        """The variance of an additive metric (latency or full cost) from the root to each node."""
+        return self.annotated.path_latency_var if metric is Metric.LATENCY else self.annotated.full_cost_var
+
+    def quantity(
+        self, quantity: Quantity, nodes: Nodes, node: int, confidence: float | None, delay_s: FloatArray | None = None
+    ) -> FloatArray:
+        """The quantity at ``nodes`` for a request that is at ``node``.
+
+        ``delay_s``, one item for each of ``nodes``, is added to remaining latency (:meth:`delay_s`).
+        """
+        if isinstance(quantity, Metric):
+            return self.mean(quantity, confidence)[nodes]
+        mean = self.mean(quantity.metric)
+        values = mean[nodes] - mean[node]
+        if delay_s is not None:
+            values = values + delay_s
+        if quantity.z:
+            variance = self.variance(quantity.metric)
+            values = values + quantity.z * np.sqrt(np.maximum(variance[nodes] - variance[node], 0.0))
+        return np.asarray(values)
+
+    def delay_s(self, nodes: Nodes, node: int, load_s: FloatArray) -> FloatArray:
+        """Seconds that a load of ``load_s`` per invocation and engine adds between ``node`` and each of ``nodes``."""
+        visits, group = self.visits, self.visit_group
+        return np.asarray((visits - visits[group[node]]).dot(load_s)[group[nodes]])
+
+    @property
+    def visits(self) -> FloatArray:
+        """The distinct vectors of invocations per engine that paths have, shape (vectors, engines)."""
+        return self._engine_visits().vectors
+
+    @property
+    def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
+        """The row of :attr:`visits` that belongs to each node."""
+        return self._engine_visits().group
+
+    def child(self, node: int, model: str) -> int:
+        """The child of ``node`` reached by that model, cached; ``KeyError`` if there is none."""
+        found = self._children.get((node, model))
+        if found is None:
+            found = self._children[node, model] = self.trie.child(node, model)
+        return found
+
+    def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
+        """Position of each end when ends are sorted best first by ``target``; -1 for other nodes.
+
+        Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
+        """
+        key = (target, confidence)
+        found = self._ranks.get(key)
+        if found is None:
+            ends = np.flatnonzero(self.endings)
+            right = -self.mean(Metric.ACCURACY, confidence)[ends]
+            cost, latency = self.mean(Metric.COST)[ends], self.mean(Metric.LATENCY)[ends]
+            first = {Metric.ACCURACY: right, Metric.COST: cost, Metric.LATENCY: latency}[target]
+            found = np.full(len(self.trie), -1, np.int32)
+            found[ends[_sorted(first, right, cost, latency)]] = np.arange(len(ends), dtype=np.int32)
+            self._ranks[key] = found
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays computed here for looking plans up."""
+        visits = [] if self._visits is None else [self._visits.vectors, self._visits.group]
+        return sum(values.nbytes for values in (self.endings, *visits, *self._ranks.values()))
+
+    def _accuracy_at(self, confidence: float | None) -> FloatArray:
         found = self._accuracy.get(confidence)
         if found is None:
             found = self._lower_accuracy(confidence or 0.5)
@@ -56,24 +137,7 @@ class PathMetrics:
         lower = self.annotated.accuracy - NormalDist().inv_cdf(confidence) * error
         return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0)
 
-    @property
-    def latency_var(self) -> FloatArray:
-        """Variance of T(u)."""
-        return self.annotated.path_latency_var
-
-    @property
-    def full_cost_usd(self) -> FloatArray:
-        """K(u), undiscounted dollars from the root."""
-        return self.annotated.full_cost_usd
-
-    @property
-    def full_cost_var(self) -> FloatArray:
-        """Variance of K(u)."""
-        return self.annotated.full_cost_var
-
-    @cached_property
-    def endings(self) -> BoolArray:
-        """Nodes that a plan may end at: answerable, and every model on the way can be served."""
+    def _endings(self) -> BoolArray:
         servable = np.ones(len(self.trie), np.bool_)
         if self.missing:
             gone = np.array([name in self.missing for name in self.trie.models])
@@ -81,14 +145,21 @@ class PathMetrics:
                 servable[level] = servable[self.trie.parent[level]] & ~gone[self.trie.model[level]]
         return self.trie.answerable & servable
 
-    @cached_property
-    def _visits(self) -> tuple[FloatArray, npt.NDArray[np.uint16] | npt.NDArray[np.int32]]:
-        """Level by level: a path visits what its parent's does and one engine more."""
-        n_engines = len(self.annotated.engines)
+    def _engine_visits(self) -> _EngineVisits:
+        if self._visits is None:
+            self._visits = _EngineVisits(self.annotated)
+        return self._visits
+
+
+class _EngineVisits:
+    """How often each path uses each engine, computed level by level: a path's counts are its parent's plus one engine."""
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        trie, n_engines = annotated.trie, len(annotated.engines)
         tables = [np.zeros((1, n_engines))]
-        group, seen = np.zeros(len(self.trie), np.int32), 0
-        for level in self.trie.levels[1:]:
-            step = (group[self.trie.parent[level]] - seen) * n_engines + self.annotated.engine[level]
+        group, seen = np.zeros(len(trie), np.int32), 0
+        for level in trie.levels[1:]:
+            step = (group[trie.parent[level]] - seen) * n_engines + annotated.engine[level]
             taken = np.zeros(len(tables[-1]) * n_engines, np.bool_)
             taken[step] = True
             steps = np.flatnonzero(taken)
@@ -100,49 +171,14 @@ class PathMetrics:
             found[steps] = same.ravel() + seen
             group[level] = found[step]
             tables.append(vectors)
-        return np.concatenate(tables), group.astype(np.uint16) if seen + len(tables[-1]) <= 2**16 else group
-
-    @property
-    def visits(self) -> FloatArray:
-        """The distinct counts of invocations by engine that paths have. Shape (vectors, engines)."""
-        return self._visits[0]
-
-    @property
-    def visit_group(self) -> npt.NDArray[np.uint16] | npt.NDArray[np.int32]:
-        """Row of :attr:`visits` of each node."""
-        return self._visits[1]
-
-    def child(self, node: int, model: str) -> int:
-        """The child reached by that model, remembered; ``KeyError`` if there is none."""
-        found = self._children.get((node, model))
-        if found is None:
-            found = self._children[node, model] = self.trie.child(node, model)
-        return found
-
-    def place(self, target: str, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Position of each end by that target and the ties of DESIGN §5 (latency at zero load), the best first; -1 for other
-        nodes. Shape (n + 1,).
-        """
-        key = (target, confidence)
-        found = self._places.get(key)
-        if found is None:
-            ends = np.flatnonzero(self.endings)
-            right, cost, latency = (values[ends] for values in (-self.accuracy(confidence), self.cost_usd, self.latency_s))
-            first = {"accuracy": right, "cost": cost, "latency": latency}[target]
-            found = np.full(len(self.trie), -1, np.int32)
-            found[ends[_sorted(first, right, cost, latency)]] = np.arange(len(ends), dtype=np.int32)
-            self._places[key] = found
-        return found
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what has been worked out here for looking plans up."""
-        made = [self.__dict__.get("endings"), *self.__dict__.get("_visits", ()), *self._places.values()]
-        return sum(values.nbytes for values in made if values is not None)
+        self.vectors: FloatArray = np.concatenate(tables)
+        self.group: npt.NDArray[np.uint16] | npt.NDArray[np.int32] = (
+            group.astype(np.uint16) if len(self.vectors) <= 2**16 else group
+        )
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Indices in the order of those keys, then of themselves. Most items differ in the first: the others are read for ties."""
+    """Indices sorted by the keys, then by themselves. Few items tie in the first key; only those are compared by the rest."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

@@ -1,4 +1,4 @@
-"""One question to the planner, checked and in the planner's own terms."""
+"""One request to the planner, with checked and normalized arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vinelm.trie import BoolArray, FloatArray
 
 
 class PlanRequest(NamedTuple):
-    """Where a request stands and what it wants. ``load_s``: extra seconds per invocation of each engine, None for none."""
+    """A request's objective and progress, as :meth:`Planner.plan` describes them.
+
+    ``load_s`` has one item for each engine of the trie: extra seconds per invocation; None without load.
+    """
 
     objective: Objective
     node: int
@@ -25,10 +28,12 @@ class PlanRequest(NamedTuple):
 
 
 def load_array(load: Mapping[str, float] | FloatArray | None, engines: Sequence[str]) -> FloatArray | None:
-    """Extra seconds per engine, in the order of ``engines``; None where nothing is loaded.
+    """Convert extra seconds per engine to an array in the order of ``engines``; None if no engine is loaded.
 
-    An engine that a mapping lacks has no extra delay; one that the trie does not use is left out. :class:`ConfigError` for a
-    delay that is negative or not finite, or an array of another shape.
+    An engine that the mapping lacks has no delay; an engine that the trie does not use is ignored.
+
+    Raises:
+        ConfigError: A delay is negative or not finite, or an array has another shape.
     """
     if load is None:
         return None
@@ -41,5 +46,5 @@ def load_array(load: Mapping[str, float] | FloatArray | None, engines: Sequence[
     if not any(values):
         return None
     if not (sum(values) < float("inf") and min(values) >= 0.0):  # a NaN makes the sum NaN
-        raise ConfigError("load must be finite seconds >= 0 for every engine: drop the engines that are not known")
+        raise ConfigError("load must be finite seconds >= 0 for every engine: leave out engines whose load is unknown")
     return np.array(values, np.float64)

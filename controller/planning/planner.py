@@ -1,4 +1,4 @@
-"""The planner: which path to follow from here, exactly and without side effects (§3.4, §4.3, DESIGN §5)."""
+"""The planner: which path a request should follow from where it is (VineLM paper §3.4 and §4.3)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from vinelm.controller.planning.deadline_program import DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
-from vinelm.controller.planning.objective_class import ObjectiveClass, kind_of
+from vinelm.controller.planning.infeasibility import infeasible, no_end
+from vinelm.controller.planning.metric import LATENCY_CAP
+from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest, load_array
-from vinelm.controller.planning.subtree import COST_CAP, FLOOR, LATENCY_CAP, Choice, SubtreeView
-from vinelm.errors import ConfigError, InfeasibleError, VineLMError
+from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
 SMALL = 10_000
-"""Up to so many nodes a first plan takes a few milliseconds, and nothing is prepared."""
+"""Largest trie whose frontiers are built within the first request: that takes a few milliseconds."""
 _INFINITY = float("inf")
 
 
 class Planner:
-    """Plans over one annotated trie; read-only after construction, so that all threads of a service share one.
+    """Plans over one annotated trie. Exact, without side effects, and safe to share between threads.
 
-    ``available`` names the models that can still be served (None: all); paths through another one are never planned.
+    Args:
+        annotated: The trie with its estimates; must not change any more.
+        available: Models that can be served (None: all); paths through other models are never planned.
     """
 
     def __init__(self, annotated: AnnotatedTrie, *, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
         self.trie = annotated.trie
-        self.known = PathMetrics(annotated, available)
-        self._index = FrontierCache(self.known)
+        self.metrics = PathMetrics(annotated, available)
+        self._cache = FrontierCache(self.metrics)
         self._size = len(annotated.trie)
         self._engines = annotated.engines
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
-        """Model to engine."""
+        """Model name to engine name."""
         self._prepared: set[ObjectiveClass] = set()
         self._lock = threading.Lock()
 
@@ -52,81 +56,89 @@ class Planner:
         candidates: BoolArray | None = None,
         may_stop: bool = True,
     ) -> Decision:
-        """The best way on from ``node`` for a request that has really taken ``elapsed_s`` seconds since its arrival and
-        ``spent_usd`` dollars. The same as comparing every allowed end, ties by accuracy, cost, latency, trie order.
+        """Choose the best node for a request to end at and the model to run next.
 
-        ``load`` is extra seconds per invocation by engine (a mapping, or an array in the order of ``annotated.engines``).
-        ``candidates``, shape (n + 1,), restricts the nodes to end at; with ``may_stop=False`` ``node`` itself is none of them.
-        Planning before anything ran, pass ``elapsed_s=annotated.latency_s[0]`` where tools come before the first stage.
+        The result is that of comparing all allowed nodes; ties are settled by accuracy, cost, latency and trie order.
 
-        :class:`InfeasibleError` where ``on_infeasible="raise"`` and no path meets the bounds, or where nothing is left to end
-        at; :class:`ConfigError` for an argument that is negative, NaN or of another trie.
+        Args:
+            objective: The request's target and bounds.
+            node: Where the request is: the models that have run are the path from the root to this node.
+            elapsed_s: Seconds since the request arrived. To plan before anything ran, pass ``annotated.latency_s[0]`` if
+                tools come before the first stage.
+            spent_usd: Dollars spent so far.
+            load: Extra seconds per invocation by engine, or an array in the order of ``annotated.engines``.
+            candidates: Nodes that the request may end at, shape (n + 1,); None for all.
+            may_stop: Whether the request may end at ``node`` itself.
+
+        Raises:
+            InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or there is no node to end at.
+            ConfigError: An argument is negative, NaN or of another trie.
         """
         if not 0 <= node < self._size:
             raise ConfigError(f"node {node} is not in this trie: it has nodes 0 to {self._size - 1}")
         if not (0.0 <= elapsed_s < _INFINITY and 0.0 <= spent_usd < _INFINITY):
             raise ConfigError(f"elapsed_s is {elapsed_s} and spent_usd {spent_usd}: both must be finite numbers >= 0")
         load_s = None if load is None else load_array(load, self._engines)
-        query = PlanRequest(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
-        lookup = self._index.lookup(objective)
-        shelf = lookup.plain if load_s is None else lookup.loaded
-        frontier = None if shelf is None or candidates is not None else shelf.get(node)
-        if frontier is not None and (load_s is None or not lookup.is_live):
-            found = frontier.best(lookup.limits(elapsed_s, spent_usd), load_s, may_stop)
+        request = PlanRequest(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
+        stores = self._cache.stores_for(objective)
+        store = stores.unloaded if load_s is None else stores.loaded
+        frontier = None if store is None or candidates is not None else store.get(node)
+        if frontier is not None and (load_s is None or not stores.is_live):
+            found = frontier.best(limits_of(objective, elapsed_s, spent_usd), load_s, may_stop)
             if found is not None:
-                return Decision(self.known, query, *found, frontier=frontier)
-        return self._measured(query, frontier)
+                return Decision(node, *found, (), self.metrics, request, frontier)
+        return self._scan(request, frontier)
 
     def prepare(self, objective: Objective) -> None:
-        """Build what plans of this kind of objective look up, so that no request waits for it. The bounds' values do not
-        matter. Only needed above some tens of thousands of nodes; without it such tries are measured whole on each plan.
-        """
-        kind = kind_of(objective, has_load=True)
-        if kind is not None:
-            self._prepared.add(kind)
-        self._index.prepare(objective)
+        """Build the frontiers for objectives that differ from this one at most in the values of their bounds.
 
-    def prepare_apart(self, objective: Objective) -> threading.Thread | None:
-        """Start :meth:`prepare` in a daemon thread, once for each kind of objective, where the trie is so large that requests
-        would feel it; the thread, or None where there is nothing to do. Until it is done, plans are as exact and slower.
+        Worth calling above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
+        """
+        objective_class = ObjectiveClass.of(objective, has_load=True)
+        if objective_class is not None:
+            self._prepared.add(objective_class)
+        self._cache.prepare(objective)
+
+    def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
+        """Start :meth:`prepare` in a daemon thread, once for each class of objectives, if the trie is large.
+
+        Plans are exact meanwhile, and slower. Returns the thread, or None if there is nothing to do.
         """
         if self._size <= SMALL:
             return None
-        kind = kind_of(objective, has_load=True)
+        objective_class = ObjectiveClass.of(objective, has_load=True)
         with self._lock:
-            if kind is None or kind in self._prepared:
+            if objective_class is None or objective_class in self._prepared:
                 return None
-            self._prepared.add(kind)
+            self._prepared.add(objective_class)
         thread = threading.Thread(target=self.prepare, args=(objective,), name="vinelm-prepare", daemon=True)
         thread.start()
         return thread
 
     @property
     def index_bytes(self) -> int:
-        """Memory of what has been built for looking plans up."""
-        return self._index.nbytes
+        """Memory of the frontiers built so far."""
+        return self._cache.nbytes
 
     @property
     def index_ends(self) -> int:
-        """Ends kept in what has been built for looking plans up."""
-        return self._index.n_ends
+        """Number of ends in the frontiers built so far."""
+        return self._cache.n_ends
 
-    def _measured(self, query: PlanRequest, frontier: Frontier | None) -> Decision:
-        """The plan from measuring every end of the frontier, or of the subtree: any question, also where bounds have to give
-        way.
-        """
-        if query.candidates is not None and query.candidates.shape != (self._size,):
-            raise ConfigError(f"candidates has shape {query.candidates.shape}: this trie needs ({self._size},)")
-        view = SubtreeView(self.known, query) if frontier is None else frontier.view(self.known, query)
+    def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
+        """Compare all ends of the frontier or, without one, of the subtree; relax bounds if no end meets them all."""
+        if request.candidates is not None and request.candidates.shape != (self._size,):
+            raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
+        view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
         choice = view.choose()
         if choice is None:
-            raise InfeasibleError(self._nowhere(query))
-        if choice.relaxed and query.objective.on_infeasible == "raise":
+            raise no_end(self.metrics, request)
+        if choice.relaxed and request.objective.on_infeasible == "raise":
             raise infeasible(view, choice)
-        if query.objective.risk == "dp":
+        if request.objective.risk == "dp":
             choice = _by_program(view, choice)
-        next_model = self._next_model(query.node, choice.target)
-        return Decision(self.known, query, choice.target, next_model, choice.relaxed, frontier=frontier)
+        next_model = self._next_model(request.node, choice.target)
+        return Decision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _next_model(self, node: int, target: int) -> str | None:
         if target == node:
@@ -136,35 +148,10 @@ class Planner:
             target = int(parent[target])
         return self.trie.models[int(self.trie.model[target])]
 
-    def _nowhere(self, query: PlanRequest) -> str:
-        where = "/".join(self.trie.prefix(query.node)) or "the root"
-        why = f" (not served any more: {', '.join(self.known.missing)})" if self.known.missing else ""
-        return f"no path leads on from {where}{why}: give the planner nodes to end at"
-
 
 def _by_program(view: SubtreeView, choice: Choice) -> Choice:
-    """The stochastic program's choice, where only time is in question and there is some left; else the given one."""
+    """The dynamic program's choice if only the latency bound is in question and time is left; else the given one."""
     if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
         return choice
     ends = view.feasible(without=(LATENCY_CAP,))
     return Choice(DeadlineProgram(view, ends).target(), choice.relaxed)
-
-
-def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
-    """The error that names the binding bound and the best that any path offers beside the other bounds."""
-    bound = choice.relaxed[0]
-    if bound not in view.bounds:
-        raise VineLMError(f"{bound} is not a bound of this objective")
-    values = view.values(bound)[view.feasible(without=choice.relaxed)]
-    best = float(values.max() if bound == FLOOR else values.min()) + view.used(bound)
-    limit = float(getattr(view.objective, bound))
-    unit, most = {FLOOR: ("", "highest accuracy"), LATENCY_CAP: (" s", "fastest"), COST_CAP: (" USD", "cheapest")}[bound]
-    others = [name for name in view.bounds if name not in choice.relaxed]
-    beside = f" within {' and '.join(others)}" if others else ""
-    change = "lower" if bound == FLOOR else "raise"
-    return InfeasibleError(
-        f"no path meets {bound} = {limit:g}{unit}{beside}: the {most} is {best:.6g}{unit}: {change} it to that",
-        bound=bound,
-        limit=limit,
-        best=best,
-    )

@@ -52,8 +52,8 @@ class Replanner:
             if self._stage_after(node) != stage:
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
             load_s, note = (None, "") if self._sight is None else self._sight.read()
-            if self._planner.known.missing:
-                note = _noted(note, f"not served any more, left out: {', '.join(self._planner.known.missing)}")
+            if self._planner.metrics.missing:
+                note = _noted(note, f"not served any more, left out: {', '.join(self._planner.metrics.missing)}")
             plan = partial(
                 self._planner.plan,
                 self._objective,
@@ -83,7 +83,7 @@ class Replanner:
         """The node of a prefix; ``KeyError`` if the trie has none."""
         node = self._nodes.get(prefix)
         if node is None:
-            node = self._nodes[prefix] = self._planner.known.child(self.node(prefix[:-1]), prefix[-1])
+            node = self._nodes[prefix] = self._planner.metrics.child(self.node(prefix[:-1]), prefix[-1])
         return node
 
     def _around(

@@ -1,3 +1,5 @@
+import copy
+import dataclasses
 import math
 
 import pytest
@@ -48,3 +50,25 @@ def test_reads_like_a_sentence():
     text = str(Objective(minimize="cost", min_accuracy=0.8, max_latency_s=15))
     assert text == "minimize cost, accuracy >= 0.8, latency <= 15 s"
     assert Objective(minimize="latency").target == "latency"
+
+
+def test_equal_objectives_have_equal_hashes_and_shapes():
+    made, again = (Objective(maximize="accuracy", max_cost_usd=0.1, risk="mean+sd", max_latency_s=2.0, z=1.5) for _ in range(2))
+    assert made == again
+    assert hash(made) == hash(again)
+    assert made.shape == again.shape
+    assert copy.deepcopy(made) == made
+    assert dataclasses.replace(made, max_cost_usd=0.2).shape == made.shape
+    assert dataclasses.replace(made, max_cost_usd=0.2) != made
+    for change in (
+        {"max_cost_usd": None},
+        {"z": 2.0},
+        {"confidence": 0.9},
+        {"min_accuracy": 0.0},
+        {"cost_budget": "per_request"},
+    ):
+        assert dataclasses.replace(made, **change).shape != made.shape
+    assert "shape" not in made.to_dict()
+    assert "shape" not in repr(made)
+    with pytest.raises(ConfigError, match="'shape'"):
+        Objective.from_dict({"maximize": "accuracy", "shape": ()})

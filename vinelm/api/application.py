@@ -88,8 +88,8 @@ class VineLM(GraphAdapter):
         if self.template is not None and [s.name for s in self.template.stages] != [s.name for s in annotated.template.stages]:
             raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
         planner = Planner(annotated, available=self.catalog)
-        if not planner.known.endings.any():
-            lacking = ", ".join(planner.known.missing)
+        if not planner.metrics.endings.any():
+            lacking = ", ".join(planner.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
         self.planner = planner
         if self.template is None:
@@ -117,7 +117,7 @@ class VineLM(GraphAdapter):
         :class:`ConfigError` without a trie.
         """
         planner = self._planning()
-        planner.prepare_apart(objective)
+        planner.prepare_in_background(objective)
         return Session(
             planner,
             objective,

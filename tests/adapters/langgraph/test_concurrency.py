@@ -18,6 +18,7 @@ from vinelm import VineLM
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.controller import Planner
+from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
@@ -186,6 +187,11 @@ class UnderWay:
     def finished(self, engine, excess_s):
         with self._lock:
             self.by_engine[engine] -= 1
+
+
+class TestUnderWay(LoadMonitorContract):
+    def make(self):
+        return UnderWay()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,7 +4,8 @@ import threading
 import pytest
 
 from vinelm.clock import VirtualClock
-from vinelm.controller import BackgroundLoadMonitor
+from vinelm.controller import BackgroundLoadMonitor, InFlightLoadMonitor, SlowdownCurve
+from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import VineLMError
 from vinelm.protocols import EngineDelay
 
@@ -85,6 +86,22 @@ class Counting:
 
     def finished(self, engine, excess_s):
         self.told.append((engine, excess_s))
+
+
+class TestCounting(LoadMonitorContract):
+    def make(self):
+        return Counting()
+
+
+class TestBackgroundLoadMonitor(LoadMonitorContract):
+    def make(self):
+        curve = SlowdownCurve((0.0, 10.0), (0.0, 5.0))
+        return BackgroundLoadMonitor(InFlightLoadMonitor({"east": curve}, clock=VirtualClock()), patience_s=10.0)
+
+
+class TestBackgroundLoadMonitorAroundAFunction(LoadMonitorContract):
+    def make(self):
+        return BackgroundLoadMonitor(lambda: {"east": 2.0}, patience_s=10.0)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -1,10 +1,14 @@
 """The engines' load reports over a real socket: the documented formats, their fallbacks, and servers that fail."""
 
 import json
+import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import (
@@ -143,12 +147,59 @@ def test_a_load_report_without_requests_is_an_error(plain):
         requests_in_loads(plain)
 
 
-@pytest.mark.parametrize("count", [None, "many", -1, float("nan")])
+@pytest.mark.parametrize("count", [None, "many", -1, float("nan"), 10**400])
 def test_a_load_report_with_no_number_is_an_error(count):
-    with pytest.raises(VineLMError, match="no number"):
+    with pytest.raises(VineLMError, match="not a valid number"):
         requests_in_loads({"loads": [{"num_running_reqs": count, "num_waiting_reqs": 0}]})
-    with pytest.raises(VineLMError, match="no number"):
-        requests_in_metrics(f"vllm:num_requests_running {count or 'NaN'}\n")
+
+
+@pytest.mark.parametrize("count", ["NaN", "-1", "+Inf", "1" + 400 * "0", 5000 * "9"])
+def test_a_metric_that_counts_nothing_is_an_error(count):
+    with pytest.raises(VineLMError, match=r"not a valid number|more than 4,096 characters"):
+        requests_in_metrics(f"vllm:num_requests_running {count}\n")
+
+
+@pytest.mark.parametrize(
+    "rest", [" many", "{", '{engine="0} 4', "{engine} 4", '{engine="0",engine="1"} 4', "{} ", '{"a"} 4', ""]
+)
+def test_metrics_that_are_malformed_are_an_error(rest):
+    with pytest.raises(VineLMError, match="not in the Prometheus text format"):
+        requests_in_metrics(f"vllm:num_requests_running{rest}\n")
+
+
+@settings(deadline=None)
+@given(st.text('{}="\\, \ta1_#\n\r\u2028', max_size=60))
+def test_hostile_metrics_raise_one_kind_of_error(rest):
+    for page in (f"vllm:num_requests_running{rest}", f"sglang:num_queue_reqs{{{rest}}} 1\n{rest}"):
+        with suppress(VineLMError):
+            assert requests_in_metrics(page) >= 0
+
+
+def test_lines_that_are_no_gauges_are_not_parsed():
+    page = "# HELP vllm:num_requests_running {\n# TYPE {\n}}}\nother{ 1\nvllm:num_requests_running 4\nvllm:e2e{le=} x\n"
+    assert requests_in_metrics(page) == 4
+
+
+def test_a_page_without_end_is_refused(server, monkeypatch):
+    monkeypatch.setattr("vinelm.controller.load.engine_metrics.MOST_BYTES", len(VLLM) - 1)
+    assert "/metrics: the page is larger than" in line_of(vllm_requests(server.url))
+    monkeypatch.setattr("vinelm.controller.load.engine_metrics.MOST_BYTES", len(VLLM))
+    assert vllm_requests(server.url)() == 7
+
+
+def test_a_load_report_nested_too_deeply_is_no_json(server):
+    server.pages["/v1/loads?include=core"] = "[" * 100_000
+    assert line_of(sglang_requests(server.url)) == "the engine's load report is not JSON: is it an SGLang server?"
+
+
+def test_the_extra_that_reads_metrics_is_named_where_it_is_missing(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
+    with pytest.raises(ConfigError, match=r"pip install 'vinelm\[metrics\]'"):
+        vllm_requests(server.url)
+    ask = sglang_requests(server.url)
+    assert ask() == 6  # /v1/loads is JSON
+    server.pages = {"/metrics": VLLM}
+    assert line_of(ask).endswith("pip install 'vinelm[metrics]'")
 
 
 def test_servers_that_are_no_engine_or_fail_give_one_clear_line(server):
@@ -157,14 +208,14 @@ def test_servers_that_are_no_engine_or_fail_give_one_clear_line(server):
     assert line_of(vllm_requests(server.url)) == (
         "the engine's metrics name no running or waiting requests: start it with metrics enabled"
     )
-    assert line_of(sglang_requests(server.url)) == "the engine's load report is no JSON: is it an SGLang server?"
+    assert line_of(sglang_requests(server.url)) == "the engine's load report is not JSON: is it an SGLang server?"
     server.status = 503
     assert "/v1/loads: the engine answered 503" in line_of(sglang_requests(server.url))
     server.status, server.cut = 200, 9
     assert "/metrics: no answer (IncompleteRead)" in line_of(vllm_requests(server.url))
     assert "no answer (ConnectionRefusedError)" in line_of(vllm_requests("http://127.0.0.1:9"))
     for url in ("localhost:8000", "ftp://gpu-1", "http://", ""):
-        with pytest.raises(ConfigError, match="no URL: give it as http://host:port"):
+        with pytest.raises(ConfigError, match="not a URL: give it as http://host:port"):
             vllm_requests(url)
 
 

@@ -3,12 +3,42 @@ from conftest import random_table
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import InFlightLoadMonitor, Planner, ReportedLoadMonitor, Session, SlowdownCurve
+from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import VineLMError
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 from vinelm.protocols import Invocation
 
 LINE = SlowdownCurve((0.0, 10.0), (0.0, 5.0))  # half a second per request
+
+
+class TestInFlightLoadMonitor(LoadMonitorContract):
+    def make(self):
+        return InFlightLoadMonitor({"east": LINE}, clock=VirtualClock())
+
+
+class TestInFlightLoadMonitorWithoutCurves(LoadMonitorContract):
+    def make(self):
+        return InFlightLoadMonitor(clock=VirtualClock())
+
+
+class TestReportedLoadMonitor(LoadMonitorContract):
+    def make(self):
+        monitor = ReportedLoadMonitor({"east": LINE}, clock=VirtualClock())
+        monitor.report("east", 3)
+        return monitor
+
+
+class TestReportedLoadMonitorBeforeAnyReport(LoadMonitorContract):
+    def make(self):
+        return ReportedLoadMonitor({"east": LINE}, clock=VirtualClock())
+
+
+class TestReportedLoadMonitorWithoutCorrection(LoadMonitorContract):
+    def make(self):
+        monitor = ReportedLoadMonitor({"east": LINE}, clock=VirtualClock(), has_correction=False)
+        monitor.report("east", 3)
+        return monitor
 
 
 def test_own_calls_in_flight_load_an_engine():
@@ -78,6 +108,8 @@ def test_a_session_tells_its_monitor_and_plans_with_it():
 
 
 class Deaf:
+    """Breaks the contract of load monitors: every method raises."""
+
     def delays(self):
         raise OSError
 

@@ -43,7 +43,7 @@ def written(tmp_path, **changes):
         ({"requests": [0, "a"], "extra_s": [0, 1]}, "lists of numbers"),
         (None, "lists of numbers"),
         ({"requests": [], "extra_s": []}, "rise from 0"),
-        ({"requests": [0, 1], "extra_s": [0]}, "both as long"),
+        ({"requests": [0, 1], "extra_s": [0]}, "both of one length"),
         ({"requests": [1, 2], "extra_s": [0, 1]}, "rise from 0"),
         ({"requests": [0, 0], "extra_s": [0, 1]}, "rise from 0"),
         ({"requests": [0, 1, 2], "extra_s": [0, 2, 1]}, "never fall"),

@@ -15,7 +15,7 @@ from vinelm.trie import Trie
 
 
 def program_for(annotated, objective, node=0, load=None, elapsed_s=0.0):
-    view = SubtreeView(Planner(annotated).known, PlanRequest(objective, node, elapsed_s, 0.0, load, None, True))
+    view = SubtreeView(Planner(annotated).metrics, PlanRequest(objective, node, elapsed_s, 0.0, load, None, True))
     return DeadlineProgram(view, view.feasible(without=("max_latency_s",)))
 
 

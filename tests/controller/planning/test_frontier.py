@@ -15,7 +15,7 @@ def measured(planner, objective, asked):
     query = PlanRequest(
         objective, asked["node"], asked["elapsed_s"], asked["spent_usd"], load, asked.get("candidates"), asked["may_stop"]
     )
-    choice = SubtreeView(planner.known, query).choose()
+    choice = SubtreeView(planner.metrics, query).choose()
     return None if choice is None else choice.target
 
 
@@ -50,7 +50,7 @@ def test_frontiers_built_ahead_find_what_those_built_on_the_way_find(monkeypatch
         expected = measured(ahead, objective, asked)
         if expected is not None:
             assert ahead.plan(objective, **asked).target == expected, (objective, asked)
-    kept = ahead._index.lookup(Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)).loaded.frontiers
+    kept = ahead._cache.stores_for(Objective(maximize="accuracy", max_cost_usd=5.0, max_latency_s=6.0)).loaded.frontiers
     assert sum(size > 10 for size in annotated.trie.end - range(len(annotated.trie))) <= len(kept)
     assert ahead.index_bytes > 0
 
@@ -60,9 +60,9 @@ def test_preparing_again_builds_nothing_anew():
     planner = Planner(annotated)
     loose, tight = (Objective(maximize="accuracy", max_latency_s=bound) for bound in (9.0, 1.0))
     planner.prepare(loose)
-    built = planner._index.lookup(loose).loaded.frontiers[0]
+    built = planner._cache.stores_for(loose).loaded.frontiers[0]
     planner.prepare(tight)
-    assert planner._index.lookup(tight).loaded.frontiers[0] is built
+    assert planner._cache.stores_for(tight).loaded.frontiers[0] is built
 
 
 def test_a_large_trie_is_answered_without_frontiers_too(monkeypatch):
@@ -82,27 +82,40 @@ def test_the_room_for_frontiers_is_bounded(monkeypatch):
     objective = Objective(maximize="accuracy", max_latency_s=6.0)
     for node in range(len(annotated.trie)):
         planner.plan(objective, node=node)
-    assert len(planner._index.lookup(objective).plain.frontiers) <= 6
-    monkeypatch.setattr(index_module, "OBJECTIVES", 3)
-    for bound in range(10):
-        planner.plan(Objective(maximize="accuracy", max_latency_s=float(bound)))
-    assert len(planner._index._lookups) <= 3
+    assert len(planner._cache.stores_for(objective).unloaded.frontiers) <= 6
+    monkeypatch.setattr(index_module, "SHAPES", 3)
+    for level in range(10):
+        planner.plan(Objective(maximize="accuracy", max_latency_s=6.0, risk="mean+sd", z=float(level)))
+    assert len(planner._cache._by_shape) <= 3
+
+
+def test_objectives_that_differ_in_the_values_of_their_bounds_share_frontiers():
+    annotated = grid_annotated(random.Random(7), 3, 4)
+    planner = Planner(annotated)
+    settings = {"maximize": "accuracy", "max_cost_usd": 2.0, "max_latency_s": 6.0}
+    first = planner.plan(Objective(**settings))
+    again, tighter = (planner.plan(Objective(**settings | bounds)) for bounds in ({}, {"max_cost_usd": 1.0}))
+    assert again == first
+    assert again.frontier is first.frontier
+    assert tighter.frontier is first.frontier
+    assert planner.plan(Objective(**settings, cost_budget="per_request")).frontier is not first.frontier
+    assert len(planner._cache._by_shape) == 2
 
 
 def test_pruning_leaves_few_ends():
     annotated = grid_annotated(random.Random(8), 8, 3, n_engines=8)
     planner = Planner(annotated)
     planner.prepare(Objective(maximize="accuracy", max_latency_s=6.0))
-    shelf = planner._index.lookup(Objective(maximize="accuracy", max_latency_s=6.0)).loaded
+    shelf = planner._cache.stores_for(Objective(maximize="accuracy", max_latency_s=6.0)).loaded
     assert len(shelf.frontiers[0].ends) < annotated.trie.n_nodes / 2
 
 
 def test_kinds_beyond_the_room_for_them_are_answered_alike(monkeypatch):
-    monkeypatch.setattr(index_module, "KINDS", 4)
+    monkeypatch.setattr(index_module, "CLASSES", 4)
     annotated = grid_annotated(random.Random(9), 3, 4)
     planner = Planner(annotated)
     for step in range(12):
         objective = Objective(maximize="accuracy", max_latency_s=3.0, risk="mean+sd", z=step / 4)
         asked = {"node": 0, "elapsed_s": 0.0, "spent_usd": 0.0, "may_stop": True}
         assert planner.plan(objective, **asked).target == measured(planner, objective, asked)
-    assert len(planner._index._shelves) == 4
+    assert len(planner._cache._stores) == 4

@@ -173,7 +173,7 @@ def test_models_that_are_gone_take_their_subtrees_along():
             if "m1" not in annotated.trie.prefix(node):
                 path = planner.plan(Objective(minimize=target), node=node).path
                 assert "m1" not in path
-    assert planner.known.missing == ("m1",)
+    assert planner.metrics.missing == ("m1",)
     with pytest.raises(InfeasibleError, match="not served any more: m1"):
         planner.plan(Objective(minimize="cost"), node=annotated.trie.node(("m1",)))
 
@@ -235,17 +235,17 @@ def test_a_large_trie_is_prepared_once_for_each_kind_while_requests_are_answered
     annotated = random_annotated(random.Random(5))
     planner, plain = Planner(annotated), Planner(annotated)
     loose, tight = (Objective(maximize="accuracy", max_latency_s=bound) for bound in (9.0, 1.0))
-    thread = planner.prepare_apart(loose)
+    thread = planner.prepare_in_background(loose)
     assert planner.plan(tight).target == plain.plan(tight).target
     thread.join(30)
     assert planner.index_ends > 0
-    assert planner.prepare_apart(tight) is None
-    assert planner.prepare_apart(Objective(maximize="accuracy", max_latency_s=1.0, risk="dp")) is None
+    assert planner.prepare_in_background(tight) is None
+    assert planner.prepare_in_background(Objective(maximize="accuracy", max_latency_s=1.0, risk="dp")) is None
     for bound in (0.5, 1.0, 2.0, 5.0):
         asked = Objective(maximize="accuracy", max_latency_s=bound)
         assert planner.plan(asked).target == plain.plan(asked).target
     assert plain.index_ends == 0
-    other = planner.prepare_apart(Objective(minimize="cost", min_accuracy=0.2))
+    other = planner.prepare_in_background(Objective(minimize="cost", min_accuracy=0.2))
     other.join(30)
     monkeypatch.setattr("vinelm.controller.planning.planner.SMALL", 10_000)
-    assert plain.prepare_apart(loose) is None
+    assert plain.prepare_in_background(loose) is None

@@ -109,12 +109,12 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
     from vinelm.cli.console import say
     from vinelm.reports import seconds, usd
 
-    trie, query = decision.known.trie, decision.query
+    trie, query = decision.metrics.trie, decision.request
     ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "nothing"
     expected = ", as expected" if is_expected else ""
     say(f"So far: {ran} has run; {seconds(query.elapsed_s)} and {usd(query.spent_usd)} used{expected}.")
     if query.load_s is not None:
-        loaded = ((name, extra) for name, extra in zip(decision.known.annotated.engines, query.load_s, strict=True) if extra)
+        loaded = ((name, extra) for name, extra in zip(decision.metrics.annotated.engines, query.load_s, strict=True) if extra)
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
 
 
@@ -124,7 +124,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
     from vinelm.reports import objective_words, percent, seconds, usd
 
     is_wide = stdout().width >= _WIDE
-    ran = decision.known.trie.depth[decision.node]
+    ran = decision.metrics.trie.depth[decision.node]
     rows = []
     for found in alternatives(decision):
         figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.remaining_s))
@@ -160,7 +160,7 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
     found = decision.intervals.get("accuracy")
     interval = f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. " if found else ""
     say(f"{interval}{decision.reason[0].upper()}{decision.reason[1:]}.")
-    if decision.query.objective.risk == "dp":
+    if decision.request.objective.risk == "dp":
         say("The stochastic program chose; the reasons above compare the steps by their mean times.")
     simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
     say(f"{simulated}Cost: expected dollars of the whole request. To go: seconds for a request that goes all the way.")
@@ -170,7 +170,7 @@ def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
     from vinelm.controller import alternatives
 
-    annotated, query = decision.known.annotated, decision.query
+    annotated, query = decision.metrics.annotated, decision.request
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(
         {

@@ -1,0 +1,38 @@
+"""Errors for requests that no path can serve."""
+
+from __future__ import annotations
+
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.errors import InfeasibleError, VineLMError
+
+_BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"}
+
+
+def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
+    """The error that names the binding bound and the best value that any path offers within the other bounds."""
+    bound = choice.relaxed[0]
+    if bound not in view.bounds:
+        raise VineLMError(f"{bound} is not a bound of this objective")
+    values = view.values(bound)[view.feasible(without=choice.relaxed)]
+    best = float(values.max() if bound == FLOOR else values.min()) + view.used(bound)
+    limit = float(getattr(view.objective, bound))
+    unit = UNITS[bound]
+    others = [name for name in view.bounds if name not in choice.relaxed]
+    within = f" within {' and '.join(others)}" if others else ""
+    change = "lower" if bound == FLOOR else "raise"
+    return InfeasibleError(
+        f"no path meets {bound} = {limit:g}{unit}{within}: the {_BEST[bound]} is {best:.6g}{unit}: {change} it to that",
+        bound=bound,
+        limit=limit,
+        best=best,
+    )
+
+
+def no_end(metrics: PathMetrics, request: PlanRequest) -> InfeasibleError:
+    """The error for a request that may end at no node."""
+    where = "/".join(metrics.trie.prefix(request.node)) or "the root"
+    why = f" (not served any more: {', '.join(metrics.missing)})" if metrics.missing else ""
+    return InfeasibleError(f"no path leads on from {where}{why}: allow other nodes to end at")

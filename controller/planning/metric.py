@@ -1,0 +1,83 @@
+"""The quantities of a path that objectives compare and bound."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from vinelm.objective import Objective
+
+FLOOR = "min_accuracy"
+LATENCY_CAP = "max_latency_s"
+COST_CAP = "max_cost_usd"
+UNITS = {FLOOR: "", LATENCY_CAP: " s", COST_CAP: " USD"}
+"""The fields of an objective that are bounds, and the suffix of their values in messages."""
+DEFAULT_Z = 1.0
+"""Standard deviations that ``risk="mean+sd"`` adds if the objective sets no ``z``."""
+
+
+class Metric(StrEnum):
+    """A metric of the path from the root to a node (docs/architecture.md#mathematics)."""
+
+    LATENCY = "T"
+    """Expected seconds of the whole path at zero load."""
+    COST = "C"
+    """Expected dollars, each invocation weighted by the probability that the request reaches it."""
+    FULL_COST = "K"
+    """Expected dollars of a request that runs the whole path: no discount for early stops."""
+    ACCURACY = "A"
+    """Expected accuracy of ending at the node."""
+
+    @classmethod
+    def of_target(cls, objective: Objective) -> Metric:
+        """The metric that the objective maximizes or minimizes."""
+        return _TARGETS[objective.target]
+
+
+_TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.LATENCY}
+
+
+class Remaining(NamedTuple):
+    """The part of an additive metric (latency or full cost) that lies below the request's node, plus ``z`` standard
+    deviations of that part. Latency includes the present load.
+    """
+
+    metric: Metric
+    z: float = 0.0
+
+
+Quantity = Metric | Remaining
+"""A number that each end has: a metric from the root, or what remains of one below the request's node."""
+
+
+def metric_of(quantity: Quantity) -> Metric:
+    """The metric that the quantity is made of."""
+    return quantity.metric if isinstance(quantity, Remaining) else quantity
+
+
+def z_of(quantity: Quantity) -> float:
+    """The standard deviations that the quantity includes."""
+    return quantity.z if isinstance(quantity, Remaining) else 0.0
+
+
+def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
+    """The quantity that each bound of the objective limits, by the bound's field.
+
+    The order is that in which bounds are relaxed: the accuracy floor before the latency cap, that before the cost cap.
+    """
+    found: dict[str, Quantity] = {}
+    if objective.min_accuracy is not None:
+        found[FLOOR] = Metric.ACCURACY
+    if objective.max_latency_s is not None:
+        found[LATENCY_CAP] = remaining_latency(objective)
+    if objective.max_cost_usd is not None:
+        is_each = objective.cost_budget == "per_request"
+        found[COST_CAP] = Remaining(Metric.FULL_COST, objective.z or 0.0) if is_each else Metric.COST
+    return found
+
+
+def remaining_latency(objective: Objective) -> Remaining:
+    """The latency that the objective's latency cap limits."""
+    if objective.risk != "mean+sd":
+        return Remaining(Metric.LATENCY)
+    return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

@@ -1,0 +1,105 @@
+"""The contract of load monitors as tests."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from vinelm.protocols import LoadMonitor
+
+THREADS, CALLS = 8, 100
+
+
+class LoadMonitorContract:
+    """What every :class:`~vinelm.protocols.LoadMonitor` must do. Inherit it in a test class and override :meth:`make`."""
+
+    engine = "east"
+    """An engine whose load the monitor made by :meth:`make` can report."""
+
+    def make(self) -> LoadMonitor:
+        """Make a new monitor, ready to use."""
+        raise NotImplementedError
+
+    def extra_s(self, monitor: LoadMonitor) -> float:
+        """The delay of :attr:`engine`, 0 if the monitor leaves it out."""
+        delay = monitor.delays().get(self.engine)
+        return 0.0 if delay is None else delay.extra_s
+
+    def test_delays_are_finite_seconds_by_engine(self) -> None:
+        """Also with calls in flight and finished ones."""
+        monitor = self.make()
+        for _ in range(10):
+            monitor.dispatched(self.engine)
+            monitor.dispatched(self.engine)
+            monitor.finished(self.engine, 1.0)
+            for engine, delay in monitor.delays().items():
+                assert isinstance(engine, str)
+                assert math.isfinite(delay.extra_s)
+                assert delay.extra_s >= 0.0
+                assert isinstance(delay.is_stale, bool)
+
+    def test_a_call_in_flight_never_lowers_the_delay_and_leaves_no_trace_when_it_failed(self) -> None:
+        """A failed call has no latency."""
+        monitor = self.make()
+        before = self.extra_s(monitor)
+        monitor.dispatched(self.engine)
+        during = self.extra_s(monitor)
+        monitor.finished(self.engine, None)
+        assert during >= before
+        assert self.extra_s(monitor) == before
+
+    def test_calls_that_were_not_dispatched_may_finish(self) -> None:
+        """The delay never becomes negative."""
+        monitor = self.make()
+        for _ in range(5):
+            monitor.finished(self.engine, None)
+        assert self.extra_s(monitor) >= 0.0
+        idle = self.extra_s(monitor)
+        monitor.dispatched(self.engine)
+        assert self.extra_s(monitor) >= idle
+
+    @pytest.mark.parametrize("excess_s", [0.0, -3.0, math.nan, math.inf, -math.inf])
+    def test_any_latency_is_accepted(self, excess_s: float) -> None:
+        """Latencies come from clocks that may jump."""
+        monitor = self.make()
+        for _ in range(10):
+            monitor.dispatched(self.engine)
+            monitor.finished(self.engine, excess_s)
+        assert 0.0 <= self.extra_s(monitor) < math.inf
+
+    def test_an_unknown_engine_is_accepted_and_changes_no_other(self) -> None:
+        """A catalog may name engines that nobody reports."""
+        monitor = self.make()
+        before = self.extra_s(monitor)
+        monitor.dispatched("elsewhere")
+        monitor.finished("elsewhere", 1.0)
+        monitor.finished("nowhere", None)
+        assert self.extra_s(monitor) == before
+
+    def test_delays_are_a_snapshot(self) -> None:
+        """A plan may read them while other requests go on."""
+        monitor = self.make()
+        snapshot = monitor.delays()
+        copied = dict(snapshot)
+        for _ in range(3):
+            monitor.dispatched(self.engine)
+            monitor.dispatched("elsewhere")
+            monitor.delays()
+        assert dict(snapshot) == copied
+
+    def test_many_threads_share_a_monitor(self) -> None:
+        """No call is lost: after all of them the delay is what it was."""
+        monitor = self.make()
+        before = self.extra_s(monitor)
+
+        def calls(_: int) -> None:
+            for _ in range(CALLS):
+                monitor.dispatched(self.engine)
+                monitor.delays()
+                monitor.finished(self.engine, None)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(calls, range(THREADS)))
+        assert self.extra_s(monitor) == before
