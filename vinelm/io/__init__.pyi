@@ -1,3 +1,9 @@
+from .fields import as_amount as as_amount
+from .fields import as_count as as_count
+from .fields import as_flag as as_flag
+from .fields import as_number as as_number
+from .fields import as_text as as_text
+from .fields import field_of as field_of
 from .tables import Row as Row
 from .tables import kind_of as kind_of
 from .tables import parquet_note as parquet_note
