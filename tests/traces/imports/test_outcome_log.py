@@ -151,12 +151,24 @@ def test_of_two_rows_the_first_may_be_kept(tmp_path):
         (ANSWERS, {"models": ("ghost",)}, "no row is left"),
         (ANSWERS, {"models": ("a", "ghost")}, "no row of the model 'ghost'"),
         (ANSWERS, {"columns": {"cost_usd": None}}, "the cost of a call is unknown: name the cost column"),
-        (ANSWERS, {"columns": {"cost_usd": None}, "catalog": make_catalog(2)}, "'m0' is priced by token: name both token columns"),
+        (
+            ANSWERS,
+            {"columns": {"cost_usd": None}, "catalog": make_catalog(2)},
+            "'m0' is priced by token: name both token columns",
+        ),
         (ANSWERS, {"stop": None}, "it is unknown when a request ends"),
         (ANSWERS, {"columns": {"stage": "model"}}, "a stage column needs a run column"),
-        (ROUNDS, {"columns": {"round": "round"}, "depth": 3}, "depth 3 needs 3 rounds of answers, but the table has 2: use depth 2"),
+        (
+            ROUNDS,
+            {"columns": {"round": "round"}, "depth": 3},
+            "depth 3 needs 3 rounds of answers, but the table has 2: use depth 2",
+        ),
         (ROUNDS.replace("4,2", "4,0"), {"columns": {"round": "round"}}, ":5: round is '0': it must be a whole number >= 1"),
-        (RUNS.replace("r1,2", "r1,3"), {"columns": RUN_COLUMNS}, "run 'r1' of request '7' does not have exactly one invocation 2"),
+        (
+            RUNS.replace("r1,2", "r1,3"),
+            {"columns": RUN_COLUMNS},
+            "run 'r1' of request '7' does not have exactly one invocation 2",
+        ),
         (
             RUNS.replace("r2", "r5") + "7,r6,1,generate,b,1,0.2,1,\n",
             {"columns": RUN_COLUMNS},
