@@ -63,7 +63,7 @@ def test_a_report_names_no_folder():
 
 
 def test_the_tasks_are_what_they_say():
-    """Each right solution passes everything, `passing_visible` only what is visible. Trusted code, so it runs in this process."""
+    """Each right solution passes everything, `passing_visible` only the visible checks. Our own code: run in this process."""
 
     def passes(code, checks):
         names = {}
