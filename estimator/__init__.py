@@ -1,4 +1,4 @@
-"""Estimators: observations in, annotated trie out. Pure: no I/O, no clock, no network."""
+"""Estimators turn observations into an annotated trie. Pure functions: no I/O, no clock, no network."""
 
 import lazy_loader as lazy
 

@@ -9,5 +9,5 @@ from .sampling.goal import Goal as Goal
 from .sampling.neyman import NeymanSampler as NeymanSampler
 from .validation import Z90 as Z90
 from .validation import ValidationReport as ValidationReport
-from .validation import gather_evidence as gather_evidence
 from .validation import shape_warnings as shape_warnings
+from .validation import validate_estimate as validate_estimate

@@ -1,43 +1,44 @@
-"""What every estimator shares: scikit-learn's contract over observations, and the way to an AnnotatedTrie."""
+"""The estimator interface (scikit-learn's ``fit`` contract) and the base class that builds an AnnotatedTrie."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
-
-import numpy as np
-import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
-from vinelm.estimator.cost_latency import MeanEstimate, edges_of, estimate_amount, zero_load_s
+from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.prompt_cache import edge_types, index_per_node
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
 
 class Estimator(Protocol):
-    """Observations in, annotated trie out. Pure: no I/O, no clock, the same input gives the same output."""
+    """Estimates an annotated trie from observations. Pure: no I/O, no clock; equal inputs give equal outputs."""
 
     @property
     def annotated_(self) -> AnnotatedTrie:
-        """What the last ``fit`` learned; :class:`NotFittedError` before it."""
+        """The result of the last ``fit``; :class:`NotFittedError` before the first."""
 
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Learn from the rows. ``trie`` restricts the template's prefixes; by default all of them."""
+        """Estimate from observations. ``trie`` restricts the template's prefixes; by default all of them."""
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
+        """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
 
 
 class RateEstimator(ABC):
-    """An estimator that says the three rates per node (DESIGN §4). Settings stay as ``__init__`` got them."""
+    """Base class of estimators of the three rates per node (docs/architecture.md#mathematics).
+
+    As in scikit-learn, ``__init__`` stores its settings unchanged and ``fit`` returns the estimator itself.
+    """
 
     name: ClassVar[str]
 
@@ -46,32 +47,54 @@ class RateEstimator(ABC):
 
     @property
     def annotated_(self) -> AnnotatedTrie:
-        """What the last ``fit`` learned; :class:`NotFittedError` before it."""
+        """The result of the last ``fit``; :class:`NotFittedError` before the first."""
         if self._annotated is None:
             raise NotFittedError(f"estimator {self.name!r} is not fitted: call fit(observations, template, catalog) first")
         return self._annotated
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings given to ``__init__``, as plain JSON."""
+        """The settings given to ``__init__``, as plain JSON types."""
         return {}
 
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Learn from the rows; see :class:`~vinelm.estimator.ObservationTable` for what is refused."""
+        """Estimate from observations, one row per executed cell.
+
+        Args:
+            observations: the rows, in any order.
+            template: the workflow's template; bound to the catalog's models here.
+            catalog: models with engines and prompt caches.
+            trie: restricts the template's prefixes; by default all of them.
+
+        Raises:
+            InputError: rows do not fit the template (see :meth:`ObservationTable.from_observations`).
+            EvidenceError: there are no rows.
+        """
         template = template.bind(tuple(catalog))
         cells = ObservationTable.from_observations(observations, template, trie or Trie.from_template(template))
         return self.fit_cells(cells, template, catalog)
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Learn from rows that are already encoded (``template`` bound, its stop rule the cells')."""
+        """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
         self._annotated = self._annotate(cells, template, catalog)
         return self
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
-        rates = self._rates(cells)
-        cost, latency = amounts_of(cells, catalog)
+        cost, latency = cost_and_latency(cells, catalog)
+        return self._assemble(cells, template, catalog, rates=self._rates(cells), cost=cost, latency=latency)
+
+    def _assemble(
+        self,
+        cells: ObservationTable,
+        template: Template,
+        catalog: Catalog,
+        *,
+        rates: Rates,
+        cost: MeanEstimate,
+        latency: MeanEstimate,
+    ) -> AnnotatedTrie:
         return AnnotatedTrie(
             trie=cells.trie,
             template=template,
@@ -105,18 +128,12 @@ class RateEstimator(ABC):
         """The three rates of every node."""
 
 
-def amounts_of(
+def cost_and_latency(
     cells: ObservationTable, catalog: Catalog, reaching: FloatArray | None = None
 ) -> tuple[MeanEstimate, MeanEstimate]:
-    """(dollars, seconds at zero load) of one invocation per node."""
+    """Estimate (dollars, seconds at zero load) of one invocation per node; ``reaching`` as in :func:`estimate_amount`."""
     trie = cells.trie
-    engine = _per_node(trie, [catalog[name].engine for name in trie.models])
-    edges = edges_of(trie, _per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
+    engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
+    edges = edge_types(trie, index_per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
     cost = estimate_amount(cells, cells.cost_usd, edges=edges, reaching=reaching)
     return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, reaching=reaching)
-
-
-def _per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
-    """Per node, an index that is the same for models whose entries in ``of_model`` are equal; -1 at the root."""
-    index = np.array([of_model.index(value) for value in of_model], np.int16)
-    return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Dollars and seconds of one invocation per node: effects of request size, depth x model, change of engine, and node."""
+"""Estimate dollars and seconds of one invocation per node from factors for depth x model, edge type, node and request size."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from vinelm.trie import FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
 NODE_WEIGHT = 8.0
-"""Observations that a node's depth x model is worth in the node's own mean: an amount is mostly the model's and the depth's."""
+"""Pseudo-observations that shrink a node's factor towards 1: amounts depend mostly on depth x model."""
 EDGE_WEIGHT = 20.0
-"""Observations that "the engine before does not matter" is worth."""
-TURNS = 6
+"""Pseudo-observations that shrink the edge types' factors towards 1."""
+ITERATIONS = 6
 TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimate:
-    """Mean and variance of one invocation per node, shape (n + 1,), 0 at the root; and how well that mean is known.
-    ``size_var`` is the part of ``var`` that is the request's size, and so the same request's everywhere.
+    """Mean and variance of one invocation per node, with the standard error of the mean in three parts.
 
-    Its error has three parts. ``mean_var``: the squared standard error that is a node's own. ``along``: the standard error that
-    the nodes of a path have in common, since the few requests seen far down are those that were seen above, and their sizes are
-    known in part only. ``shared``: the squared *relative* error of all nodes, for having seen these requests and no others.
+    Arrays have shape (n + 1,) and are 0 at the root. Units are those of the estimated amount (dollars or seconds), squared for
+    variances.
+
+    Args:
+        mean: mean of one invocation.
+        var: variance of one invocation.
+        size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
+        mean_var: squared standard error that is independent between nodes.
+        along: standard error that is common to the nodes of a path: the few requests that reach deep nodes are the same as
+            above, and their sizes are known only in part.
+        shared: squared *relative* standard error common to all nodes, due to the sample of requests.
     """
 
     mean: FloatArray
@@ -39,19 +46,17 @@ class MeanEstimate:
     shared: float = 0.0
 
 
-def edges_of(trie: Trie, engine: npt.NDArray[np.int16]) -> Ints:
-    """0 for a first invocation, 1 after one elsewhere, 2 after one that left a warm prompt cache; shape (n + 1,).
-
-    ``engine`` says by node whose cache the invocation meets (:attr:`~vinelm.catalog.catalog.Model.prompt_cache`).
-    """
-    up = np.maximum(trie.parent, 0)
-    return np.where(trie.depth < 2, 0, np.where(engine == engine[up], 2, 1)).astype(np.int64)
-
-
 def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> FloatArray:
-    """``cells.latency_s`` as it would have been on idle engines: divided by 1 + slope x calls in flight, a slope per engine.
+    """Correct ``cells.latency_s`` to idle engines: divide by 1 + slope * calls in flight, with one slope per engine.
 
-    The slope is a regression within depth x model; one that is not twice its standard error, or negative, is taken as none.
+    Slopes are estimated by regression within depth x model. A slope below twice its standard error counts as 0.
+
+    Args:
+        cells: the observations.
+        engine: index of each node's engine, shape (n + 1,).
+
+    Returns:
+        Seconds of each cell at zero load, shape (cells,).
     """
     latency_s = cells.latency_s.copy()
     if not cells.in_flight.any():
@@ -76,11 +81,17 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 def estimate_amount(
     cells: ObservationTable, values: FloatArray, *, edges: Ints | None = None, reaching: FloatArray | None = None
 ) -> MeanEstimate:
-    """Moments of ``values`` (one per cell); failed calls count with what they cost until then.
+    """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
-    A value is taken as (depth x model) x (edge) x (node) x (request size) x noise, so that a model tried on long requests
-    only is not called expensive. ``edges`` is what :func:`edges_of` gives. With ``reaching``, the expected number of requests
-    at each node, the observed values enter as they are and only those of the other requests are predicted.
+    A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
+    requests only does not appear expensive. Failed calls count with their cost until the failure.
+
+    Args:
+        cells: the observations.
+        values: the amount of each cell, shape (cells,).
+        edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`); None: one type.
+        reaching: expected number of requests that reach each node, shape (n + 1,). If given, observed values are used as they
+            are and only those of the remaining requests are predicted.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
@@ -89,20 +100,20 @@ def estimate_amount(
     edges = np.zeros(size, np.int64) if edges is None else edges
     edge_factor = np.ones(3)
     expected, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, edge_factor)
-    for _ in range(TURNS):
+    for _ in range(ITERATIONS):
         sizes = _Sizes.of(cells, values / np.maximum(expected[cells.node], TINY))
         expected, edge_factor = _typical(cells, values, sizes.factor[cells.request], edges, edge_factor)
     off = values / np.maximum(expected[cells.node], TINY) - 1.0
     spread = pooled_mean(trie, np.bincount(cells.node, off**2, size), count, prior=float((off**2).mean()))
     pair = _pair(trie)
-    free = max(len(cells) - len(np.unique(pair[cells.node])), 1)  # rows that no mean was fitted to
+    free = max(len(cells) - len(np.unique(pair[cells.node])), 1)  # degrees of freedom
     spread *= len(cells) / free
     mean = expected.copy()
     if reaching is not None:
         total = np.bincount(cells.node, values, size)
         predicted = np.maximum(reaching - count, 0.0) * expected
         mean = np.where(count > 0, (total + predicted) / np.maximum(reaching, TINY), expected)
-    error = mean**2 * spread * _few(free)
+    error = mean**2 * spread * _small_sample_inflation(free)
     rows = 1.0 / np.maximum(np.bincount(pair, count)[pair] - 1.0, 0.5) + 0.25 / (count + NODE_WEIGHT)
     requests = np.unique(pair[cells.node] * cells.n_requests + cells.request) // max(cells.n_requests, 1)
     distinct = np.maximum(np.bincount(requests, minlength=int(pair.max()) + 1)[pair] - 1.0, 0.5)
@@ -111,21 +122,24 @@ def estimate_amount(
     size_var = var * (1.0 - sizes.noise)
     for array in (mean, var, size_var, mean_var, along):
         array[0] = 0.0
-    return MeanEstimate(mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _few(cells.n_requests - 1))
+    return MeanEstimate(
+        mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _small_sample_inflation(cells.n_requests - 1)
+    )
 
 
-def _few(free: int) -> float:
-    """Squared ratio of Student's 90 % interval to the normal one: what a variance estimated from few rows costs."""
+def _small_sample_inflation(free: int) -> float:
+    """Squared ratio of Student's 90 % interval to the normal one: inflates variances of few degrees of freedom."""
     return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
 
 
 def _typical(
     cells: ObservationTable, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean of each node for a request of size 1 (its depth x model's, times the edge's and the node's own shrunken factors),
-    and the edges' factors anew. ``sizes`` is the size of each cell's request.
+    """Expected value of each node for a request of size 1, and updated factors of the edge types.
 
-    Sums are divided by sums: a size learned from a value follows its noise, so that the mean of their ratios would be too low.
+    The expectation is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of each
+    cell's request. Ratios are of sums, because a size estimated from a value follows its noise: the mean of ratios would be
+    biased low.
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node
     kind = edges[node]
@@ -140,9 +154,10 @@ def _typical(
 
 @dataclass(frozen=True, eq=False)
 class _Sizes:
-    """``factor``: size of each request relative to the mean one, leaning on 1 by the ratio of the noise to the ``spread``
-    (variance) of sizes. Shares of a cell's variance: ``noise`` is no matter of size, ``unknown`` that of a size that ``factor``
-    misses.
+    """Sizes of requests relative to the mean request.
+
+    ``factor``: size of each request, shrunken towards 1. ``spread``: variance of sizes. ``noise`` and ``unknown`` are shares of
+    a cell's variance: not due to size, and due to the part of the size that ``factor`` does not capture.
     """
 
     factor: FloatArray

@@ -1,4 +1,4 @@
-"""Observations as arrays: one entry per (request, node) cell, checked against the template."""
+"""Observations as arrays, one entry per executed cell (request, node), validated against the template."""
 
 from __future__ import annotations
 
@@ -20,13 +20,24 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 
 @dataclass(frozen=True, eq=False)
 class ObservationTable:
-    """What was observed, one entry per cell, sorted by node and then request id: the order of the rows does not matter.
+    """Observed cells as arrays of shape (cells,), sorted by node, then request id; independent of the order of the rows.
 
-    ``request`` indexes ``request_ids`` (sorted), ``node`` the trie. ``stop``: the request goes no further from here under the
-    template's rule, failed calls included. ``right``: the answer is right (never after a failed call). ``labelled``: that
-    is known. ``cost_usd`` and ``latency_s`` include the tools after the stage; ``in_flight`` are the calls
-    on the same engine at its start. Only cells that the request *reaches* are kept:
-    ``n_beyond_stop`` rows lay below the request's own stop and say nothing about a conditional rate.
+    Only cells that their request *reaches* are kept: rows below the request's own stop do not inform about conditional rates.
+
+    Args:
+        trie: the trie of the template's prefixes.
+        rule: the stop rule.
+        request_ids: the distinct requests, sorted.
+        request: index into ``request_ids``.
+        node: node of the trie.
+        stop: whether the request stops here under the stop rule; True for failed calls.
+        right: whether the answer is right; False for failed calls.
+        labelled: whether ``right`` is known.
+        failed: whether the call failed.
+        cost_usd: dollars, including the tools after the stage.
+        latency_s: seconds, including the tools after the stage.
+        in_flight: calls on the same engine at the start.
+        n_beyond_stop: number of rows that were dropped because they lie below a stop.
     """
 
     trie: Trie
@@ -48,22 +59,22 @@ class ObservationTable:
 
     @property
     def n_requests(self) -> int:
-        """Distinct requests with at least one row."""
+        """Number of distinct requests."""
         return len(self.request_ids)
 
     @cached_property
     def count(self) -> Ints:
-        """Cells of each node, shape (n + 1,)."""
+        """Number of cells of each node, shape (n + 1,)."""
         return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
 
     @cached_property
     def count_by_depth(self) -> list[int]:
-        """Cells of each depth; item 0 is depth 1."""
+        """Number of cells of each depth; item 0 is depth 1."""
         per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
         return [int(n) for n in per_depth[1:]]
 
     def of_requests(self, keep: BoolArray) -> ObservationTable:
-        """Only the cells of those requests; ``keep`` has shape (requests,)."""
+        """Return only the cells of the requests in ``keep``, shape (requests,)."""
         cell = keep[self.request]
         place = np.cumsum(keep) - 1
         arrays = {name: getattr(self, name)[cell] for name in _PER_CELL}
@@ -72,10 +83,12 @@ class ObservationTable:
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Checks and encodes the rows. A row that repeats another exactly counts once.
+        """Validate and encode observations. Equal rows of one cell count once.
 
-        :class:`InputError` for a prefix or stage that the template lacks, for two different rows of one cell, and for a row
-        that does not say what the stop rule needs. :class:`EvidenceError` if there is no row at all.
+        Raises:
+            InputError: a prefix or stage is not in the template, a cell has two different rows, or a row lacks the outcome that
+                the stop rule needs.
+            EvidenceError: there are no rows.
         """
         nodes = _NodeFinder(trie)
         rows: dict[tuple[str, int], Observation] = {}
@@ -85,7 +98,7 @@ class ObservationTable:
             if rows.setdefault(key, row) != row:
                 raise InputError(
                     f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: two different rows for one cell:"
-                    " keep one of them (one cell is run once)"
+                    " keep one of them"
                 )
         if not rows:
             raise EvidenceError("no observation to estimate from: profile some requests first")
@@ -125,9 +138,9 @@ class ObservationTable:
         latency_s: FloatArray,
         in_flight: FloatArray | None = None,
     ) -> ObservationTable:
-        """Cells from arrays that are already checked and sorted by (node, request); drops the cells that are not reached.
+        """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
-        Without ``in_flight`` the engines were idle.
+        Without ``in_flight`` the engines count as idle.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         keep = ~_beyond_stop(trie, request, node, stop)
@@ -138,7 +151,7 @@ class ObservationTable:
 
 
 class _NodeFinder:
-    """Finds the node of a row; remembers prefixes, since thousands of rows share one."""
+    """Finds the node of a row; caches prefixes, since many rows share one."""
 
     def __init__(self, trie: Trie) -> None:
         self._trie = trie
@@ -171,13 +184,13 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
     if needed is None and row.failure is None:
         name = "success" if rule == "oracle" else "stopped"
         raise InputError(
-            f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: {name} is not known, and the {rule} stop needs it:"
+            f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: {name} is unknown, but the {rule} stop needs it:"
             " score the rows, or use the other stop rule"
         )
 
 
 def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:
-    """Whether some observed proper ancestor cell of the same request already ended it."""
+    """Whether an observed proper ancestor cell of the same request already stopped it."""
     beyond = np.zeros(len(node), np.bool_)
     if not len(node):
         return beyond

@@ -1,4 +1,4 @@
-"""The three yes/no questions whose answers make a node's annotation (DESIGN §4), and their counts."""
+"""The three yes/no questions that determine a node's rates (docs/architecture.md#mathematics), and their counts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from vinelm.trie import BoolArray, FloatArray, Trie
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
-    """One question, asked of the cells where it applies: ``asked`` and ``yes`` have shape (cells,)."""
+class OutcomeQuestion:
+    """One yes/no question about cells: ``asked`` (where it applies) and ``yes`` have shape (cells,)."""
 
     name: str
     asked: BoolArray
     yes: BoolArray
 
     def counts(self, cells: ObservationTable) -> tuple[FloatArray, FloatArray]:
-        """(yes answers, answers) of each node, both of shape (n + 1,)."""
+        """Return (number of yes answers, number of answers) of each node, both of shape (n + 1,)."""
         size = len(cells.trie)
         yes = np.bincount(cells.node[self.asked & self.yes], minlength=size)
         return yes.astype(np.float64), np.bincount(cells.node[self.asked], minlength=size).astype(np.float64)
 
 
-def outcome_questions(cells: ObservationTable) -> tuple[Head, Head, Head]:
-    """Does the request stop here; is it right, given that it stops; is it right, given that it goes on.
+def outcome_questions(cells: ObservationTable) -> tuple[OutcomeQuestion, OutcomeQuestion, OutcomeQuestion]:
+    """Return the questions: does the request stop; is it right given a stop; is it right given no stop.
 
-    Together they give s, b = s P(right | stop) and a = b + (1 - s) P(right | goes on) under any stop rule. "Accepted" is never
-    read as "right". Under the oracle stop the third is always no, and the second is no for failed calls only.
+    Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
+    accepted answer is never assumed to be right. Under the oracle stop the third answer is always no, and the second is no only
+    for failed calls.
     """
     everywhere = np.ones(len(cells), np.bool_)
     return (
-        Head("stop", everywhere, cells.stop),
-        Head("right_if_stop", cells.stop & cells.labelled, cells.right),
-        Head("right_if_on", ~cells.stop & cells.labelled, cells.right),
+        OutcomeQuestion("stop", everywhere, cells.stop),
+        OutcomeQuestion("right_if_stop", cells.stop & cells.labelled, cells.right),
+        OutcomeQuestion("right_if_on", ~cells.stop & cells.labelled, cells.right),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Probabilities of the three heads per node, shape (n + 1,), root entries 0."""
+    """Probabilities of a yes to the three questions per node, shape (n + 1,), 0 at the root."""
 
     stop: FloatArray
     right_if_stop: FloatArray
@@ -49,17 +50,17 @@ class Rates:
 
     @property
     def stop_success(self) -> FloatArray:
-        """P(stop and right): b."""
+        """The rate b = P(stop and right), shape (n + 1,)."""
         return self.stop * self.right_if_stop
 
     @property
     def success(self) -> FloatArray:
-        """P(right): a."""
+        """The rate a = P(right), shape (n + 1,)."""
         return self.stop_success + (1.0 - self.stop) * self.right_if_on
 
     @classmethod
     def of(cls, trie: Trie, stop: FloatArray, right_if_stop: FloatArray, right_if_on: FloatArray) -> Rates:
-        """Rates clipped to [0, 1], the root's set to 0, and no right answer at nodes that hold no answer."""
+        """Build rates clipped to [0, 1], with 0 at the root and no right answers at nodes that are not answerable."""
         stop, right_if_stop, right_if_on = (np.clip(rate, 0.0, 1.0) for rate in (stop, right_if_stop, right_if_on))
         for rate in (stop, right_if_stop, right_if_on):
             rate[0] = 0.0

@@ -1,34 +1,53 @@
-"""What a change of model costs: prompt tokens that a cache served, by edge, and what an invocation is estimated to take."""
+"""Edge types (which prompt cache an invocation meets) and what they do to cached tokens, cost and latency."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
+from vinelm.trie import Trie
 
 EDGES = ("first", "switched", "kept")
-"""An invocation by what ran just before it in the request: nothing, something elsewhere, the same model on the same engine."""
+"""Edge types: the first invocation of a request; after one with another prompt cache; after one with the same prompt cache."""
 
 FIGURES = ("switched_cost_usd", "kept_cost_usd", "switched_latency_s", "kept_latency_s")
 
 
 def edge_of(prefix: tuple[str, ...], catalog: Catalog) -> str:
-    """One of :data:`EDGES` for the last invocation of ``prefix``."""
+    """Return the edge type (one of :data:`EDGES`) of the last invocation of ``prefix``."""
     if len(prefix) < 2:
         return "first"
     return "kept" if catalog[prefix[-1]].prompt_cache == catalog[prefix[-2]].prompt_cache else "switched"
 
 
-def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict[str, dict[str, float]]:
-    """Share of the prompt tokens that a cache served, in [0, 1], by model and edge.
+def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
+    """Return the edge type of each node as an index into :data:`EDGES`, shape (n + 1,).
 
-    Only of rows whose provider reported both counts; a model without such rows is left out.
+    Args:
+        trie: the trie.
+        cache: index of each node's prompt cache, shape (n + 1,) (:attr:`vinelm.catalog.Model.prompt_cache`).
+    """
+    parent = np.maximum(trie.parent, 0)
+    return np.where(trie.depth < 2, 0, np.where(cache == cache[parent], 2, 1)).astype(np.int64)
+
+
+def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
+    """Return per node the index of the first model whose entry in ``of_model`` equals the node's; -1 at the root."""
+    index = np.array([of_model.index(value) for value in of_model], np.int16)
+    return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)
+
+
+def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict[str, dict[str, float]]:
+    """Return the share of prompt tokens served from a cache, in [0, 1], by model and edge type.
+
+    Only rows whose provider reported both counts are used; models and edge types without such rows are left out.
     """
     total: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in observations:
@@ -45,18 +64,18 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Per model: estimated dollars and seconds of one later invocation, ``switched`` to it and with the model ``kept``.
+    """Return per model the estimated dollars and seconds of a later invocation, after a switch and with the model kept.
 
-    Compared within a depth, then averaged over the depths that have both; a model that has no such depth is left out.
+    Means within a depth, averaged over the depths that have both edge types; models without such a depth are left out. Each row
+    has the keys ``model`` and :data:`FIGURES`.
     """
     trie, rows = annotated.trie, []
-    caches = [annotated.catalog[name].prompt_cache for name in trie.models]
-    cache = np.array([caches.index(cache) for cache in caches])[trie.model]  # the root's is never looked at
+    edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))
     for index, name in enumerate(trie.models):
         found = []
         for level in trie.levels[2:]:
             nodes = level[trie.model[level] == index]
-            is_same = cache[nodes] == cache[trie.parent[nodes]]
+            is_same = edges[nodes] == EDGES.index("kept")
             if is_same.any() and not is_same.all():
                 kinds = (nodes[~is_same], nodes[is_same])
                 found.append([float(values[at].mean()) for values in (annotated.cost_usd, annotated.latency_s) for at in kinds])

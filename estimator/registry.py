@@ -1,4 +1,4 @@
-"""Estimators by name; each is imported when it is asked for."""
+"""Estimators by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _HOME = {
 }
 
 ESTIMATORS: tuple[str, ...] = tuple(_HOME)
-"""Names that :func:`make_estimator` knows; the first is the default."""
+"""Names for :func:`make_estimator`; the first is the default."""
 
 
 def make_estimator(name: str = "latent") -> Estimator:
-    """A new estimator with its default settings; :class:`ConfigError` for an unknown name."""
+    """Return a new estimator with default settings; :class:`ConfigError` for an unknown name."""
     try:
         module, attribute = _HOME[name]
     except KeyError:

@@ -1,7 +1,7 @@
-"""How far an estimate can be trusted, from the observations alone: held-out error, disagreement, optimism, and when to refuse.
+"""Validate an estimate from the observations alone: held-out error, optimism, disagreement of estimators, minimum evidence.
 
-Requests are split in two by a hash of their ids; each half's fit is judged by the other half's outcomes. A half knows less than
-the whole, so that its errors are upper estimates of those of the full fit.
+Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
+has less data than the whole, so its errors overestimate those of the full fit.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from vinelm.template import Stage, Template
 from vinelm.trie import BoolArray, FloatArray
 
 Z90 = 1.6449
+"""Half width of a 90 % interval in standard errors."""
 FEWEST_REQUESTS = 10
 N_CAPS = 10
-LOUD_Z = 3.0
-"""Standard errors from which a held-out difference is worth a warning."""
+WARNING_Z = 3.0
+"""A held-out difference of more standard errors than this gives a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCheck:
-    """Right answers of the held-out rows of one depth: what was predicted from the other half, and what was seen.
+    """Predicted and observed share of right answers among the held-out rows of one depth.
 
-    Means over ``rows``; ``standard_error`` is that of the difference, requests taken whole.
+    ``standard_error`` is that of the difference, clustered by request. Shares are fractions.
     """
 
     depth: int
@@ -46,7 +47,7 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """Path accuracies of another estimator less those of the chosen one, as fractions: mean size, and at the best path."""
+    """Path accuracies of another estimator less those of the chosen one: mean absolute difference, and at the best path."""
 
     estimator: str
     mean_abs: float
@@ -55,13 +56,21 @@ class Disagreement:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationReport:
-    """What the observations say of the estimate's worth. All accuracies and errors are fractions.
+    """Evidence for the quality of an estimate. Accuracies and errors are fractions.
 
-    - ``held_out_error``: root mean square error of P(right | reached) at nodes with two held-out rows or more, sampling noise
-      taken out; None where there is no such node.
-    - ``best_accuracy``, ``best_half_width``: the most accurate path, and half of its 90 % interval (by the latent model).
-    - ``optimism``: what the best path under a cost cap promises from one half, less what the other half's fit says of that same
-      path; mean over caps and both directions. None if a half has no rows.
+    Args:
+        requests: distinct requests.
+        observations: rows.
+        best_accuracy: accuracy of the most accurate path, by the latent model.
+        best_half_width: half width of its 90 % interval.
+        held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
+            sampling noise; None if there is no such node.
+        held_out_nodes: number of these nodes, over both halves.
+        depths: predicted and observed outcomes per depth.
+        optimism: predicted accuracy of the best path under a cost cap by one half's fit, less the other half's prediction for
+            the same path; mean over caps and both directions. None if a half has no rows.
+        disagreements: comparison with other estimators.
+        warnings: one sentence each.
     """
 
     requests: int
@@ -76,43 +85,55 @@ class ValidationReport:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return the report as plain JSON types."""
         plain = asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
     def require(self, max_error: float, *, spent_usd: float, everything_usd: float) -> None:
-        """:class:`EvidenceError` if the best path's accuracy is known less well than ``max_error`` (a fraction), or if fewer
-        than :data:`FEWEST_REQUESTS` requests were seen; says what would settle it.
+        """Raise :class:`EvidenceError`, with the additional effort needed, if the estimate is too uncertain.
 
-        ``everything_usd``: dollars of running every registered request on every path once.
+        Args:
+            max_error: allowed half width of the 90 % interval of the best path's accuracy (a fraction). With 1 or more every
+                estimate passes, else at least :data:`FEWEST_REQUESTS` requests are needed.
+            spent_usd: dollars spent on the observations.
+            everything_usd: dollars of running every registered request on every path once.
         """
         if self.best_half_width <= max_error and (self.requests >= FEWEST_REQUESTS or max_error >= 1.0):
             return
         times = max((self.best_half_width / max_error) ** 2, FEWEST_REQUESTS / self.requests)
         what = (
-            f"the best path's accuracy ({100 * self.best_accuracy:.0f} %) is known to +/- {100 * self.best_half_width:.0f}"
-            f" points only ({self.requests} requests, {self.observations} rows; {100 * max_error:.0f} points are allowed)"
+            f"the best path's accuracy ({100 * self.best_accuracy:.0f} %) is uncertain by +/- {100 * self.best_half_width:.0f}"
+            f" points ({self.requests} requests, {self.observations} rows; {100 * max_error:.0f} points are allowed)"
         )
-        raise EvidenceError(f"{what}: {_remedy(times, self.requests, spent_usd, everything_usd)}, or raise --max-error")
+        remedy = _remedy(times, self.requests, spent_usd, everything_usd)
+        raise EvidenceError(f"{what}: {remedy}", code="estimate-uncertain")
 
 
 def _remedy(times: float, requests: int, spent_usd: float, everything_usd: float) -> str:
-    """Errors shrink with the root of what is spent, for as long as there is something left to buy."""
+    """The additional effort for ``times`` as much data: errors shrink with the square root of the amount of data."""
     if spent_usd <= 0.0:
         return f"profile about {math.ceil(times):,} times as many rows"
     more = spent_usd * (times - 1.0)
     if spent_usd + more <= everything_usd:
-        return f"about ${more:.2g} more of profiling would settle it (vinelm profile, on the same store)"
+        return f"about ${more:.2g} more of profiling on the same store would suffice"
     return (
-        f"running everything (${max(everything_usd - spent_usd, 0.0):.2g} more) would not settle it:"
+        f"running everything (${max(everything_usd - spent_usd, 0.0):.2g} more) would not suffice:"
         f" label about {math.ceil(requests * times):,} requests"
     )
 
 
-def gather_evidence(
+def validate_estimate(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie, *, seed: int = 0
 ) -> ValidationReport:
-    """Fits the estimator of ``fitted`` on either half of the requests, and others on all. Pure; the time of some five fits."""
+    """Validate an estimate on held-out halves of the requests and against other estimators. Takes the time of about five fits.
+
+    Args:
+        cells: the observations that ``fitted`` was estimated from.
+        template: the template, bound to ``catalog``.
+        catalog: the models.
+        fitted: the estimate.
+        seed: seed of the split into halves.
+    """
     halves = _halves(cells, seed)
     name = str(fitted.meta["estimator"])
     checked = [(half, _fit(name, half, template, catalog)) for half in halves] if halves else []
@@ -138,7 +159,7 @@ def gather_evidence(
     )
 
 
-# -- the split -------------------------------------------------------------------------------------------------
+# -- held-out error ----------------------------------------------------------------------------------------------
 
 
 def _halves(cells: ObservationTable, seed: int) -> tuple[ObservationTable, ObservationTable] | None:
@@ -154,8 +175,10 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Products of two different requests' residuals at a node have the squared error of its rate as their mean: their own noise
-    does not enter.
+    """Root mean square error of rates, and the number of nodes.
+
+    The product of two different requests' residuals at a node has the squared error of its rate as expectation, free of
+    sampling noise.
     """
     total = weight = 0.0
     nodes = 0
@@ -171,7 +194,7 @@ def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tupl
 
 
 def _residuals(fitted: AnnotatedTrie, cells: ObservationTable) -> tuple[Any, FloatArray]:
-    """(node, right - predicted) of the labelled cells at nodes that hold an answer."""
+    """(node, right - predicted) of the labelled cells at answerable nodes."""
     keep = cells.labelled & cells.trie.answerable[cells.node]
     node = cells.node[keep]
     return node, cells.right[keep] - fitted.success[node]
@@ -197,7 +220,7 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
     return tuple(found)
 
 
-# -- picking the best of many ----------------------------------------------------------------------------------
+# -- optimism and disagreement --------------------------------------------------------------------------------
 
 
 def _optimism(first: AnnotatedTrie, second: AnnotatedTrie) -> float:
@@ -213,7 +236,7 @@ def _optimism(first: AnnotatedTrie, second: AnnotatedTrie) -> float:
 
 
 def _best(fitted: AnnotatedTrie) -> int:
-    """The most accurate node that holds an answer; the first one in trie order."""
+    """The most accurate answerable node; the first in trie order on ties."""
     return int(np.argmax(np.where(fitted.trie.answerable, fitted.accuracy, -1.0)))
 
 
@@ -241,44 +264,44 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
     found = []
     count = cells.count_by_depth
     for depth, rows in enumerate(count, start=1):
-        going_on = depth == 1 or _go_on(cells, depth - 1).any()
-        if rows == 0 and going_on:
-            found.append(f"no observation at depth {depth}: everything said of it is a guess from the depths above")
+        is_reached = depth == 1 or _continues(cells, depth - 1).any()
+        if rows == 0 and is_reached:
+            found.append(f"no observation at depth {depth}: its estimates are extrapolated from smaller depths")
     for check in depths:
         gap = check.observed - check.predicted
-        if abs(gap) > LOUD_Z * max(check.standard_error, 1e-12) and abs(gap) > 0.02:
-            found.append(f"held-out rows at depth {check.depth} are off by {100 * gap:+.0f} points: more than chance")
+        if abs(gap) > WARNING_Z * max(check.standard_error, 1e-12) and abs(gap) > 0.02:
+            found.append(f"held-out rows at depth {check.depth} differ from the prediction by {100 * gap:+.0f} points")
     if cells.failed.mean() > 0.1:
-        found.append(f"{int(cells.failed.sum())} of {len(cells)} rows are failed calls: they count as wrong")
+        found.append(f"{int(cells.failed.sum())} of {len(cells)} rows are failed calls, which count as wrong")
     unlabelled = int((~cells.labelled).sum())
     if unlabelled:
-        found.append(f"{unlabelled} of {len(cells)} rows have no label: their outcomes are predicted")
+        found.append(f"{unlabelled} of {len(cells)} rows are unlabelled: their outcomes are predicted")
     return tuple(found)
 
 
-def _go_on(cells: ObservationTable, depth: int) -> BoolArray:
-    """Cells of that depth after which the request goes on."""
+def _continues(cells: ObservationTable, depth: int) -> BoolArray:
+    """Whether the cell is of that depth and its request continues after it."""
     return np.asarray(~cells.stop & (cells.trie.depth[cells.node] == depth))
 
 
 def shape_warnings(template: Template) -> tuple[str, ...]:
-    """Why the oracle stop does not fit a workflow that is no retry or repair loop; nothing under the workflow's own stop.
+    """Return a warning if the oracle stop is used with a workflow that is not a retry or repair loop.
 
-    It takes each further invocation as another chance at the same answer. In a chain of different tasks (a planner, then a
-    solver) accuracy is not prefix-closed: a stage that is no attempt cannot end a request, and a right one says nothing yet.
+    The oracle stop treats each further invocation as another attempt at the same answer. In a chain of different tasks (a
+    planner, then a solver) accuracy is not prefix-closed, because the intermediate stages do not produce an answer.
     """
     if template.stop != "oracle":
         return ()
     silent = [stage.name for stage in template.stages if not stage.answerable]
     if silent:
         return (
-            f"stage {silent[0]!r} holds no answer: this is no retry or repair workflow, and the oracle stop's accuracy is not"
-            " prefix-closed for it: use --stop workflow",
+            f"stage {silent[0]!r} produces no answer, so this is no retry or repair workflow: accuracy under the oracle stop"
+            " is not prefix-closed: use the stop rule 'workflow'",
         )
     chain = [step.name for step in template.steps if isinstance(step, Stage)]
     if len(chain) > 1:
         return (
-            f"stages {' -> '.join(chain)} are a chain, not a retry or repair loop: the oracle stop would end a request before"
-            f" {chain[1]!r} has run: use --stop workflow, or declare {chain[0]!r} as not answerable",
+            f"stages {' -> '.join(chain)} form a chain, not a retry or repair loop: the oracle stop would end a request before"
+            f" {chain[1]!r} has run: use the stop rule 'workflow', or declare {chain[0]!r} as not answerable",
         )
     return ()

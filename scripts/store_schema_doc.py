@@ -14,21 +14,21 @@ from vinelm.traces.store import schema
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
 HEAD = f"""# The observation store
 
-<!-- Written by scripts/store_schema_doc.py from traces/schema.py: change that file, then run the script. -->
+<!-- Written by scripts/store_schema_doc.py from traces/store/schema.py: change that file, then run the script. -->
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow, catalog and dataset. Schema version {schema.SCHEMA_VERSION}:
-an older file is brought up to date when it is opened, in one transaction; a newer one is refused. What is not known is NULL,
-never 0. No prompt, answer or key is kept in a table; checkpoints hold the workflow's own state.
+an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.
+No table holds prompts, answers or keys; checkpoints hold the workflow's own state.
 
 ```
-vinelm store info runs/nl2sql.db                 # whose rows, how many, what they cost, coverage
-vinelm store check runs/nl2sql.db                # is it whole? exit code 1 if not
-vinelm store export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` makes a store of it again
+vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage
+vinelm store check runs/nl2sql.db                # look for damage; exit code 1 if there is any
+vinelm store export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
 vinelm store merge ann.db ben.db -o both.db      # stores of the same workflow
 vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct --cost-column usd ...
 ```
 
-To copy a store while a run is writing, copy `STORE-wal` with it; a copy without it is recognised and refused.
+To copy a store during a run, copy `STORE-wal` with it; a copy without it is detected and rejected.
 """
 
 

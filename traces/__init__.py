@@ -1,4 +1,4 @@
-"""Keeps what was bought: the observation store, and what can be imported into one."""
+"""The observation store (SQLite), and imports of recorded outcomes into it."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""What every observation store must do, as tests: subclass :class:`StoreContract` and give it a way to make one."""
+"""A contract test suite for observation stores: subclass :class:`StoreContract` and override how a store is created."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinelm.workflow import Request
 
 
 def an_identity(**changes: Any) -> StoreIdentity:
-    """A small workflow's identity; ``changes`` replace fields."""
+    """Return the identity of a small workflow; ``changes`` replace fields."""
     price = Price(input=1.0, output=2.0, source="a test", as_of=datetime.date(2026, 1, 1))
     catalog = Catalog(Model(name=n, provider="test", model_id=n, engine="e", price=price) for n in ("small", "large"))
     template = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(tuple(catalog))
@@ -35,7 +35,7 @@ def an_identity(**changes: Any) -> StoreIdentity:
 
 
 def a_row(request_id: str = "q1", prefix: tuple[str, ...] = ("small",), **changes: Any) -> Observation:
-    """A plausible row; ``changes`` replace fields."""
+    """Return a plausible row; ``changes`` replace fields."""
     fields: dict[str, Any] = {
         "request_id": request_id,
         "prefix": prefix,
@@ -49,18 +49,18 @@ def a_row(request_id: str = "q1", prefix: tuple[str, ...] = ("small",), **change
 
 
 class StoreContract:
-    """Inherit, override :meth:`make` and :meth:`reopen` where the store is not the SQLite one."""
+    """The tests of the contract. Override :meth:`make` and :meth:`reopen` for a store other than the SQLite one."""
 
     def make(self, folder: Path, identity: StoreIdentity) -> ObservationStore:
-        """A new, empty store in that folder."""
+        """Create an empty store in ``folder``."""
         return ObservationStore.create(folder / "store.db", identity)
 
     def reopen(self, folder: Path, identity: StoreIdentity | None = None) -> ObservationStore:
-        """The store that :meth:`make` made there."""
+        """Open the store that :meth:`make` created in ``folder``."""
         return ObservationStore.open(folder / "store.db", identity)
 
     def test_rows_come_back_as_they_were(self, tmp_path: Path) -> None:
-        """Every field, also the unknown ones, in the order bought, from a second opening."""
+        """All fields survive, None included, in insertion order, after reopening."""
         full = a_row(
             "frage ü/1", ("small", "large"), success=None, stopped=None, tool_cost_usd=0.5, tool_latency_s=0.125,
             tokens_in=10, tokens_out=3, tokens_cached=2, tokens_estimated=True, ttft_s=0.2, calls=2, retries=1, in_flight=4,
@@ -83,7 +83,7 @@ class StoreContract:
             assert not store.has("q2", ("small", "large"))
 
     def test_a_cell_takes_one_row(self, tmp_path: Path) -> None:
-        """The second is refused whole: no checkpoint of it, no settlement."""
+        """A second row is rejected with its checkpoint and its settlement."""
         with self.make(tmp_path, an_identity()) as store:
             store.add(a_row())
             entry = store.reserve("q1", ("small",), 9.0)
@@ -94,7 +94,7 @@ class StoreContract:
             assert store.committed_usd() == 9.0
 
     def test_rows_in_bulk_are_all_or_nothing_and_paid_for(self, tmp_path: Path) -> None:
-        """One that has a row already, or an error on the way, undoes them all."""
+        """A cell that has a row already, or an error on the way, rolls all of them back."""
         rows = [a_row(f"q{i}", ("large",), tool_cost_usd=0.5) for i in range(5)]
         with self.make(tmp_path, an_identity()) as store:
             store.add(a_row("q3", ("large",)))
@@ -111,7 +111,7 @@ class StoreContract:
             assert len(store) == 5
 
     def test_one_run_holds_the_store_and_others_read(self, tmp_path: Path) -> None:
-        """A second run is refused by name; a run that ends in an error lets go."""
+        """A second run is rejected and the holder named; a run that ends in an error releases the store."""
         with self.make(tmp_path, an_identity()) as store:
             with store.exclusive():
                 store.add(a_row())
@@ -139,7 +139,7 @@ class StoreContract:
             assert store.checkpoint("q4", ("small",)) is None
 
     def test_money_is_committed_when_reserved_and_real_when_settled(self, tmp_path: Path) -> None:
-        """An entry counts at its bound until its row is there; a run that died leaves it at the bound."""
+        """An entry counts at its upper bound until it is settled; an abandoned entry stays at its upper bound."""
         with self.make(tmp_path, an_identity()) as store:
             assert store.committed_usd() == 0.0
             first = store.reserve("q1", ("small",), 2.0)
@@ -167,7 +167,7 @@ class StoreContract:
             assert {stage: s.rows for stage, s in store.spend("stage").items()} == {"generate": 2, "repair": 1}
 
     def test_requests_are_noted_once_and_must_not_change(self, tmp_path: Path) -> None:
-        """In order; a changed row is refused by name."""
+        """Ids come in order of registration; a changed request is rejected and named."""
         requests = [Request("b", {"question": 1}), Request("a", {"question": 2})]
         with self.make(tmp_path, an_identity()) as store:
             store.register(requests)
@@ -177,7 +177,7 @@ class StoreContract:
                 store.register([Request("a", {"question": 3})])
 
     def test_identity_comes_back_and_another_is_refused_by_name(self, tmp_path: Path) -> None:
-        """The error says what differs; when it was made is no difference."""
+        """The error says what differs; the creation time is not compared."""
         mine = an_identity()
         with self.make(tmp_path, mine) as store:
             store.add(a_row())

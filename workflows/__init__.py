@@ -1,4 +1,4 @@
-"""Reference workflows, each with its dataset, scorer and graph, and the registry that finds any workflow by name."""
+"""Reference workflows with dataset, scorer and graph, and a registry that finds a workflow by name."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""Workflows by name: those that come with the package, or ``module:attribute`` for the user's own."""
+"""Find workflows by name: those of the package, or ``module:attribute`` for your own."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Name to (``module:attribute``, description in one line). Imported on first use."""
+"""Name to (``module:attribute``, one-line description). Modules are imported on first use."""
 
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def available() -> list[tuple[str, str]]:
-    """(name, description) of every workflow that comes with the package."""
+    """Return (name, description) of every workflow of the package."""
     return [(name, description) for name, (_, description) in WORKFLOWS.items()]
 
 
 def load_workflow(spec: str, *, dataset: str | Path | None = None) -> Workflow:
-    """The workflow that ``spec`` names: a name of :func:`available`, or ``module:attribute``.
+    """Load the workflow that ``spec`` names. Importing the module runs its code.
 
-    The attribute is a :class:`Workflow`, or something callable that returns one: without arguments, or with one ``dataset``,
-    which is passed where it is given. The module is looked up as ``python -m`` would, the working folder first; importing it
-    runs its code.
+    Args:
+        spec: a name from :func:`available`, or ``module:attribute``. The attribute is a :class:`Workflow` or a callable that
+            returns one, without arguments or with the argument ``dataset``. Modules are searched as by ``python -m``, the
+            working folder first.
+        dataset: passed to the callable.
 
     Raises:
-        ConfigError: no such name, or a dataset for a workflow that takes none.
-        WorkflowError: the module does not import, lacks the attribute, or it is no workflow.
-        DatasetError: the dataset is at fault.
+        ConfigError: unknown name, or a dataset for a workflow that takes none.
+        WorkflowError: the module cannot be imported, lacks the attribute, or the attribute is not a workflow.
+        DatasetError: the dataset cannot be used.
     """
     if spec in WORKFLOWS:
         target = WORKFLOWS[spec][0]
@@ -62,7 +64,7 @@ def load_workflow(spec: str, *, dataset: str | Path | None = None) -> Workflow:
 
 def _look_in_working_folder() -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # and left there: the module may import its neighbours later
+        sys.path.insert(0, os.getcwd())  # not removed again: the module may import from its folder later
 
 
 def _resolve(spec: str, target: str) -> Any:
@@ -82,12 +84,10 @@ def _import(spec: str, module_name: str) -> ModuleType:
         raise
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise WorkflowError(
-                f"{spec}: there is no module {error.name!r}: run from the folder that holds it, or install it"
-            ) from error
-        raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: install what it needs") from error
+            raise WorkflowError(f"{spec}: no module {error.name!r}: run from its folder, or install it") from error
+        raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: install its dependencies") from error
     except (Exception, SystemExit) as error:
-        raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: mend the module") from error
+        raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: fix the module") from error
 
 
 def _made(spec: str, found: Any, dataset: str | Path | None) -> Workflow:
@@ -95,7 +95,7 @@ def _made(spec: str, found: Any, dataset: str | Path | None) -> Workflow:
         return _checked(spec, _call(spec, found, dataset), "returns")
     workflow = _checked(spec, found, "is")
     if dataset is not None:
-        raise ConfigError(f"{spec} is a finished workflow and takes no dataset: leave the dataset out, or name a factory of it")
+        raise ConfigError(f"{spec} is a finished workflow and takes no dataset: leave the dataset out, or name a factory")
     return workflow
 
 
@@ -106,13 +106,15 @@ def _call(spec: str, factory: Callable[..., Any], dataset: str | Path | None) ->
     if dataset is not None and not takes_dataset:
         raise ConfigError(f"{spec} takes no dataset: leave the dataset out, or give it a parameter `dataset`")
     if [name for name in required if name != "dataset" or dataset is None]:
-        raise WorkflowError(f"{spec} needs the arguments {', '.join(required)}: name a callable that needs none but `dataset`")
+        raise WorkflowError(
+            f"{spec} requires the arguments {', '.join(required)}: name a callable that requires at most `dataset`"
+        )
     try:
         return factory() if dataset is None else factory(dataset=Path(dataset))
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise WorkflowError(f"{spec}: making the workflow fails: {_line(error)}: mend the callable") from error
+        raise WorkflowError(f"{spec}: creating the workflow fails: {_line(error)}: fix the callable") from error
 
 
 def _parameters(factory: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -125,7 +127,9 @@ def _parameters(factory: Callable[..., Any]) -> list[inspect.Parameter]:
 def _checked(spec: str, found: Any, verb: str) -> Workflow:
     if not isinstance(found, Workflow):
         kind = type(found).__name__
-        raise WorkflowError(f"{spec} {verb} a {kind}, not a Workflow: let it be vinelm.workflow.Workflow(...), or return one")
+        raise WorkflowError(
+            f"{spec} {verb} a {kind}, not a Workflow: make it a vinelm.workflow.Workflow, or a callable that returns one"
+        )
     return found
 
 

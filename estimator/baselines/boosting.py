@@ -1,4 +1,4 @@
-"""Prefix fill-in and gradient boosting over hand-made features of cells (§5.3). Needs the extra ``xgboost``."""
+"""Prefix fill-in and gradient boosting on features of cells (VineLM paper §5.3). Needs the extra ``xgboost``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from vinelm.trie import FloatArray
 
 
 class PrefixXgboostEstimator(ColumnEstimator):
-    """Predicts each unknown entry of the filled-in table from features of its row and column, then takes column means.
+    """Predicts unknown entries of the filled-in table from features of their row and column, then takes column means.
 
-    The paper lists the features and leaves the learner's settings open; here XGBoost's defaults with fewer, slower trees.
+    The paper lists the features but not XGBoost's settings; here its defaults with fewer trees and a lower learning rate.
+
+    Args:
+        trees: boosting rounds.
+        depth: maximum depth of a tree.
+        learning_rate: XGBoost's ``eta``.
     """
 
     name: ClassVar[str] = "prefix-xgboost"
@@ -28,7 +33,7 @@ class PrefixXgboostEstimator(ColumnEstimator):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings given to ``__init__``, as plain JSON."""
+        """The settings given to ``__init__``, as plain JSON types."""
         return {"trees": self.trees, "depth": self.depth, "learning_rate": self.learning_rate}
 
     def _column_means(self, cells: ObservationTable) -> FloatArray:
@@ -52,8 +57,10 @@ class PrefixXgboostEstimator(ColumnEstimator):
 
 
 def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
-    """One row per (request, node) without the root, requests first: depth, counts and means of row and column, values and means
-    of the prefixes at each depth, the siblings' mean, and the models' power scores along the path.
+    """Features of each (request, node) cell, nodes without the root; shape (requests * n, features), ordered by request.
+
+    Features: depth, counts and means of row and column, values and means of the proper prefixes at each depth, the siblings'
+    mean, and the power scores of the models on the path. NaN where a feature is undefined.
     """
     trie, known = cells.trie, entries.is_known
     size = len(trie)
@@ -67,7 +74,7 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
     of_column += [np.nanmax(scores[1:], axis=1, initial=0.0), np.nanmean(scores[1:], axis=1), power[trie.model[1:]]]
     columns = [np.broadcast_to(item[-(size - 1) :], (cells.n_requests, size - 1)) for item in of_column]
     columns += [np.broadcast_to(item[:, None], (cells.n_requests, size - 1)) for item in (row_count, row_mean)]
-    for d in range(trie.max_depth - 1):  # proper prefixes: the entry itself must not tell
+    for d in range(trie.max_depth - 1):  # proper prefixes only: the entry itself would leak the label
         at = prefixes[1:, d]
         is_proper = (at >= 0) & (at != np.arange(1, size))
         columns.append(np.where(is_proper, entries.values[:, np.maximum(at, 0)], np.nan))
@@ -76,7 +83,7 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
 
 
 def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Ancestor of each node at each depth (column d is depth d + 1), itself included; -1 beyond its own depth."""
+    """Ancestors of each node, itself included, shape (n + 1, depths): column d is depth d + 1, -1 beyond the node's depth."""
     trie = cells.trie
     table = np.full((len(trie), trie.max_depth), -1, np.int64)
     for level in trie.levels[1:]:
@@ -86,7 +93,7 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Mean of the known entries of a node's siblings; its own column's where it has none."""
+    """Mean of the known entries of a node's siblings; its own column's mean if there are none."""
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
     others = np.bincount(parent, count, len(cells.trie))[parent] - count
@@ -94,7 +101,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Score of each model: its accuracy as the first one asked, or its mean column where it is never first."""
+    """Power score of each model: its accuracy as the first model of a path, or the mean of its columns if it is never first."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

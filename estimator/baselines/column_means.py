@@ -1,7 +1,7 @@
-"""The paper's other baselines (§5.3): they predict the mean of each column of the request x path table directly.
+"""The paper's other baselines (VineLM paper §5.3): direct estimates of the column means of the request x path table.
 
-They are kept to be beaten. A column's observed entries are a biased sample (only requests that failed so far), and fill-in is
-biased the other way; that is the point of the comparison.
+They are biased by design and serve for comparison: a column's observed entries are a selected sample (requests that failed so
+far), and prefix fill-in is biased in the opposite direction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from vinelm.trie import FloatArray, Trie
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The request x path table as far as it is known, shape (requests, n + 1): NaN where nothing is."""
+    """The known entries of the request x path table: ``values`` has shape (requests, n + 1), NaN where unknown."""
 
     trie: Trie
     values: FloatArray
 
     @classmethod
     def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
-        """Executed cells; with ``fill_in`` also every extension of a success, as a success (prefix closure)."""
+        """Return the executed cells; with ``fill_in`` also extensions of successes, as successes (prefix closure)."""
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
         values[cells.request[known], cells.node[known]] = cells.right[known]
@@ -47,19 +47,21 @@ class Entries:
 
     @property
     def is_known(self) -> npt.NDArray[np.bool_]:
-        """Where an entry is known."""
+        """Whether each entry is known, shape (requests, n + 1)."""
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Mean of the known entries of each column; an empty column gets its model's mean at its depth."""
+        """Return the mean of each column's known entries, shape (n + 1,); for an empty column its model's mean at its depth."""
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
         return np.where(count > 0, total / np.maximum(count, 1.0), fallback)
 
 
 class ColumnEstimator(RateEstimator):
-    """Says A(u) of every path at once. Stop rates, which the cost sums need, are the plain cascade's; ``success`` of a node is
-    whatever makes its path's accuracy come out as said, so that it may lie outside [0, 1].
+    """Base class of estimators that predict the accuracy A(u) of each path directly.
+
+    Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
+    path's accuracy equals the prediction; it may lie outside [0, 1].
     """
 
     needs_oracle: ClassVar[bool] = True
@@ -69,7 +71,7 @@ class ColumnEstimator(RateEstimator):
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         if self.needs_oracle and cells.rule != "oracle":
-            raise InputError(f"estimator {self.name!r} fills successes in, which needs the oracle stop: use 'latent'")
+            raise InputError(f"estimator {self.name!r} fills in successes, which needs the oracle stop: use 'latent'")
         plain = super()._annotate(cells, template, catalog)
         accuracy = np.clip(self._column_means(cells), 0.0, 1.0)
         before = plain.accuracy - plain.reach * plain.success
@@ -79,7 +81,7 @@ class ColumnEstimator(RateEstimator):
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:
-        """Predicted mean of each column, shape (n + 1,)."""
+        """The predicted mean of each column, shape (n + 1,)."""
 
 
 class AverageEstimator(ColumnEstimator):
@@ -102,9 +104,9 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Prefix fill-in, then hard-impute (unknown entries from the best approximation of rank ``rank``, repeated), then means.
+    """Prefix fill-in, then hard-impute (unknown entries from a low-rank approximation, iterated), then column means.
 
-    The paper names neither the rank nor the number of turns.
+    The paper gives neither the rank nor the number of iterations.
     """
 
     name: ClassVar[str] = "prefix-impute"
@@ -116,7 +118,7 @@ class PrefixImputeEstimator(ColumnEstimator):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings given to ``__init__``, as plain JSON."""
+        """The settings given to ``__init__``, as plain JSON types."""
         return {"rank": self.rank, "iterations": self.iterations}
 
     def _column_means(self, cells: ObservationTable) -> FloatArray:
@@ -130,7 +132,7 @@ class PrefixImputeEstimator(ColumnEstimator):
 
 
 def low_rank(table: FloatArray, rank: int) -> FloatArray:
-    """Best approximation of that rank, by the smaller of the two Gram matrices."""
+    """Return the best approximation of ``table`` of that rank, by eigenvectors of the smaller Gram matrix."""
     if table.shape[0] > table.shape[1]:
         return low_rank(table.T, rank).T
     _, vectors = np.linalg.eigh(table @ table.T)

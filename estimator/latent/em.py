@@ -1,8 +1,8 @@
-"""Requests of unlike difficulty: a latent trait on a grid with free weights, fitted by EM over requests.
+"""EM fit of the latent model: request difficulty is a discrete latent trait on a grid with free weights.
 
-Three questions are asked at a node: is the answer right; does the request stop, given a right answer; does it, given a wrong
-one. So a check is learned as what it is, a judge of answers that is much alike everywhere, and every row says how good the
-models are, accepted or not.
+Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given a
+wrong one. The workflow's check is thereby learned as an imperfect classifier of answers that behaves similarly at all nodes,
+and every row informs about the models' accuracy, accepted or not.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from vinelm.trie import FloatArray
 Ints = npt.NDArray[np.int64]
 GRID_END = 2.5
 WEIGHT_PRIOR = 1.0
-"""Requests per grid point that the standard normal shape of the weights is worth."""
+"""Pseudo-requests per grid point of the standard normal prior of the grid weights."""
 TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) of the three questions, (n + 1, points) each; nodes that hold no answer are never right."""
+    """P(yes) of the three questions, shape (n + 1, points) each; ``right`` is 0 at nodes that are not answerable."""
 
     right: FloatArray
     stop_if_right: FloatArray
@@ -34,41 +34,52 @@ class OutcomeProbabilities:
 
     @property
     def stop(self) -> FloatArray:
-        """P(the request goes no further)."""
+        """P(the request stops here), shape (n + 1, points)."""
         return self.right * self.stop_if_right + (1.0 - self.right) * self.stop_if_wrong
 
 
 @dataclass(frozen=True, eq=False)
 class LatentFit:
-    """A fitted latent model: ``posterior`` has shape (requests, points), ``belief`` (cells, 1 or points) is P(right).
+    """A fitted latent model.
 
-    ``regressions`` are those of the questions of :class:`OutcomeProbabilities`, in its order; None where the answer is certain.
+    Args:
+        posterior: P(grid point) of each request, shape (requests, points).
+        grid: the points of the latent difficulty (higher is easier), shape (points,).
+        probabilities: P(yes) of each question at each node.
+        belief: P(right) of each cell, shape (cells, 1) or (cells, points).
+        regressions: one per question, in the order of :class:`OutcomeProbabilities`; None if the answer is certain.
     """
 
     posterior: FloatArray
     grid: FloatArray
-    chances: OutcomeProbabilities
+    probabilities: OutcomeProbabilities
     belief: FloatArray
     regressions: tuple[Regression | None, Regression | None, Regression | None]
 
 
-def fit_mixture(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
-    """EM: each turn one Newton step per question, then each request's weights over the grid. One point: no latent trait."""
+def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
+    """Fit the latent model by EM: per iteration one Newton step per question, then the posterior of each request.
+
+    Args:
+        cells: the observations.
+        n_points: number of grid points; 1 means no latent difficulty.
+        iterations: EM iterations.
+    """
     grid = np.linspace(-GRID_END, GRID_END, n_points) if n_points > 1 else np.zeros(1)
     normal = np.exp(-0.5 * grid**2) / np.exp(-0.5 * grid**2).sum()
-    fit = _Fit(cells, grid)
+    em = _ExpectationMaximization(cells, grid)
     weights = normal
-    posterior, belief = fit.expect(weights)  # the slopes' prior breaks the symmetry of the grid
-    for turn in range(iterations):
-        fit.learn(posterior, belief, with_variances=turn >= 2)
-        posterior, belief = fit.expect(weights)
+    posterior, belief = em.expect(weights)  # the prior of the slopes breaks the symmetry of the grid
+    for iteration in range(iterations):
+        em.maximize(posterior, belief, with_variances=iteration >= 2)
+        posterior, belief = em.expect(weights)
         prior = WEIGHT_PRIOR * n_points
         weights = (posterior.sum(axis=0) + prior * normal) / (cells.n_requests + prior)
-    return LatentFit(posterior, grid, fit.chances(), belief, fit.regressions)
+    return LatentFit(posterior, grid, em.probabilities(), belief, em.regressions)
 
 
-class _Fit:
-    """The rows and the three regressions; rows are summed per node, since those of one node differ by the request alone."""
+class _ExpectationMaximization:
+    """The observations, summed per node, and the three regressions; cells of one node differ in the request only."""
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -77,32 +88,33 @@ class _Fit:
         self._is_asked = cells.trie.answerable[self.rows]
         self._known = cells.labelled | ~cells.trie.answerable[cells.node]
         self._right = cells.right & cells.trie.answerable[cells.node]
-        effects = FeatureMatrix.of(cells.trie)
+        features = FeatureMatrix.of(cells.trie)
         is_oracle = cells.rule == "oracle"
         self.regressions = (
-            Regression.start(effects, grid, ANSWER),
-            None if is_oracle else Regression.start(effects, grid, VERDICT),
-            None if is_oracle and not cells.failed.any() else Regression.start(effects, grid, VERDICT),
+            Regression.start(features, grid, ANSWER),
+            None if is_oracle else Regression.start(features, grid, VERDICT),
+            None if is_oracle and not cells.failed.any() else Regression.start(features, grid, VERDICT),
         )
 
-    def chances(self, rows: Ints | None = None) -> OutcomeProbabilities:
-        """Of the nodes ``rows``, or of all. Certain are, under the oracle, the stop after a right answer and, where no call
-        failed, going on after a wrong one.
+    def probabilities(self, rows: Ints | None = None) -> OutcomeProbabilities:
+        """P(yes) at the nodes ``rows``, or at all nodes.
+
+        Under the oracle stop a right answer always stops the request and, without failed calls, a wrong one never does.
         """
         answerable = self.cells.trie.answerable if rows is None else self.cells.trie.answerable[rows]
         certain = np.ones((len(answerable), len(self.grid)))
         right, stop_if_right, stop_if_wrong = (
-            value * certain if regression is None else regression.chances(rows)
+            value * certain if regression is None else regression.probabilities(rows)
             for regression, value in zip(self.regressions, (1.0, 1.0, 0.0), strict=True)
         )
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(posterior of each request over the grid, belief that each cell is right): the E step."""
-        known = self.chances(self.rows)
+        """E step: (posterior of each request over the grid, P(right) of each cell)."""
+        known = self.probabilities(self.rows)
         stop = self.cells.stop
-        if_right = _log(known.right)[self._row] + _of_stop(known.stop_if_right, stop, self._row)
-        if_wrong = _log(1.0 - known.right)[self._row] + _of_stop(known.stop_if_wrong, stop, self._row)
+        if_right = _log(known.right)[self._row] + _log_stop(known.stop_if_right, stop, self._row)
+        if_wrong = _log(1.0 - known.right)[self._row] + _log_stop(known.stop_if_wrong, stop, self._row)
         log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
         belief = self._right[:, None].astype(np.float64)
         if not self._known.all():
@@ -114,8 +126,8 @@ class _Fit:
         relative = np.exp(log - log.max(axis=1, keepdims=True))
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 
-    def learn(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
-        """One step of every regression on the expected counts: the M step."""
+    def maximize(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
+        """M step: one Newton step of every regression on the expected counts."""
         weight, stop = posterior[self.cells.request], self.cells.stop[:, None]
         right, wrong = self._sum(weight * belief), self._sum(weight * (1.0 - belief))
         counts = (
@@ -130,13 +142,13 @@ class _Fit:
                     regression.update_variances()
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Per node of ``rows``; cells are sorted by node."""
+        """Sum the cells' values per node of ``rows``; cells are sorted by node."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 
-def _of_stop(chance: FloatArray, stop: npt.NDArray[np.bool_], row: Ints) -> FloatArray:
-    return np.where(stop[:, None], _log(chance)[row], _log(1.0 - chance)[row])
+def _log_stop(probability: FloatArray, stop: npt.NDArray[np.bool_], row: Ints) -> FloatArray:
+    return np.where(stop[:, None], _log(probability)[row], _log(1.0 - probability)[row])
 
 
-def _log(chance: FloatArray) -> FloatArray:
-    return np.asarray(np.log(np.maximum(chance, TINY)))
+def _log(probability: FloatArray) -> FloatArray:
+    return np.asarray(np.log(np.maximum(probability, TINY)))

@@ -1,21 +1,21 @@
-"""Which effects decide a node's rates: a sparse design over the trie, in groups that share one variance.
+"""The features of the latent model: a sparse design matrix over the trie's nodes, in groups that share one prior variance.
 
-A node is (m1, ..., md). Its logit is a sum of effects of its last model m = md, of the depth, and of what was asked before:
+A node is a prefix (m1, ..., md). Its logit is a sum of effects of its last model m = md, its depth and the models before:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
 ========== ===============================================  ==========================================================
-level      stage                                            how hard a first answer or a repair is
-depth      depth                                            what each further turn adds
-model      model                                            how good a model is
-role       stage x model                                    a good writer need not be a good mender
-turn       depth x model                                    the same, per turn
-previous   previous model x model                           mending this very model's answer
-earlier    earlier model (any turn, once) x model           errors that two models share
-further    earlier model x model                            each further time that the earlier one was asked
-legacy     earlier model (any turn, once)                   what its failure says about the request and leaves behind
-self       stage at which the model itself was asked before asking again repeats a wrong answer
-again      (none)                                           asking the very same model twice running
+level      stage                                            difficulty of a first answer or a repair
+depth      depth                                            change with each further invocation
+model      model                                            accuracy of the model
+role       stage x model                                    accuracy of the model at this stage
+turn       depth x model                                    accuracy of the model at this depth
+previous   previous model x model                           repairing this model's answer
+earlier    earlier model (any depth, once) x model          errors that two models share
+further    earlier model x model                            each further call of the earlier model
+legacy     earlier model (any depth, once)                  effect of the earlier model's failure on any later model
+self       (none)                                           the model was called before: it may repeat its answer
+again      (none)                                           the model was called just before
 ========== ===============================================  ==========================================================
 """
 
@@ -37,23 +37,30 @@ START_VARIANCE = {
     "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.03, "turn": 0.01, "previous": 0.05, "earlier": 0.03,
     "further": 0.01, "legacy": 0.01, "self": 4.0, "again": 1.0,
 }  # fmt: skip
-"""Prior variance of each group on the logit scale, where the fit starts; it is then estimated from the rows."""
+"""Initial prior variance of each group on the logit scale; then estimated from the observations."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMatrix:
-    """``design`` is CSR of shape (n + 1, effects), zero row for the root; ``group`` names each effect's group by index."""
+    """Features of every node of a trie.
+
+    Args:
+        design: CSR matrix of shape (n + 1, effects); the root's row is zero.
+        group: index into ``groups`` of each effect, shape (effects,).
+        groups: names of the groups.
+        slope: CSR matrix of shape (n + 1, slopes): overall, per-stage and per-model slopes of the latent difficulty.
+        slope_group: index of each slope's group, shape (slopes,).
+    """
 
     design: Matrix
     group: Ints
     groups: tuple[str, ...]
     slope: Matrix
-    """CSR (n + 1, slopes): how strongly the latent difficulty acts: overall, per stage, per model."""
     slope_group: Ints
 
     @classmethod
     def of(cls, trie: Trie) -> FeatureMatrix:
-        """The design of every node of the trie."""
+        """Build the features of every node of ``trie``."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
@@ -88,7 +95,7 @@ class FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One group: entries (node, column) of value ``times``, 1 if None."""
+    """One group of columns: entries at (node, column) with the value ``times``, or 1 if that is None."""
 
     name: str
     nodes: Ints
@@ -98,7 +105,7 @@ class _Part:
 
 
 def _earlier(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """(node, model, times): each model that was asked above the node, and how often. Sorted by node, then model."""
+    """(node, model, times): the models called before each node and how often, sorted by node, then model."""
     pairs: list[Ints] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
     ancestor = trie.parent[nodes].astype(np.int64)
@@ -112,7 +119,7 @@ def _earlier(trie: Trie) -> tuple[Ints, Ints, Ints]:
 
 
 def _stack(parts: list[_Part], size: int) -> tuple[Matrix, Ints]:
-    """One CSR matrix of all groups side by side, and each column's group. Columns that no node uses stay, harmless."""
+    """One CSR matrix of all groups side by side, and each column's group. Columns that no node uses remain, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])

@@ -1,4 +1,4 @@
-"""One question of the latent model: a ridge logistic regression whose rows are (node, grid point) counts."""
+"""Ridge logistic regression on (node, grid point) counts: one per question of the latent model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from vinelm.trie import FloatArray
 Ints = npt.NDArray[np.int64]
 VARIANCE_RANGE = (1e-4, 9.0)
 PRIOR_EFFECTS = 1.0
-"""Effects that the starting variance of a group is worth when its variance is estimated."""
+"""Pseudo-effects of the initial variance when a group's variance is estimated."""
 LONGEST_STEP = 3.0
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is thought of a question before any row. ``slope``: mean of its overall slope, logits per standard deviation of
-    difficulty; ``slope_variance``: of its overall, per-stage and per-model parts. ``spread`` multiplies the starting variance
-    of every group of effects but the level.
+    """Prior of one question.
+
+    Args:
+        slope: mean of the overall slope, in logits per standard deviation of difficulty.
+        slope_variance: variances of the overall, per-stage and per-model slopes.
+        spread: factor on the initial variance of every group of effects except ``level``.
     """
 
     slope: float
@@ -32,23 +35,29 @@ class Prior:
 
 
 ANSWER = Prior(slope=1.5, slope_variance=(0.25, 0.1, 0.1), spread=1.0)
-"""Is the answer right: real tables have slopes between 1 and 3."""
+"""For "is the answer right": recorded tables have slopes between 1 and 3."""
 VERDICT = Prior(slope=0.0, slope_variance=(0.25, 0.02, 0.02), spread=0.1)
-"""Does the request stop, given whether it is right: a check is much alike at every node, and for hard and easy requests."""
+"""For "does the request stop": a check behaves similarly at every node and for hard and easy requests."""
 
 
 @dataclass(eq=False)
 class Regression:
-    """logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
+    """Model of one question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
 
-    ``coefficients`` holds the effects, then the slopes; ``variance`` each group's prior variance, ``centre`` each coefficient's
-    prior mean; ``covariance`` is the Laplace posterior's at the last :meth:`update_variances`.
+    Args:
+        features: the design of effects and slopes.
+        grid: values z_g of the latent difficulty, shape (points,).
+        coefficients: effects, then slopes.
+        prior_mean: prior mean of each coefficient.
+        group: group of each coefficient, an index into ``variance``.
+        variance: prior variance of each group.
+        covariance: Laplace posterior covariance of the coefficients at the last :meth:`update_variances`.
     """
 
-    effects: FeatureMatrix
+    features: FeatureMatrix
     grid: FloatArray
     coefficients: FloatArray
-    centre: FloatArray
+    prior_mean: FloatArray
     group: Ints
     variance: FloatArray
     covariance: FloatArray
@@ -57,19 +66,21 @@ class Regression:
     _factor: Any = None
 
     @classmethod
-    def start(cls, effects: FeatureMatrix, grid: FloatArray, prior: Prior = ANSWER) -> Self:
-        """Before any row was seen. ``grid`` holds the points of the latent difficulty (one point: no latent)."""
-        of_groups = [START_VARIANCE[name] * (1.0 if name == "level" else prior.spread) for name in effects.groups]
+    def start(cls, features: FeatureMatrix, grid: FloatArray, prior: Prior = ANSWER) -> Self:
+        """Return the regression before any observation; a ``grid`` of one point means no latent difficulty."""
+        of_groups = [START_VARIANCE[name] * (1.0 if name == "level" else prior.spread) for name in features.groups]
         variance = np.array([*of_groups, *prior.slope_variance])
-        group = np.concatenate([effects.group, effects.slope_group + len(effects.groups)])
-        centre = np.zeros(len(group))
-        centre[len(effects.group)] = prior.slope
-        used = np.concatenate([np.asarray(part.sum(axis=0)).ravel() > 0 for part in (effects.design, effects.slope)])
-        return cls(effects, grid, centre.copy(), centre, group, variance, np.diag(variance[group]), variance.copy(), used)
+        group = np.concatenate([features.group, features.slope_group + len(features.groups)])
+        prior_mean = np.zeros(len(group))
+        prior_mean[len(features.group)] = prior.slope
+        used = np.concatenate([np.asarray(part.sum(axis=0)).ravel() > 0 for part in (features.design, features.slope)])
+        return cls(
+            features, grid, prior_mean.copy(), prior_mean, group, variance, np.diag(variance[group]), variance.copy(), used
+        )
 
-    def chances(self, rows: Ints | None = None) -> FloatArray:
-        """P(yes), shape (rows, points); all nodes if ``rows`` is None."""
-        design, slope = self.effects.design, self.effects.slope
+    def probabilities(self, rows: Ints | None = None) -> FloatArray:
+        """Return P(yes), shape (rows, points); of all nodes if ``rows`` is None."""
+        design, slope = self.features.design, self.features.slope
         if rows is not None:
             design, slope = design[rows], slope[rows]
         n_effects = design.shape[1]
@@ -77,13 +88,13 @@ class Regression:
         return sigmoid(level[:, None] + np.outer(slope @ self.coefficients[n_effects:], self.grid))
 
     def step(self, rows: Ints, yes: FloatArray, asked: FloatArray) -> None:
-        """One Newton step on expected counts of shape (rows, points); shortened where it would overshoot."""
-        design, slope = self.effects.design[rows], self.effects.slope[rows]
-        chance = self.chances(rows)
-        residual, weight = yes - asked * chance, asked * chance * (1.0 - chance)
+        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts of shape (rows, points)."""
+        design, slope = self.features.design[rows], self.features.slope[rows]
+        probability = self.probabilities(rows)
+        residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)
         precision = 1.0 / self.variance[self.group]
         gradient = np.concatenate([design.T @ residual.sum(axis=1), slope.T @ (residual @ self.grid)])
-        gradient -= precision * (self.coefficients - self.centre)
+        gradient -= precision * (self.coefficients - self.prior_mean)
         information = _information(design, slope, weight, self.grid)
         information[np.diag_indices_from(information)] += precision
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
@@ -91,14 +102,14 @@ class Regression:
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
-        """Empirical Bayes by MacKay's fixed point: squared effects over the number of effects that the rows determine."""
+        """Update the groups' variances by MacKay's fixed point: squared effects over the number of well-determined effects."""
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)
-        squares = np.bincount(self.group, (self.coefficients - self.centre) ** 2 * self._is_used, n_groups)
+        squares = np.bincount(self.group, (self.coefficients - self.prior_mean) ** 2 * self._is_used, n_groups)
         share = (1.0 - np.diag(self.covariance) / self.variance[self.group]) * self._is_used
         determined = np.maximum(np.bincount(self.group, share, n_groups), 0.0)
         fresh = (squares + PRIOR_EFFECTS * self._start_variance) / (determined + PRIOR_EFFECTS)
-        n_learned = len(self.effects.groups)  # the slopes' variances stay: freed, the latent trait could change its sign
+        n_learned = len(self.features.groups)  # slope variances stay fixed: otherwise the latent trait could change its sign
         self.variance = np.where(np.arange(n_groups) < n_learned, np.clip(fresh, *VARIANCE_RANGE), self.variance)
 
 
@@ -111,5 +122,5 @@ def _information(design: Any, slope: Any, weight: FloatArray, grid: FloatArray) 
 
 
 def sigmoid(logit: FloatArray) -> FloatArray:
-    """1 / (1 + exp(-x)), without overflow."""
+    """Return 1 / (1 + exp(-x)) without overflow."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logit)), dtype=np.float64)

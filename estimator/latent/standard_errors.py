@@ -1,4 +1,4 @@
-"""Standard errors of the path metrics: the delta method along every path, times a measured factor."""
+"""Standard errors of the path metrics: the delta method along every path, times a calibrated factor."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from vinelm.trie import FloatArray, Trie
 ACCURACY_SCALE = 0.92
 COST_SCALE = 1.25
 LATENCY_SCALE = 1.2
-"""What brought 90 % intervals to about 90 % at 2 % on simulated truths of other seeds than those reported. Below 1 for accuracy
-because a table's own mean is less uncertain than that of further requests; above 1 for what the amounts' model leaves out.
+"""Factors that bring the coverage of 90 % intervals to about 90 %, calibrated at 2 % of the exhaustive cost on simulated tables
+of seeds that are not reported. Below 1 for accuracy, because the mean of the table's own requests is less uncertain than that
+of further ones; above 1 for dollars and seconds, because of effects that their model leaves out.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Of A, C and T, shape (n + 1,)."""
+    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), shape (n + 1,) each."""
 
     accuracy: FloatArray
     cost_usd: FloatArray
@@ -34,35 +35,44 @@ class StandardErrors:
 
 def standard_errors(
     cells: ObservationTable,
-    mixture: LatentFit,
-    completed: PredictedRates,
+    fit: LatentFit,
+    predicted: PredictedRates,
     annotated: AnnotatedTrie,
     *,
     cost_usd: MeanEstimate,
     latency_s: MeanEstimate,
 ) -> StandardErrors:
-    """Uncertainty about *further requests of the same kind*: of the model's effects where outcomes were not seen, and of having
-    drawn these requests and no others.
+    """Return the standard errors of the path metrics for *further requests of the same kind*.
 
-    With reach_j = prod (1 - s_i), B_j = sum of reach_i b_i up to j, and ds, db, da what one logit more of a question does to a
-    node's rates, the derivatives of A(u) along effects x_j are reach_j db_j + (B_j - A(u)) ds_j / (1 - s_j) for proper
-    ancestors j, and reach_u da_u for u itself: every one a running sum from the root.
+    Two sources: the posterior of the effects where outcomes were not observed, and the sample of requests.
+
+    With reach_j = prod (1 - s_i), B_j = sum of reach_i b_i up to j, and ds, db, da the derivatives of a node's rates by the
+    logit of a question, the derivatives of A(u) along effects x_j are reach_j db_j + (B_j - A(u)) ds_j / (1 - s_j) for proper
+    ancestors j, and reach_u da_u for u itself: each is a running sum from the root.
+
+    Args:
+        cells: the observations.
+        fit: the latent model fitted to them.
+        predicted: its predicted rates.
+        annotated: the trie with these rates.
+        cost_usd: estimate of the dollars per invocation.
+        latency_s: estimate of the seconds per invocation at zero load.
     """
     accuracy = annotated.accuracy
-    weights = path_weights(completed, annotated)
-    leaning = (accuracy * cells.n_requests + 1.0) / (cells.n_requests + 2.0)  # nothing seen either way is no certainty
-    accuracy_var = leaning * (1.0 - leaning) / cells.n_requests * (1.0 + _unknown(cells))
-    for regression, weight in zip(mixture.regressions, weights, strict=True):
+    weights = path_weights(predicted, annotated)
+    shrunk = (accuracy * cells.n_requests + 1.0) / (cells.n_requests + 2.0)  # 0 or 1 observed is not certainty
+    accuracy_var = shrunk * (1.0 - shrunk) / cells.n_requests * (1.0 + _unknown(cells))
+    for regression, weight in zip(fit.regressions, weights, strict=True):
         if regression is not None:
-            accuracy_var = accuracy_var + _variance(cells.trie, regression, completed, weight, accuracy)
+            accuracy_var = accuracy_var + _variance(cells.trie, regression, predicted, weight, accuracy)
     spent = annotated.path_cost_usd
     cost_var = cells.trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
     cost_var += cells.trie.accumulate(annotated.reach * cost_usd.along) ** 2
-    for regression, weight in zip(mixture.regressions, weights, strict=True):
+    for regression, weight in zip(fit.regressions, weights, strict=True):
         if regression is not None:
             thins = weight.discount
             fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
-            cost_var = cost_var + _variance(cells.trie, regression, completed, fewer, spent)
+            cost_var = cost_var + _variance(cells.trie, regression, predicted, fewer, spent)
     latency_var = cells.trie.accumulate(latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
     latency_var += cells.trie.accumulate(latency_s.along) ** 2
     return StandardErrors(
@@ -70,21 +80,21 @@ def standard_errors(
     )
 
 
-def path_weights(completed: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
-    """How much one logit more of each question at each node moves the accuracy of the paths through it (see above)."""
-    reach, stop = annotated.reach, completed.rates.stop
-    ended = annotated.trie.accumulate(reach * completed.rates.stop_success)
-    first, second, third = (_path_weights(moves, reach, stop, ended) for moves in completed.sensitivity)
+def path_weights(predicted: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
+    """Return the derivatives of path accuracy by the logit of each question at each node (see :func:`standard_errors`)."""
+    reach, stop = annotated.reach, predicted.rates.stop
+    ended = annotated.trie.accumulate(reach * predicted.rates.stop_success)
+    first, second, third = (_path_weights(moves, reach, stop, ended) for moves in predicted.sensitivity)
     return first, second, third
 
 
 def _path_weights(moves: Sensitivity, reach: FloatArray, stop: FloatArray, ended: FloatArray) -> PathWeights:
-    thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): what one logit more takes from everything below
+    thins = moves.stop / np.maximum(1.0 - stop, 1e-9)  # -d log(1 - s): relative reduction of all that follows
     return PathWeights(through=reach * moves.stop_success + thins * ended, discount=thins, own=reach * moves.success)
 
 
 def _unknown(cells: ObservationTable) -> FloatArray:
-    """Share of the requests whose outcome at the end of each path was not seen: neither there nor by a stop above."""
+    """Share of the requests whose outcome on each path was not observed, neither at its end nor by an earlier stop."""
     size = len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = cells.trie.accumulate(stops) + (cells.count - stops)
@@ -93,8 +103,12 @@ def _unknown(cells: ObservationTable) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PathWeights:
-    """Per node: the factor of its design row in the metric of each proper descendant (``through``), the part of it that is
-    multiplied by the descendant's own metric and subtracted (``discount``), and the factor in its own metric (``own``).
+    """Factors of a node's design row in the gradients of path metrics, shape (n + 1,) each.
+
+    Args:
+        through: factor in the metric of each proper descendant.
+        discount: factor that is multiplied by the descendant's own metric and subtracted.
+        own: factor in the node's own metric.
     """
 
     through: FloatArray
@@ -103,12 +117,12 @@ class PathWeights:
 
 
 def _variance(
-    trie: Trie, regression: Regression, completed: PredictedRates, weights: PathWeights, metric: FloatArray
+    trie: Trie, regression: Regression, predicted: PredictedRates, weights: PathWeights, metric: FloatArray
 ) -> FloatArray:
-    """Rowwise v' covariance v of each node's gradient: squared lengths along a root of the covariance."""
+    """Quadratic form v' C v of each node's gradient v with the posterior covariance C, by a Cholesky factor of C."""
     variance = np.zeros(len(trie))
     root = np.asarray(np.linalg.cholesky(regression.covariance), dtype=np.float64)
-    for part, gradient in gradients(trie, regression, completed, weights, metric, basis=root):
+    for part, gradient in gradients(trie, regression, predicted, weights, metric, basis=root):
         variance[part] = np.einsum("ij,ij->i", gradient, gradient)
     return variance
 
@@ -116,26 +130,27 @@ def _variance(
 def gradients(
     trie: Trie,
     regression: Regression,
-    completed: PredictedRates,
+    predicted: PredictedRates,
     weights: PathWeights,
     metric: FloatArray,
     *,
     basis: FloatArray | None = None,
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """(nodes, derivatives of their path metric along the question's coefficients), one subtree of the root at a time to bound
-    memory; shape (nodes, coefficients). With ``basis``, along its columns.
+    """Yield (nodes, gradients of their path metric by the question's coefficients), one subtree of the root at a time.
+
+    Gradients have shape (nodes, coefficients), or (nodes, columns of ``basis``) if that is given. Iterating bounds the memory.
     """
     for child in trie.children(0):
         part = trie.subtree(child)
-        rows = design_rows(regression, completed, part, basis)
+        rows = design_rows(regression, predicted, part, basis)
         total = weights.own[part, None] * rows + _above(trie, part, weights.through[part, None] * rows)
         yield part, total - metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
 
 
-def design_rows(regression: Regression, completed: PredictedRates, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
-    """Dense design of the nodes, slopes taken at the mean difficulty of the requests that reach them; times ``basis``."""
-    design, slope = regression.effects.design[nodes], regression.effects.slope[nodes]
-    difficulty = completed.mean_difficulty[nodes, None]
+def design_rows(regression: Regression, predicted: PredictedRates, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
+    """Return the dense design of the nodes, slopes at the mean difficulty of the requests that reach them, times ``basis``."""
+    design, slope = regression.features.design[nodes], regression.features.slope[nodes]
+    difficulty = predicted.mean_difficulty[nodes, None]
     if basis is None:
         return np.hstack([design.toarray(), slope.toarray() * difficulty])
     n_effects = design.shape[1]

@@ -1,4 +1,4 @@
-"""What a profile is for: how much each path's uncertainty matters, from what is known so far."""
+"""The goal of profiling: how much the uncertainty of each path matters, given the current estimate."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from vinelm.trie import FloatArray
 
 Kind = Literal["everything", "frontier", "floor", "cap"]
 CAP_SLACK = 1.15
-"""Paths up to this multiple of the cap may still turn out to be under it."""
+"""Paths that cost up to this multiple of the cap may turn out to cost less than the cap."""
 LEAST_SD = 0.02
-EVERYWHERE = 0.02
-"""Weight that every path keeps: what looks hopeless after a few rows may not be."""
+LEAST_WEIGHT = 0.02
+"""Minimum weight of a path: a path that looks bad after a few rows may be good."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """``everything``: every path alike. ``frontier``: paths that may be the most accurate at some cost. ``floor:0.9``: those
-    that may be the cheapest to reach that accuracy. ``cap:0.01``: those that may be the most accurate within so many dollars.
+    """Which paths matter for the decision that a profile should support.
+
+    Args:
+        kind: ``everything``: all paths equally. ``frontier``: paths that may be the most accurate at some cost. ``floor``:
+            paths that may be the cheapest to reach an accuracy of ``value`` (a fraction). ``cap``: paths that may be the most
+            accurate for at most ``value`` dollars per request.
+        value: the floor or cap; NaN for the other kinds.
     """
 
     kind: Kind = "everything"
@@ -31,28 +36,32 @@ class Goal:
 
     @classmethod
     def parse(cls, text: str) -> Goal:
-        """From the command line's ``frontier``, ``floor:FRACTION`` or ``cap:USD``; :class:`ConfigError` for anything else."""
+        """Parse ``everything``, ``frontier``, ``floor:FRACTION`` or ``cap:USD``; :class:`ConfigError` for anything else."""
         kind, has_value, number = text.partition(":")
-        wrong = ConfigError(f"--goal is {text!r}: use frontier, floor:0.9 (a fraction) or cap:0.01 (dollars per request)")
+        invalid = ConfigError(
+            f"goal is {text!r}: use everything, frontier, floor:0.9 (a fraction) or cap:0.01 (dollars per request)"
+        )
         if kind in ("frontier", "everything") and not has_value:
             return cls("frontier" if kind == "frontier" else "everything")
         try:
             value = float(number)
         except ValueError:
-            raise wrong from None
+            raise invalid from None
         if kind == "floor" and 0.0 <= value <= 1.0:
             return cls("floor", value)
         if kind == "cap" and value >= 0.0 and math.isfinite(value):
             return cls("cap", value)
-        raise wrong
+        raise invalid
 
     def __str__(self) -> str:
         return self.kind if math.isnan(self.value) else f"{self.kind}:{self.value:g}"
 
     def weights(self, annotated: AnnotatedTrie, sd: FloatArray) -> FloatArray:
-        """Weight of each path's variance, shape (n + 1,), at most 1; 0 where the workflow holds no answer.
+        """Return the weight of each path's variance in [0, 1], shape (n + 1,); 0 at nodes that are not answerable.
 
-        ``sd`` is the standard deviation of each path's accuracy: a path counts by how likely it is to be the one chosen.
+        Args:
+            annotated: the current estimate.
+            sd: standard deviation of each path's accuracy, shape (n + 1,). Paths that are likely to be chosen weigh more.
         """
         sd = np.maximum(sd, LEAST_SD)
         near = {
@@ -61,20 +70,20 @@ class Goal:
             "floor": self._near_floor(annotated, sd),
             "cap": self._near_cap(annotated, sd),
         }[self.kind]
-        return np.where(annotated.trie.answerable, np.maximum(near, EVERYWHERE), 0.0)
+        return np.where(annotated.trie.answerable, np.maximum(near, LEAST_WEIGHT), 0.0)
 
     def _near_floor(self, annotated: AnnotatedTrie, sd: FloatArray) -> FloatArray:
-        """Near the floor, and not dearer than the cheapest path that seems to reach it."""
+        """Closeness to the floor, discounted by cost relative to the cheapest path that seems to reach it."""
         if self.kind != "floor":
             return sd
         cost = annotated.path_cost_usd
         meets = annotated.trie.answerable & (annotated.accuracy >= self.value)
         cheapest = float(cost[meets].min()) if meets.any() else math.inf
-        dearer = np.maximum(cost / max(cheapest, 1e-12), 1.0) if math.isfinite(cheapest) else np.ones_like(cost)
-        return _closeness(annotated.accuracy - self.value, sd) / dearer**2
+        relative_cost = np.maximum(cost / max(cheapest, 1e-12), 1.0) if math.isfinite(cheapest) else np.ones_like(cost)
+        return _closeness(annotated.accuracy - self.value, sd) / relative_cost**2
 
     def _near_cap(self, annotated: AnnotatedTrie, sd: FloatArray) -> FloatArray:
-        """Near the best accuracy within the cap."""
+        """Closeness to the best accuracy within the cap."""
         if self.kind != "cap":
             return sd
         allowed = annotated.trie.answerable & (annotated.path_cost_usd <= CAP_SLACK * self.value)
@@ -89,7 +98,7 @@ def _closeness(gap: FloatArray, sd: FloatArray) -> FloatArray:
 
 
 def _gap_at_own_cost(annotated: AnnotatedTrie) -> FloatArray:
-    """Accuracy that each path lacks against the best one that costs no more."""
+    """Accuracy of the best path that costs no more, less the path's own."""
     order = np.argsort(annotated.path_cost_usd, kind="stable")
     accuracy = np.where(annotated.trie.answerable, annotated.accuracy, 0.0)
     best = np.empty_like(accuracy)

@@ -1,9 +1,9 @@
-"""Which cells to buy next: Bayesian A-optimal design on the latent model (beyond the paper's uniform cascade).
+"""Choose the cells to execute next by Bayesian A-optimal design on the latent model (the paper samples uniform cascades).
 
-After a uniform pilot the sampler fits the model to what was paid for, and buys where a dollar takes most off the variance of
-the paths' accuracies. With C the covariance of the effects, B the sum of the paths' squared gradients, x the design row of a
-node and w = p (1 - p) there, one more answer takes w x'CBCx / (1 + w x'Cx) off: Neyman's rule where nodes share nothing. Deep
-nodes are reached through requests whose failed prefix is already paid for, so that they cost one cell.
+After a uniform pilot the sampler fits the model to the rows so far and chooses the cells that reduce the variance of the paths'
+accuracies most per dollar. With C the covariance of the effects, B the sum of the paths' squared gradients, x the design row of
+a node and w = p (1 - p) there, one more answer reduces it by w x'CBCx / (1 + w x'Cx); this is Neyman allocation if nodes share
+no effects. Deep nodes are reached through requests whose failed prefix is already paid for, so that they cost one cell.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.cost_latency import estimate_amount
-from vinelm.estimator.latent.em import LatentFit, fit_mixture
-from vinelm.estimator.latent.prediction import PredictedRates, complete
+from vinelm.estimator.latent.em import LatentFit, fit_latent
+from vinelm.estimator.latent.prediction import PredictedRates, predict_rates
 from vinelm.estimator.latent.standard_errors import design_rows, gradients, path_weights
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.sampling.goal import Goal
@@ -30,15 +30,21 @@ from vinelm.trie import FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
 PORTIONS = 16
-"""A round is bought in this many portions; the gains are worked out anew for each."""
+"""Portions per round; gains are recomputed for each portion."""
 
 
 class NeymanSampler:
-    """Proposes walks in rounds (:class:`~vinelm.protocols.Sampler`). Pure: it depends on its settings and on the paid,
-    observed rows it is shown, and on nothing else.
+    """Adaptive sampler (:class:`~vinelm.protocols.Sampler`). Pure: proposals depend only on the settings and the given rows.
 
-    Round 0 is a uniform cascade of ``pilot`` walks (by default one for every other request); each later round is as large as
-    everything before it, so that a run may be cut off by any budget. ``goal`` says which paths matter.
+    Round 0 is a uniform cascade. Each later round is as large as all rounds before it, so that any budget may cut a run off.
+
+    Args:
+        template: the workflow's template.
+        catalog: models and prices.
+        request_ids: the requests to sample from.
+        seed: seed of the random choices.
+        pilot: number of request paths in round 0; by default half the number of requests.
+        goal: which paths matter; by default all equally.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class NeymanSampler:
         self.goal = goal or Goal()
 
     def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
-        """The walks of that round, in order. Empty when nothing that is reached is left to buy."""
+        """Return the request paths of a round, in order; empty when every reached cell has been executed."""
         rng = random.Random(f"neyman:{self.seed}:{round_}")
         if round_ == 0 or not seen:
             return self._uniform(rng)
@@ -74,35 +80,35 @@ class NeymanSampler:
             yield RequestPath(order[turn % len(order)], tuple(models))
 
     def _allocated(self, cells: ObservationTable, rng: random.Random) -> Iterator[RequestPath]:
-        stock = _CellPool.of(cells, self.request_ids, rng)
+        pool = _CellPool.of(cells, self.request_ids, rng)
         design = _Design.of(cells, self.template, self.catalog, self.goal)
         left = len(cells)
         portion = max(1, left // PORTIONS)
         while left > 0:
-            node = design.best(stock.has)
+            node = design.best(pool.has_candidates)
             if node is None:
                 return
-            bought = stock.take(node, min(portion, left))
+            chosen = pool.take(node, min(portion, left))
             path = cells.trie.prefix(node)
-            yield from (RequestPath(request, path) for request in bought)
-            design.learn(node, len(bought))
-            left -= len(bought)
+            yield from (RequestPath(request, path) for request in chosen)
+            design.condition(node, len(chosen))
+            left -= len(chosen)
 
 
 class _CellPool:
-    """Which requests can be sent to each node: those known to reach it that were not run there."""
+    """The requests that can be sent to each node: those known to reach it that were not executed there."""
 
     def __init__(self, trie: Trie, everyone: list[str], rows: dict[int, dict[str, bool]]) -> None:
         self._trie = trie
         self._everyone = everyone
         self._rows = rows
-        self.has = np.zeros(len(trie), np.bool_)
+        self.has_candidates = np.zeros(len(trie), np.bool_)
         for node in range(1, len(trie)):
-            self.has[node] = bool(self._open(node))
+            self.has_candidates[node] = bool(self._candidates(node))
 
     @classmethod
     def of(cls, cells: ObservationTable, request_ids: Sequence[str], rng: random.Random) -> _CellPool:
-        """Requests in random order, those with the fewest rows first."""
+        """Build the pool; requests with few rows come first, in random order."""
         rows: dict[int, dict[str, bool]] = {}
         for request, node, stop in zip(cells.request, cells.node, cells.stop, strict=True):
             rows.setdefault(int(node), {})[cells.request_ids[request]] = bool(stop)
@@ -114,7 +120,7 @@ class _CellPool:
         everyone.sort(key=lambda name: n_rows[name])
         return cls(cells.trie, everyone, rows)
 
-    def _open(self, node: int) -> list[str]:
+    def _candidates(self, node: int) -> list[str]:
         up, done = int(self._trie.parent[node]), self._rows.get(node, {})
         above = self._rows.get(up, {})
         if up == 0:
@@ -122,33 +128,33 @@ class _CellPool:
         return [name for name in self._everyone if name in above and not above[name] and name not in done] if above else []
 
     def take(self, node: int, n: int) -> list[str]:
-        """Up to ``n`` of them; taken once only. What they show is not known before the next round."""
-        requests = self._open(node)
+        """Remove and return up to ``n`` requests of the node; their outcomes are unknown until the next round."""
+        requests = self._candidates(node)
         taken = requests[:n]
         self._rows.setdefault(node, {}).update(dict.fromkeys(taken, True))
-        self.has[node] = len(requests) > len(taken)
+        self.has_candidates[node] = len(requests) > len(taken)
         return taken
 
 
 @dataclass(eq=False)
-class _HeadDesign:
-    """One head's share of the design problem: rows, covariance, and the paths' squared gradients."""
+class _QuestionDesign:
+    """The design problem of one question: design rows, posterior covariance, and the paths' weighted squared gradients."""
 
     rows: FloatArray
     covariance: FloatArray
     target: FloatArray
     weight: FloatArray
-    """Expected information of one more run at each node: chance to be asked times p (1 - p)."""
+    """Expected information of one more run at each node: probability of being asked times p (1 - p)."""
 
     def gain(self) -> FloatArray:
-        """Variance that one more run at each node would take off, summed over the weighted paths."""
+        """Reduction of variance by one more run at each node, summed over the weighted paths; shape (n + 1,)."""
         spread = self.rows @ self.covariance
         own = np.einsum("ij,ij->i", spread, self.rows)
         reward = np.einsum("ij,ij->i", spread @ self.target, spread)
         return np.asarray(self.weight * reward / (1.0 + self.weight * own))
 
-    def learn(self, node: int, n: int) -> None:
-        """``n`` more runs at the node, outcomes as expected (Sherman-Morrison)."""
+    def condition(self, node: int, n: int) -> None:
+        """Update the covariance for ``n`` more runs at the node (Sherman-Morrison)."""
         spread = self.covariance @ self.rows[node]
         information = n * float(self.weight[node])
         shrink = information / (1.0 + information * float(self.rows[node] @ spread))
@@ -157,14 +163,16 @@ class _HeadDesign:
 
 @dataclass(eq=False)
 class _Design:
-    heads: list[_HeadDesign]
+    """The design problems of all questions, and the estimated dollars of one more run at each node."""
+
+    questions: list[_QuestionDesign]
     cost_usd: FloatArray
 
     @classmethod
     def of(cls, cells: ObservationTable, template: Template, catalog: Catalog, goal: Goal) -> _Design:
-        mixture = fit_mixture(cells, n_points=7 if cells.n_requests >= 100 else 1, iterations=15)
-        completed = complete(cells, mixture)
-        rates, trie = completed.rates, cells.trie
+        fit = fit_latent(cells, n_points=7 if cells.n_requests >= 100 else 1, iterations=15)
+        predicted = predict_rates(cells, fit)
+        rates, trie = predicted.rates, cells.trie
         cost, zero = estimate_amount(cells, cells.cost_usd).mean, np.zeros(len(trie))
         annotated = AnnotatedTrie(
             trie=trie, template=template, catalog=catalog, success=rates.success, stop=rates.stop,
@@ -174,39 +182,39 @@ class _Design:
         accepted = rates.stop_success / np.maximum(right, 1e-12)
         given_up = np.clip((rates.stop - rates.stop_success) / np.maximum(wrong, 1e-12), 0.0, 1.0)
         weights = [right * wrong, right * accepted * (1.0 - accepted), wrong * given_up * (1.0 - given_up)]
-        heads = cls._heads(mixture, completed, annotated, weights, goal)
-        price = np.maximum(cost, 1e-12) if cost.any() else np.ones(len(trie))  # everything is free: count cells
-        return cls(heads, price)
+        questions = cls._questions(fit, predicted, annotated, weights, goal)
+        price = np.maximum(cost, 1e-12) if cost.any() else np.ones(len(trie))  # all free: count cells
+        return cls(questions, price)
 
     @staticmethod
-    def _heads(
-        mixture: LatentFit, completed: PredictedRates, annotated: AnnotatedTrie, weights: list[FloatArray], goal: Goal
-    ) -> list[_HeadDesign]:
-        trie, moved = annotated.trie, path_weights(completed, annotated)
-        learned = [(i, regression) for i, regression in enumerate(mixture.regressions) if regression is not None]
+    def _questions(
+        fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie, weights: list[FloatArray], goal: Goal
+    ) -> list[_QuestionDesign]:
+        trie, factors = annotated.trie, path_weights(predicted, annotated)
+        uncertain = [(i, regression) for i, regression in enumerate(fit.regressions) if regression is not None]
         variance = np.zeros(len(trie))
-        for index, regression in learned:
-            for part, gradient in gradients(trie, regression, completed, moved[index], annotated.accuracy):
+        for index, regression in uncertain:
+            for part, gradient in gradients(trie, regression, predicted, factors[index], annotated.accuracy):
                 variance[part] += np.einsum("ij,ij->i", gradient @ regression.covariance, gradient)
-        matters = np.sqrt(goal.weights(annotated, np.sqrt(variance)))
+        path_weight = np.sqrt(goal.weights(annotated, np.sqrt(variance)))
         made = []
-        for index, regression in learned:
+        for index, regression in uncertain:
             target = np.zeros_like(regression.covariance)
-            for part, gradient in gradients(trie, regression, completed, moved[index], annotated.accuracy):
-                weighted = gradient * matters[part, None]
+            for part, gradient in gradients(trie, regression, predicted, factors[index], annotated.accuracy):
+                weighted = gradient * path_weight[part, None]
                 target += weighted.T @ weighted
-            rows = design_rows(regression, completed, slice(0, len(trie)))
-            made.append(_HeadDesign(rows, regression.covariance, target, weights[index]))
+            rows = design_rows(regression, predicted, slice(0, len(trie)))
+            made.append(_QuestionDesign(rows, regression.covariance, target, weights[index]))
         return made
 
     def best(self, is_open: npt.NDArray[np.bool_]) -> int | None:
-        """The open node with the largest gain per dollar; None if none is open. Ties go to the first in trie order."""
+        """Return the open node with the largest gain per dollar, the first in trie order on ties; None if none is open."""
         if not is_open.any():
             return None
-        gain = np.sum([head.gain() for head in self.heads], axis=0) if self.heads else np.ones(len(is_open))
+        gain = np.sum([question.gain() for question in self.questions], axis=0) if self.questions else np.ones(len(is_open))
         return int(np.argmax(np.where(is_open, gain / self.cost_usd, -1.0)))
 
-    def learn(self, node: int, n: int) -> None:
-        """The expected effect of ``n`` more runs there."""
-        for head in self.heads:
-            head.learn(node, n)
+    def condition(self, node: int, n: int) -> None:
+        """Update all questions for ``n`` more runs at the node."""
+        for question in self.questions:
+            question.condition(node, n)

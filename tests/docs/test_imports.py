@@ -18,7 +18,6 @@ ALLOWED = {
     "vinelm.profiler.scheduling.scheduler": "crash_profile.py kills the process between a reservation and its unit",
     "vinelm.traces.store.schema": "store_schema_doc.py writes the documentation of that very file",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
-    "vinelm.workflows.nl2sql.prompts": "the SQL example declares the prompts' digest as a resource",
 }
 """Modules that are no public place, with the reason why a script or an example imports them all the same."""
 

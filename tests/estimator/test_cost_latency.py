@@ -6,7 +6,8 @@ import pytest
 
 from vinelm.annotated_trie import lognormal_quantile
 from vinelm.estimator import ObservationTable
-from vinelm.estimator.cost_latency import edges_of, estimate_amount, zero_load_s
+from vinelm.estimator.cost_latency import estimate_amount, zero_load_s
+from vinelm.estimator.prompt_cache import edge_types
 
 
 def bought(
@@ -52,7 +53,7 @@ def test_a_warm_engine_is_learned_and_holds_for_nodes_never_seen(made: Any) -> N
     for seed in range(3):
         table, _, _ = bought(made, seed, share=1.0)
         engine = np.array([-1, 0, 1, 0, 1], np.int16)[table.trie.model + 1]
-        edges = edges_of(table.trie, engine)
+        edges = edge_types(table.trie, engine)
         table = replace(table, latency_s=table.latency_s * np.where(edges == 2, 0.6, 1.0))
         cells = cells_of(table, table.reached & (np.random.default_rng(seed).random(table.success.shape) < 0.05))
         exact = table.annotate().latency_s
@@ -63,7 +64,7 @@ def test_a_warm_engine_is_learned_and_holds_for_nodes_never_seen(made: Any) -> N
 
 def test_an_engine_that_does_not_matter_costs_next_to_nothing(made: Any) -> None:
     table, cells, _ = bought(made, 4, share=0.05)
-    edges = edges_of(table.trie, np.array([-1, 0, 1, 0, 1], np.int16)[table.trie.model + 1])
+    edges = edge_types(table.trie, np.array([-1, 0, 1, 0, 1], np.int16)[table.trie.model + 1])
     exact = table.annotate().latency_s
     plain, with_edges = (estimate_amount(cells, cells.latency_s, edges=e).mean for e in (None, edges))
     assert relative_error(with_edges, exact) < 1.1 * relative_error(plain, exact)
@@ -71,7 +72,7 @@ def test_an_engine_that_does_not_matter_costs_next_to_nothing(made: Any) -> None
 
 def test_edges_say_whether_the_engine_before_is_the_same(made: Any) -> None:
     trie = made.table(0, models=3).trie
-    edges = edges_of(trie, np.array([-1, 0, 1, 0], np.int16)[trie.model + 1])
+    edges = edge_types(trie, np.array([-1, 0, 1, 0], np.int16)[trie.model + 1])
     assert [edges[trie.node(p)] for p in (("a",), ("a", "c"), ("a", "b"), ("a", "b", "b"))] == [0, 2, 1, 2]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError, InputError, VineLMError
-from vinelm.estimator import ESTIMATORS, ObservationTable, gather_evidence, make_estimator
+from vinelm.estimator import ESTIMATORS, ObservationTable, make_estimator, validate_estimate
 from vinelm.observation import Observation
 
 HAS_XGBOOST = importlib.util.find_spec("xgboost") is not None
@@ -73,7 +73,7 @@ def test_evidence_of_such_rows_is_never_a_crash_and_never_certain(made: Any, row
     template = made.template(catalog, 3, "oracle")
     estimator = make_estimator("latent").fit(rows, template, catalog)
     cells = ObservationTable.from_observations(rows, template, estimator.annotated_.trie)
-    found = gather_evidence(cells, template, catalog, estimator.annotated_)
+    found = validate_estimate(cells, template, catalog, estimator.annotated_)
     assert math.isfinite(found.best_half_width)
     assert found.best_half_width > 0.0
     with pytest.raises(EvidenceError) as refused:

@@ -60,7 +60,7 @@ def test_rows_beyond_the_requests_own_stop_are_left_out() -> None:
         (replace(row("q", "a"), prefix=("z",)), r"'q', prefix z: the template has no such prefix"),
         (replace(row("q", "ab"), prefix=("a", "b", "a"), stage="repair"), "no such prefix"),
         (replace(row("q", "a"), stage="plan"), "stage 'plan', where the template has 'generate'"),
-        (row("q", "a", None), "success is not known"),
+        (row("q", "a", None), "success is unknown"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_in_one_line(bad: Observation, words: str) -> None:
@@ -71,6 +71,6 @@ def test_rows_that_do_not_fit_are_refused_in_one_line(bad: Observation, words: s
 
 def test_the_workflow_stop_needs_the_workflows_verdict_but_not_the_label() -> None:
     template = TEMPLATE.with_stop("workflow")
-    with pytest.raises(InputError, match="stopped is not known"):
+    with pytest.raises(InputError, match="stopped is unknown"):
         encode(row("q", "a", True, None), template=template)
     assert not encode(row("q", "a", None, True), template=template).labelled[0]

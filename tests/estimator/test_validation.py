@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import EvidenceError
-from vinelm.estimator import ObservationTable, ValidationReport, gather_evidence, make_estimator, shape_warnings
+from vinelm.estimator import ObservationTable, ValidationReport, make_estimator, shape_warnings, validate_estimate
 from vinelm.estimator.validation import _held_out_error
 from vinelm.template import Loop, Stage, Template
 
@@ -13,7 +13,7 @@ from vinelm.template import Loop, Stage, Template
 def gathered(table: Any, rows: Any, name: str = "latent", seed: int = 0) -> ValidationReport:
     cells = ObservationTable.from_observations(rows, table.template, table.trie)
     fitted = make_estimator(name).fit_cells(cells, table.template, table.catalog).annotated_
-    return gather_evidence(cells, table.template, table.catalog, fitted, seed=seed)
+    return validate_estimate(cells, table.template, table.catalog, fitted, seed=seed)
 
 
 @pytest.mark.parametrize("name", ["latent", "cascade"])
@@ -74,7 +74,7 @@ def test_thin_evidence_is_refused_with_what_would_settle_it(made: Any) -> None:
     said = float(str(caught.value).split("$")[1].split()[0])
     assert said == pytest.approx(2.0 * (times - 1.0), rel=0.06)
     assert "\n" not in str(caught.value)
-    with pytest.raises(EvidenceError, match=r"would not settle it.*label about"):
+    with pytest.raises(EvidenceError, match=r"would not suffice.*label about"):
         found.require(0.1, spent_usd=2.0, everything_usd=2.1)
     with pytest.raises(EvidenceError, match="times as many rows"):
         found.require(0.1, spent_usd=0.0, everything_usd=0.0)
@@ -117,8 +117,8 @@ def test_one_request_alone_has_no_other_half(made: Any) -> None:
     [
         ((Stage("generate"), Loop((Stage("repair"),), 2)), "oracle", None),
         ((Loop((Stage("solve"),), 3),), "oracle", None),
-        ((Stage("plan", answerable=False), Stage("solve")), "oracle", "'plan' holds no answer"),
-        ((Stage("plan"), Stage("solve")), "oracle", "plan -> solve are a chain"),
+        ((Stage("plan", answerable=False), Stage("solve")), "oracle", "'plan' produces no answer"),
+        ((Stage("plan"), Stage("solve")), "oracle", "plan -> solve form a chain"),
         ((Stage("plan"), Stage("solve")), "workflow", None),
     ],
 )

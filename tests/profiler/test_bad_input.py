@@ -28,7 +28,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, workplace)
         with store._database.transaction() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 6}")
-        with pytest.raises(StoreError, match="disk is full: free some space and run the same line again") as caught:
+        with pytest.raises(StoreError, match="disk is full: free some space and resume") as caught:
             run(store, workflow, sampler="exhaustive", workplace=workplace)
         assert "\n" not in str(caught.value)
         kept = store.observations()

@@ -1,7 +1,7 @@
-"""A store's rows as a table for other tools, and back.
+"""Export a store's rows to a table for other tools, and import such a table.
 
-Beside a CSV file lies ``FILE.store.json`` with what the table does not say: whose rows these are, the requests that were
-sampled from, money that left no row. A Parquet file holds the same text in its metadata. Checkpoints are not exported.
+What the table cannot hold goes into a sidecar file ``FILE.store.json`` (CSV) or into the file's metadata (Parquet): the store's
+identity, its registered requests and spending that has no row. Checkpoints are not exported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.row_validation import cell, misfit
+from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, read_rows
 from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
@@ -34,12 +34,12 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 
 def side_file(table: Path) -> Path:
-    """Where the rest of what a CSV export holds lies."""
+    """Return the path of the JSON file that accompanies a CSV export."""
     return table.with_name(f"{table.name}.store.json")
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of the file's bytes. ``DatasetError`` if it cannot be read."""
+    """Return the sha256 of the file's bytes, in hex; :class:`DatasetError` if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -47,13 +47,17 @@ def file_digest(path: Path) -> str:
         raise DatasetError(f"{path}: cannot read the table: {error.strerror}") from error
 
 
-# -- out -------------------------------------------------------------------------------------------------------
+# -- export ----------------------------------------------------------------------------------------------------
 
 
 def export_store(store: ObservationStore, path: Path) -> int:
-    """Write all rows to ``path`` (``.csv``, ``.csv.gz`` or ``.parquet``), in place of what was there; how many.
+    """Write all rows to ``path`` (``.csv``, ``.csv.gz`` or ``.parquet``), replacing the file, and return their number.
 
-    One moment's rows, also while a run is writing. :class:`ConfigError` for another ending or without pyarrow.
+    The rows are a consistent snapshot, even while a run is writing.
+
+    Raises:
+        ConfigError: another extension, or pyarrow is not installed.
+        StoreError: the file cannot be written; an older file at ``path`` stays.
     """
     kind = kind_of(path, ("csv", "parquet"))
     with store.database.transaction() as connection:
@@ -81,7 +85,7 @@ _ENTRY = schema.ledger.c.entry_id
 
 
 def _spending_without_row(entries: Sequence[Any], rows: Sequence[Observation]) -> list[dict[str, Any]]:
-    """Ledger entries that are not simply the price of a row: of calls that never came back, or are in flight."""
+    """Ledger entries that are not the cost of a row: calls in flight, and calls lost with the process that made them."""
     paid = Counter((row.request_id, row.prefix, row.cost_usd + row.tool_cost_usd) for row in rows)
     others = []
     for entry in entries:
@@ -107,21 +111,26 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1, default=str) + "\n"
 
 
-# -- in --------------------------------------------------------------------------------------------------------
+# -- import ----------------------------------------------------------------------------------------------------
 
 
 def is_export(table: Path) -> bool:
-    """The file is one that :func:`export_store` wrote, as far as its companion or its metadata tell."""
+    """Return whether ``table`` has the sidecar file or metadata that :func:`export_store` writes."""
     if kind_of(table) == "parquet":
         return table.exists() and parquet_note(table, NOTE) is not None
     return side_file(table).exists()
 
 
 def import_export(table: Path, path: Path) -> int:
-    """Make the store at ``path`` from what :func:`export_store` wrote to ``table``; how many rows. All or nothing.
+    """Create the store at ``path`` from an export, all or nothing, and return the number of rows.
 
-    :class:`DatasetError` names file and line of a row that cannot be one of that store's; :class:`StoreError` if there is
-    something at ``path``.
+    Args:
+        table: what :func:`export_store` wrote.
+        path: the store to create.
+
+    Raises:
+        DatasetError: not an export, or a row that does not fit the store's workflow; names file and line.
+        StoreError: ``path`` exists already, or cannot be written.
     """
     document, where = _document(table)
     try:
@@ -130,11 +139,11 @@ def import_export(table: Path, path: Path) -> int:
         requests = {str(request): str(digest) for request, digest in document["requests"]}
         others = [dict(entry) for entry in document["other_spending"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DatasetError(f"{where}: not what `vinelm store export` writes: export the store again") from error
+        raise DatasetError(f"{where}: not an export of a store: export the store again") from error
     digest = file_digest(table)
     if document.get("sha256", digest) != digest:
         raise DatasetError(
-            f"{table}: not the table that {where.name} was written with: export again, or delete its line sha256 to import an "
+            f"{table}: not the table that {where.name} was written with: export again, or delete its sha256 entry to import an "
             "edited table"
         )
     seen: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -142,15 +151,15 @@ def import_export(table: Path, path: Path) -> int:
     def rows() -> Iterator[Observation]:
         for line, row in read_table(table):
             observation = _observation(row, f"{table}:{line}")
-            wrong = misfit(observation, template)
+            problem = misfit(observation, template)
             if observation.request_id not in requests:
-                wrong = "the store never sampled from this request"
+                problem = "the exported store has no such request"
             key = (observation.request_id, observation.prefix)
             if key in seen:
-                wrong = f"this cell is on line {seen[key]} too"
+                problem = f"this cell is on line {seen[key]} too"
             seen[key] = line
-            if wrong:
-                raise DatasetError(f"{table}:{line}: {cell(*key)}: {wrong}: mend or drop the line")
+            if problem:
+                raise DatasetError(f"{table}:{line}: {cell_name(*key)}: {problem}: fix or delete the line")
             yield observation
 
     with new_store(path, identity) as store:
@@ -159,7 +168,7 @@ def import_export(table: Path, path: Path) -> int:
         if others:
             with store.database.transaction() as connection:
                 connection.execute(insert(schema.ledger), others)
-        store.note_source("import", table.name, digest, count)
+        store.record_source("import", table.name, digest, count)
     return count
 
 
@@ -170,10 +179,12 @@ def _document(table: Path) -> tuple[dict[str, Any], Path]:
         text = parquet_note(table, NOTE) if is_parquet else where.read_text(encoding="utf-8")
         document = json.loads(text or "")
     except (OSError, ValueError) as error:
-        raise DatasetError(f"{where}: not what `vinelm store export` writes: export the store again") from error
+        raise DatasetError(f"{where}: not an export of a store: export the store again") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
-        raise DatasetError(f"{where}: export format {found}, known is {_FORMAT}: import it with the VineLM that wrote it")
+        raise DatasetError(
+            f"{where}: unknown export format {found} (this version reads {_FORMAT}): import it with the VineLM that wrote it"
+        )
     return document, where
 
 
@@ -181,7 +192,7 @@ def _observation(row: Row, where: str) -> Observation:
     values: dict[str, Any] = {}
     for name in FIELDS:
         if name not in row:
-            raise DatasetError(f"{where}: no column {name!r}: the table needs {', '.join(FIELDS)}")
+            raise DatasetError(f"{where}: no column {name!r}: the table must have {', '.join(FIELDS)}")
         value = row[name]
         try:
             values[name] = None if value is None else _KINDS[name][1](value)

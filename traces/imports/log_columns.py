@@ -1,8 +1,7 @@
-"""Rows of somebody's own table of recorded outcomes, read by the names of their columns."""
+"""Read recorded invocations from a user's own table, given the names of its columns."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,58 +9,80 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vinelm.errors import ConfigError, DatasetError, FailureKind
-from vinelm.io import Row, read_table
+from vinelm.io import Row, as_amount, as_count, as_flag, as_number, as_text, field_of, read_table
 
-_CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*))?$", re.DOTALL)
-_FLAGS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "1.0": True, "0.0": False}
+_CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<operator>!=|>=|<=|=|>|<)\s*(?P<value>.*))?$", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A claim about a row: ``COLUMN`` (a flag that is set), ``COLUMN=VALUE``, ``!=``, or ``>``, ``>=``, ``<``, ``<=`` a number.
+    """A predicate on one column of a table row.
 
-    An empty value means an empty cell, which no comparison with a number accepts.
+    Args:
+        column: name of the column. Without an ``operator`` the column must hold a true flag (1, true, yes).
+        operator: one of ``=``, ``!=``, ``>``, ``>=``, ``<``, ``<=``, or None.
+        value: the text to compare with; a number for the ordering operators. ``""`` matches an empty field. An empty field
+            fails every comparison with a number.
     """
 
     column: str
-    sign: str | None = None
+    operator: str | None = None
     value: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """The condition as it is typed; :class:`ConfigError` if it is none."""
+        """Parse ``COLUMN``, ``COLUMN=VALUE``, ``COLUMN!=VALUE`` or a comparison such as ``COLUMN>=NUMBER``.
+
+        Raises:
+            ConfigError: ``text`` is not a condition, or an ordering operator is not followed by a number.
+        """
         found = _CONDITION.match(text)
         if not found:
-            raise ConfigError(f"{text!r} is no condition: write COLUMN, COLUMN=VALUE, COLUMN!=VALUE or COLUMN>NUMBER")
-        condition = cls(found["column"].strip(), found["sign"], (found["value"] or "").strip())
-        if condition.sign in (">", ">=", "<", "<="):
+            raise ConfigError(f"{text!r} is not a condition: write COLUMN, COLUMN=VALUE, COLUMN!=VALUE or COLUMN>NUMBER")
+        condition = cls(found["column"].strip(), found["operator"], (found["value"] or "").strip())
+        if condition.operator in (">", ">=", "<", "<="):
             try:
                 float(condition.value)
             except ValueError:
-                raise ConfigError(f"{text!r}: {condition.value!r} is no number") from None
+                raise ConfigError(f"{text!r}: {condition.value!r} is not a number") from None
         return condition
 
     def holds(self, row: Row, where: str) -> bool:
-        """Whether the row meets it. :class:`DatasetError` if the row lacks the column or its value cannot be compared."""
-        value = _value(row, self.column, where)
-        if self.sign is None:
-            return value is not None and _flag(value, self.column, where)
-        if self.sign in ("=", "!="):
-            return (_text(value) == self.value) == (self.sign == "=")
+        """Return whether ``row`` satisfies the condition; ``where`` (``FILE:LINE``) is quoted in errors.
+
+        Raises:
+            DatasetError: the row lacks the column, or its value cannot be compared.
+        """
+        value = field_of(row, self.column, where)
+        if self.operator is None:
+            return value is not None and as_flag(value, self.column, where)
+        if self.operator in ("=", "!="):
+            return (as_text(value) == self.value) == (self.operator == "=")
         if value is None:
             return False
-        found, bound = _number(value, self.column, where), float(self.value)
-        return {">": found > bound, ">=": found >= bound, "<": found < bound, "<=": found <= bound}[self.sign]
+        found, bound = as_number(value, self.column, where), float(self.value)
+        return {">": found > bound, ">=": found >= bound, "<": found < bound, "<=": found <= bound}[self.operator]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Which columns hold what; None where the table has no such column.
+    """Names of the columns of a table of recorded invocations; None where the table has no such column.
 
-    ``request``: the values of these columns, joined by ``/``, name a request. ``failure``: a kind of failure or any other text
-    where the call failed, empty where it did not. ``round``: how often this model was asked this request so far, from 1; with
-    ``run``, the position in the run. ``run`` names the execution of the application that an invocation belonged to. All of
-    ``stopped_if`` hold where the workflow's own check ended; rows that do not meet all of ``where`` are skipped.
+    Args:
+        request: columns whose values, joined by ``/``, identify the request.
+        model: the model that was called.
+        success: whether the answer was right (1/0, true/false, yes/no); empty means unknown.
+        cost_usd: dollars of the call.
+        latency_s: seconds of the call.
+        tokens_in: prompt tokens.
+        tokens_out: generated tokens.
+        failure: empty if the call succeeded, else a failure kind or any other text.
+        round: how many times this request had been sent to this model, this call included (from 1); with ``run``, the
+            position in the run.
+        run: the execution of the application that the invocation belonged to.
+        stage: the stage of the invocation (with ``run``).
+        stopped_if: the workflow's own check ended the request where all of these conditions hold.
+        where: rows that do not satisfy all of these conditions are skipped.
     """
 
     request: tuple[str, ...]
@@ -81,7 +102,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation. ``success`` None: not known. ``cost_usd`` None: the table does not say."""
+    """One recorded invocation; ``line`` is its line in the table. None means that the table does not say."""
 
     line: int
     request_id: str
@@ -98,101 +119,66 @@ class RecordedAnswer:
     stage: str | None
 
 
-def read_answers_of(path: Path, columns: LogColumns, models: Sequence[str] | None = None) -> Iterator[RecordedAnswer]:
-    """The recorded invocations in the table's order; those of other ``models`` skipped.
+def read_log(path: Path, columns: LogColumns, models: Sequence[str] | None = None) -> Iterator[RecordedAnswer]:
+    """Yield the recorded invocations in the table's order.
 
-    :class:`DatasetError` names file, line and column of what is missing or cannot be read.
+    Args:
+        path: CSV, JSON lines or Parquet (see :func:`vinelm.io.read_table`).
+        columns: where the table holds what.
+        models: if given, rows of other models are skipped.
+
+    Raises:
+        DatasetError: a column is missing or a value cannot be read; names file, line and column.
     """
     for line, row in read_table(path):
         where = f"{path}:{line}"
         if not all(condition.holds(row, where) for condition in columns.where):
             continue
-        model = _needed(row, columns.model, where)
+        model = _required(row, columns.model, where)
         if models is None or model in models:
             yield _answer(row, line, model, columns, where)
 
 
 def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) -> RecordedAnswer:
     failure = _failure(row, columns, where)
-    success = None if failure else _optional(row, columns.success, where, _flag)
+    success = None if failure else _optional(row, columns.success, where, as_flag)
     stopped = all(condition.holds(row, where) for condition in columns.stopped_if) if columns.stopped_if else None
-    latency = None if columns.latency_s is None else _needed(row, columns.latency_s, where)
+    latency = None if columns.latency_s is None else _required(row, columns.latency_s, where)
     return RecordedAnswer(
         line=line,
-        request_id="/".join(_needed(row, name, where) for name in columns.request),
+        request_id="/".join(_required(row, name, where) for name in columns.request),
         model=model,
         success=success,
         stopped=None if failure else stopped,
-        cost_usd=None if columns.cost_usd is None else _amount(_needed(row, columns.cost_usd, where), columns.cost_usd, where),
-        latency_s=0.0 if latency is None else _amount(latency, str(columns.latency_s), where),
-        tokens_in=_optional(row, columns.tokens_in, where, _whole),
-        tokens_out=_optional(row, columns.tokens_out, where, _whole),
+        cost_usd=None
+        if columns.cost_usd is None
+        else as_amount(_required(row, columns.cost_usd, where), columns.cost_usd, where),
+        latency_s=0.0 if latency is None else as_amount(latency, str(columns.latency_s), where),
+        tokens_in=_optional(row, columns.tokens_in, where, as_count),
+        tokens_out=_optional(row, columns.tokens_out, where, as_count),
         failure=failure,
-        round=None if columns.round is None else _whole(_needed(row, columns.round, where), columns.round, where, least=1),
-        run=None if columns.run is None else _needed(row, columns.run, where),
-        stage=None if columns.stage is None else _needed(row, columns.stage, where),
+        round=None if columns.round is None else as_count(_required(row, columns.round, where), columns.round, where, least=1),
+        run=None if columns.run is None else _required(row, columns.run, where),
+        stage=None if columns.stage is None else _required(row, columns.stage, where),
     )
 
 
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
-    """The kind, or ``unknown``: a recorded message may quote a prompt or a key, so it is not kept."""
-    value = None if columns.failure is None else _text(_value(row, columns.failure, where))
+    """The failure kind, or ``unknown`` for any other text: a recorded message may quote a prompt or a key and is dropped."""
+    value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:
         return None
     kinds: dict[str, FailureKind] = {kind: kind for kind in get_args(FailureKind)}
     return kinds.get(value, "unknown")
 
 
-def _value(row: Row, column: str, where: str) -> Any:
-    if column not in row:
-        raise DatasetError(f"{where}: no column {column!r}: the table has {', '.join(map(str, row))}")
-    value = row[column]
-    return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
-
-
-def _needed(row: Row, column: str, where: str) -> str:
-    value = _value(row, column, where)
+def _required(row: Row, column: str, where: str) -> str:
+    value = field_of(row, column, where)
     if value is None:
-        raise DatasetError(f"{where}: {column} is empty: mend the line, or leave such lines out with --where '{column}!='")
-    return _text(value)
+        raise DatasetError(f"{where}: {column} is empty: fix the row, or exclude such rows", code="log-empty-value")
+    return as_text(value)
 
 
 def _optional(row: Row, column: str | None, where: str, read: Any) -> Any:
-    value = None if column is None else _value(row, column, where)
+    value = None if column is None else field_of(row, column, where)
     return None if value is None else read(value, column, where)
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # what a table library makes of whole numbers beside gaps
-    return str(value)
-
-
-def _flag(value: Any, column: str, where: str) -> bool:
-    try:
-        return _FLAGS[str(value).strip().lower()]
-    except KeyError:
-        raise DatasetError(f"{where}: {column} is {value!r}: it must be 0 or 1, true or false, yes or no") from None
-
-
-def _number(value: Any, column: str, where: str) -> float:
-    try:
-        return float(value)
-    except (ValueError, TypeError):
-        raise DatasetError(f"{where}: {column} is {value!r}: it must be a number") from None
-
-
-def _amount(value: Any, column: str, where: str) -> float:
-    amount = _number(value, column, where)
-    if not (amount >= 0.0 and math.isfinite(amount)):
-        raise DatasetError(f"{where}: {column} is {value!r}: it must be a finite number >= 0")
-    return amount
-
-
-def _whole(value: Any, column: str, where: str, *, least: int = 0) -> int:
-    number = _number(value, column, where)
-    if not number.is_integer() or number < least:
-        raise DatasetError(f"{where}: {column} is {value!r}: it must be a whole number >= {least}")
-    return int(number)

@@ -1,9 +1,13 @@
-"""From a table of recorded outcomes to a store, so that a team with logs can start from them.
+"""Import a table of recorded outcomes into an observation store, so that existing logs replace profiling.
 
-Two kinds of table. *Runs* (a ``run`` column): each row is one invocation of one execution of the application, and its prefix is
-what that run asked before. *Answers* (no ``run`` column): each row is a model's own answer to a request, and the cascade over
-them is laid out to a depth: the n-th time that a path asks a model it gets that model's answer of round n (without a ``round``
-column the model repeats itself). Exact for independent answers; silent on what one model's feedback does to another.
+Two kinds of table:
+
+- *Runs* (with a ``run`` column): each row is one invocation of one execution of the application. Its prefix is the sequence of
+  models that the run had called so far.
+- *Answers* (without a ``run`` column): each row is a model's own answer to a request. The retry cascade over these answers is
+  expanded to a given depth: the n-th call of a model on a path returns that model's answer of round n (without a ``round``
+  column, always the same answer). This is exact if the answers are independent; the effect of one model's output on the next
+  model is not in the data.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -21,10 +25,10 @@ from vinelm.errors import ConfigError, DatasetError
 from vinelm.observation import Observation
 from vinelm.template import Loop, Stage, StopRule, Template
 from vinelm.traces.imports.export_import import file_digest
-from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_answers_of
+from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_log
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.row_validation import cell
+from vinelm.traces.store.row_validation import cell_name
 
 MAX_ROWS = 3_000_000
 Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]
@@ -32,11 +36,17 @@ Cells = dict[tuple[str, tuple[str, ...]], RecordedAnswer]
 
 @dataclass(frozen=True, kw_only=True)
 class LogImport:
-    """How to read a table. ``models``: only these (default: all of the catalog, or all that occur).
+    """How to import a table of recorded outcomes.
 
-    ``stages`` names the invocations: the last name stands for all that follow (default: ``answer``). ``depth``: how many
-    invocations a path has at most; None: as many as there are rounds, or as the longest run has. ``stop`` None: ``workflow``.
-    ``keeps_first``: of two rows for one cell the first counts, instead of refusing the table.
+    Args:
+        columns: names of the table's columns.
+        workflow: the name that the store gives the workflow.
+        catalog: prices of the models; None: each model is priced at its mean recorded cost per call.
+        models: import only these; by default all models of the catalog, or all that occur.
+        stages: names of the invocations in order; the last name repeats.
+        depth: the maximum number of invocations on a path; None: the number of rounds, or the length of the longest run.
+        stop: the stop rule; None means ``workflow``.
+        keeps_first: keep the first of two rows for one cell instead of raising an error.
     """
 
     columns: LogColumns
@@ -51,7 +61,7 @@ class LogImport:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """What came of it: rows and requests in the store, its models and depth, and what a reader of it must know."""
+    """Summary of an import: rows and requests in the store, its models and depth, and ``notes`` on the data's limits."""
 
     rows: int
     requests: int
@@ -60,29 +70,31 @@ class ImportedLog:
     notes: tuple[str, ...] = field(default=())
 
 
-def import_log(table: Path, path: Path, how: LogImport) -> ImportedLog:
-    """Make the store at ``path`` from the table. All or nothing; spends nothing.
+def import_log(table: Path, path: Path, settings: LogImport) -> ImportedLog:
+    """Create the store at ``path`` from ``table``, all or nothing. Spends no money.
 
-    :class:`DatasetError` names file and line of a bad row, :class:`ConfigError` what was not said, :class:`StoreError` if there
-    is something at ``path``.
+    Raises:
+        ConfigError: ``settings`` lack something that this table needs.
+        DatasetError: a row cannot be used; names file and line.
+        StoreError: ``path`` exists already, or cannot be written.
     """
-    columns = how.columns
-    _require_price(how)
-    _require_stop(how)
-    answers = list(read_answers_of(table, columns, how.models or (tuple(how.catalog) if how.catalog else None)))
+    columns = settings.columns
+    _require_price(settings)
+    _require_stop(settings)
+    answers = list(read_log(table, columns, settings.models or (tuple(settings.catalog) if settings.catalog else None)))
     if not answers:
-        raise DatasetError(f"{table}: no row is left: check --where and the names of the models")
-    models = _models(table, answers, how)
-    catalog = how.catalog.subset(models) if how.catalog else _recorded_catalog(table, answers, models, columns)
+        raise DatasetError(f"{table}: no row is left: check the conditions and the names of the models", code="log-no-rows")
+    models = _models(table, answers, settings)
+    catalog = settings.catalog.subset(models) if settings.catalog else _recorded_catalog(table, answers, models, columns)
     answers = [_priced(answer, catalog) if answer.cost_usd is None else answer for answer in answers]
-    stop = how.stop or "workflow"
-    cells = _runs(table, answers, how) if columns.run else _cascade(table, answers, models, stop, how)
-    depth = how.depth or max(len(prefix) for _, prefix in cells)
-    stages = _stages_of_runs(table, cells) if columns.stage else _stage_names(how.stages, depth)
+    stop = settings.stop or "workflow"
+    cells = _runs(table, answers, settings) if columns.run else _cascade(table, answers, models, stop, settings)
+    depth = settings.depth or max(len(prefix) for _, prefix in cells)
+    stages = _stages_of_runs(table, cells) if columns.stage else _stage_names(settings.stages, depth)
     template = _template(stages[:depth], stop).bind(tuple(catalog))
     digest = file_digest(table)
     identity = StoreIdentity(
-        workflow=how.workflow,
+        workflow=settings.workflow,
         template=template.to_dict(),
         catalog=catalog.to_dict(),
         dataset_digest=digest,
@@ -94,46 +106,48 @@ def import_log(table: Path, path: Path, how: LogImport) -> ImportedLog:
     with new_store(path, identity) as store:
         store.register_digests({request: _digest(request) for request in requests})
         count = store.add_many(_observation(*key, answer, template) for key, answer in cells.items())
-        store.note_source("import", table.name, digest, count)
+        store.record_source("import", table.name, digest, count)
     return ImportedLog(count, len(requests), models, depth, _notes(columns, depth))
 
 
-def _require_price(how: LogImport) -> None:
-    columns = how.columns
+def _require_price(settings: LogImport) -> None:
+    columns = settings.columns
     if columns.cost_usd is not None:
         return
-    if how.catalog is None:
+    if settings.catalog is None:
         raise ConfigError(
-            "no cost: give --cost-column, or --models with the prices (and --tokens-in-column, --tokens-out-column)"
+            "the cost of a call is unknown: name the cost column, or give a catalog with prices (and the token columns)",
+            code="log-no-cost",
         )
     has_tokens = columns.tokens_in is not None and columns.tokens_out is not None
-    per_token = [m.name for m in how.catalog.models if m.price.input or m.price.output]
+    per_token = [m.name for m in settings.catalog.models if m.price.input or m.price.output]
     if per_token and not has_tokens:
         raise ConfigError(
-            f"model {per_token[0]!r} is priced by token: give --tokens-in-column and --tokens-out-column, or --cost-column"
+            f"model {per_token[0]!r} is priced by token: name both token columns, or the cost column", code="log-no-tokens"
         )
 
 
-def _require_stop(how: LogImport) -> None:
-    columns = how.columns
-    if columns.run is None and not columns.stopped_if and how.stop != "oracle" and (how.depth or 2) > 1:
+def _require_stop(settings: LogImport) -> None:
+    columns = settings.columns
+    if columns.run is None and not columns.stopped_if and settings.stop != "oracle" and (settings.depth or 2) > 1:
         raise ConfigError(
-            "when does a request end? Give --stopped-if CONDITION (the application's own check), or --stop oracle (by success)"
+            "it is unknown when a request ends: give the condition of the application's own check, or the oracle stop rule",
+            code="log-no-stop",
         )
     if columns.run is None and columns.stage is not None:
-        raise ConfigError("--stage-column needs --run-column: without runs, name the stages with --stage")
+        raise ConfigError("a stage column needs a run column: without runs, name the stages", code="log-stage-without-run")
 
 
-def _models(table: Path, answers: Sequence[RecordedAnswer], how: LogImport) -> tuple[str, ...]:
+def _models(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(answer.model for answer in answers))
-    for model in how.models:
+    for model in settings.models:
         if model not in found:
-            raise DatasetError(f"{table}: no row of the model {model!r} in column {how.columns.model!r}")
-    return tuple(how.models) or (tuple(m for m in how.catalog if m in found) if how.catalog else found)
+            raise DatasetError(f"{table}: no row of the model {model!r} in column {settings.columns.model!r}")
+    return tuple(settings.models) or (tuple(m for m in settings.catalog if m in found) if settings.catalog else found)
 
 
 def _recorded_catalog(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], columns: LogColumns) -> Catalog:
-    """Entries for models of which only the table speaks: priced by the call, at the mean of what was recorded."""
+    """A catalog of models that are known from the table alone, each priced per call at its mean recorded cost."""
     as_of = datetime.fromtimestamp(table.stat().st_mtime, UTC).date()
     entries = []
     for name in models:
@@ -149,54 +163,58 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
     is_by_token = bool(price.input or price.output)
     if is_by_token and answer.failure is None and (answer.tokens_in is None or answer.tokens_out is None):
         raise DatasetError(
-            f"line {answer.line}: no tokens, and {answer.model!r} is priced by token: mend it, or give --cost-column"
+            f"line {answer.line}: no token counts, and {answer.model!r} is priced by token: add them, or name the cost column",
+            code="log-no-tokens",
         )
-    values = {name: getattr(answer, name) for name in RecordedAnswer.__slots__}
-    return RecordedAnswer(**{**values, "cost_usd": price.cost_usd(answer.tokens_in or 0, answer.tokens_out or 0)})
+    return replace(answer, cost_usd=price.cost_usd(answer.tokens_in or 0, answer.tokens_out or 0))
 
 
-# -- answers laid out as a cascade -----------------------------------------------------------------------------
+# -- independent answers, expanded to a cascade ------------------------------------------------------------------------
 
 
-def _cascade(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, how: LogImport) -> Cells:
-    """Every cell that a request reaches and the table knows, requests in the table's order, parents before children."""
+def _cascade(
+    table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
+) -> Cells:
+    """All recorded cells that requests reach; requests in the table's order, parents before children."""
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
         first = known.setdefault((answer.model, answer.round or 1), answer)
-        if first is not answer and not how.keeps_first:
-            which = "" if how.columns.round is None else f" in round {answer.round}"
+        if first is not answer and not settings.keeps_first:
+            which = "" if settings.columns.round is None else f" in round {answer.round}"
             raise DatasetError(
-                f"{table}:{answer.line}: {answer.model!r} answers request {answer.request_id!r} twice{which} (line "
-                f"{first.line} too): is a request named by more columns, or use --keep-first"
+                f"{table}:{answer.line}: {answer.model!r} answers request {answer.request_id!r} twice{which} (first on line "
+                f"{first.line}): identify requests by more columns, or keep the first answer",
+                code="log-duplicate-answer",
             )
-    depth = _cascade_depth(answers, how)
+    depth = _cascade_depth(answers, settings)
     cells: Cells = {}
     for request, known in by_request.items():
-        for prefix, answer in _reached(known, models, stop, depth, has_rounds=how.columns.round is not None):
+        for prefix, answer in _reached(known, models, stop, depth, has_rounds=settings.columns.round is not None):
             cells[request, prefix] = answer
         if len(cells) > MAX_ROWS:
             raise ConfigError(
-                f"more than {MAX_ROWS:,} rows at depth {depth}: use a smaller --depth or fewer models (--only-model)"
+                f"more than {MAX_ROWS:,} rows at depth {depth}: use a smaller depth or fewer models", code="log-too-many-rows"
             )
     return cells
 
 
-def _cascade_depth(answers: Iterable[RecordedAnswer], how: LogImport) -> int:
-    if how.columns.round is None:
-        return how.depth or 1
+def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> int:
+    if settings.columns.round is None:
+        return settings.depth or 1
     rounds = max(answer.round or 1 for answer in answers)
-    if how.depth is not None and how.depth > rounds:
+    if settings.depth is not None and settings.depth > rounds:
         raise ConfigError(
-            f"--depth {how.depth} asks a model {how.depth} times, and the table has {rounds} rounds: use --depth {rounds}"
+            f"depth {settings.depth} needs {settings.depth} rounds of answers, but the table has {rounds}: use depth {rounds}",
+            code="log-depth",
         )
-    return how.depth or rounds
+    return settings.depth or rounds
 
 
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """(prefix, answer) of one request, in trie order; nothing below an end or below a cell that was not recorded."""
+    """Yield (prefix, answer) of one request in trie order, without what lies below a stop or an unrecorded cell."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -212,8 +230,8 @@ def _reached(
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-def _runs(table: Path, answers: Sequence[RecordedAnswer], how: LogImport) -> Cells:
-    """A cell per invocation of a run; where nothing else says so, the workflow's own check ended where the run did."""
+def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
+    """One cell per invocation of a run. Without ``stopped_if``, the workflow's check is taken to end at the run's last row."""
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -223,18 +241,18 @@ def _runs(table: Path, answers: Sequence[RecordedAnswer], how: LogImport) -> Cel
         for k, answer in enumerate(steps):
             if answer.round is not None and answer.round != k + 1:
                 raise DatasetError(
-                    f"{table}:{answer.line}: run {run!r} of request {request!r} has no or two invocations {k + 1}"
+                    f"{table}:{answer.line}: run {run!r} of request {request!r} does not have exactly one invocation {k + 1}"
                 )
             key = (request, tuple(step.model for step in steps[: k + 1]))
-            if how.columns.stopped_if or answer.failure is not None:
+            if settings.columns.stopped_if or answer.failure is not None:
                 step = answer
             else:
-                values = {name: getattr(answer, name) for name in RecordedAnswer.__slots__}
-                step = RecordedAnswer(**{**values, "stopped": k + 1 == len(steps)})
+                step = replace(answer, stopped=k + 1 == len(steps))
             first = cells.setdefault(key, step)
-            if first is not step and not how.keeps_first:
+            if first is not step and not settings.keeps_first:
                 raise DatasetError(
-                    f"{table}:{answer.line}: {cell(*key)} was run on line {first.line} too: use --keep-first to take that one"
+                    f"{table}:{answer.line}: {cell_name(*key)} is on line {first.line} too: keep one of them",
+                    code="log-duplicate-cell",
                 )
     return cells
 
@@ -245,8 +263,8 @@ def _stages_of_runs(table: Path, cells: Cells) -> list[str]:
         first = stages.setdefault(len(prefix), answer)
         if first.stage != answer.stage:
             raise DatasetError(
-                f"{table}:{answer.line}: invocation {len(prefix)} is of stage {answer.stage!r}, on line {first.line} of "
-                f"{first.stage!r}: one position needs one stage"
+                f"{table}:{answer.line}: invocation {len(prefix)} is of stage {answer.stage!r}, but of {first.stage!r} on line "
+                f"{first.line}: each position must have one stage"
             )
     return [str(stages[k].stage) for k in sorted(stages)]
 
@@ -259,7 +277,7 @@ def _stage_names(names: Sequence[str], depth: int) -> list[str]:
 
 
 def _template(stages: Sequence[str], stop: StopRule) -> Template:
-    """Neighbours of one name become a loop."""
+    """A template in which consecutive invocations of the same stage become a loop."""
     turns = [(name, len(list(group))) for name, group in groupby(stages)]
     return Template(tuple(Stage(name) if times == 1 else Loop((Stage(name),), times) for name, times in turns), stop)
 
@@ -282,12 +300,12 @@ def _observation(request: str, prefix: tuple[str, ...], answer: RecordedAnswer, 
 def _notes(columns: LogColumns, depth: int) -> tuple[str, ...]:
     notes = []
     if columns.latency_s is None:
-        notes.append("latency is not known: it is 0 everywhere, so plan without latency bounds")
+        notes.append("latency is unknown and stored as 0: plan without latency bounds")
     if columns.run is None and depth > 1:
         repeats = "gives its answer of the next round" if columns.round else "repeats its answer"
         notes.append(
-            f"laid out from independent answers: a model that is asked again {repeats}, another one gives its first; "
-            "dollars count an answer once for each path that uses it"
+            f"expanded from independent answers: a repeated model {repeats}, a new one gives its first; "
+            "the cost of an answer counts once for each path that uses it"
         )
     return tuple(notes)
 

@@ -1,10 +1,8 @@
-"""Tables of answers that were recorded elsewhere, as complete outcome tables."""
+"""Build a complete :class:`RecordedTable` from a table of recorded answers."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +10,28 @@ import numpy as np
 
 from vinelm.catalog import Catalog
 from vinelm.errors import DatasetError
+from vinelm.io import Row, as_count, as_flag, as_text, read_table
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Template
 from vinelm.trie import BoolArray, FloatArray
 
 AmountOf = Callable[[Sequence[str], Sequence[str]], FloatArray]
-"""(request ids, models) to an array of shape (requests, models)."""
+"""Maps (request ids, models) to an array of amounts of shape (requests, models)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerColumns:
-    """Which columns of a CSV file hold what. ``status`` equals ``ok`` where the answer ran; ``rows`` is how many rows it gave.
+    """Names of the columns of a table of recorded answers, one row per (request, model).
 
-    The workflow's own check passes an answer that ran and gave at least one row; a part set to None is not looked at.
+    The workflow's own check accepts an answer that executed (``status`` is ``ok``) and returned at least one row (``rows``).
+
+    Args:
+        request: id of the request.
+        model: the model that answered.
+        correct: whether the answer is right: 1/0 or true/false.
+        status: execution status of the answer; None skips this part of the check.
+        ok: the value of ``status`` that means success.
+        rows: how many rows the answer returned; None skips this part of the check.
     """
 
     request: str = "question_id"
@@ -37,7 +44,10 @@ class AnswerColumns:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """One answer per (request, model): ``correct`` and ``accepted`` (by the workflow's own check), shape (requests, models)."""
+    """One answer per (request, model).
+
+    ``correct`` and ``accepted`` (by the workflow's own check) have shape (requests, models).
+    """
 
     request_ids: tuple[str, ...]
     models: tuple[str, ...]
@@ -46,24 +56,26 @@ class Answers:
 
 
 def read_answers(path: str | Path, models: Sequence[str], columns: AnswerColumns | None = None) -> Answers:
-    """The answers of these models, from CSV, plain or gzip; requests in order of first mention, other models' rows skipped.
+    """Read the answers of ``models`` from a table; requests are in order of first appearance, other models' rows are skipped.
 
-    :class:`DatasetError` names file and line: a column that is missing, a value that is not one, a cell given twice or not at
-    all.
+    Raises:
+        DatasetError: a column is missing, a value is invalid, or a (request, model) pair occurs twice or not at all; names
+            file and line.
     """
     columns = columns or AnswerColumns()
     path = Path(path)
     cells: dict[tuple[str, str], tuple[bool, bool]] = {}
     requests: dict[str, int] = {}
-    for line, row in _rows(path, columns):
-        request, model = row[columns.request], row[columns.model]
+    names = (columns.request, columns.model, columns.correct, columns.status, columns.rows)
+    for line, row in read_table(path, [name for name in names if name is not None]):
+        request, model = as_text(row[columns.request]), as_text(row[columns.model])
         if model not in models:
             continue
         if (request, model) in cells:
             raise DatasetError(f"{path}:{line}: request {request!r} has a second answer of {model!r}: keep one")
         requests.setdefault(request, line)
         where = f"{path}:{line}"
-        cells[request, model] = (_flag(row[columns.correct], columns.correct, where), _accepted(row, columns, where))
+        cells[request, model] = (as_flag(row[columns.correct], columns.correct, where), _accepted(row, columns, where))
     found = {model for _, model in cells}
     for model in models:
         if model not in found:
@@ -85,11 +97,22 @@ def answers_table(
     latency_s: AmountOf | None = None,
     columns: AnswerColumns | None = None,
 ) -> RecordedTable:
-    """A retry cascade over independent first answers: each node's answer is its own model's, whatever came before.
+    """Expand independent first answers to a retry cascade: at each node the answer is that of the node's own model.
 
-    ``template`` is bound to ``catalog``, whose names are those in the file. Exact at every depth, because a model that is asked
-    again repeats its answer; it says nothing of feedback. ``cost_usd`` prices each (request, model). Without ``latency_s`` all
-    latencies are zero, because annotations must be finite: say with any figure that latency is unknown.
+    Exact at every depth under the assumption that a repeated model repeats its answer. Feedback between models is not in the
+    data.
+
+    Args:
+        path: the table of answers (see :func:`read_answers`).
+        template: bound to ``catalog``, whose model names are those in the table.
+        catalog: the models and their prices.
+        cost_usd: dollars of each (request, model).
+        latency_s: seconds of each (request, model). None: unknown; all latencies are 0, because annotations must be finite.
+        columns: names of the table's columns.
+
+    Raises:
+        DatasetError: as :func:`read_answers`.
+        ValueError: an amount is negative or not finite, or the array has another shape.
     """
     models = template.models
     answers = read_answers(path, models, columns)
@@ -106,45 +129,14 @@ def answers_table(
     )
 
 
-def _amounts(of: AmountOf, answers: Answers, name: str) -> FloatArray:
-    amounts = np.asarray(of(answers.request_ids, answers.models), dtype=np.float64)
+def _amounts(amount_of: AmountOf, answers: Answers, name: str) -> FloatArray:
+    amounts = np.asarray(amount_of(answers.request_ids, answers.models), dtype=np.float64)
     if amounts.shape != answers.correct.shape or not np.all(np.isfinite(amounts) & (amounts >= 0)):
         raise ValueError(f"{name} must give finite numbers >= 0 of shape {answers.correct.shape}, not {amounts.shape}")
     return amounts
 
 
-def _rows(path: Path, columns: AnswerColumns) -> Iterator[tuple[int, dict[str, str]]]:
-    wanted = [columns.request, columns.model, columns.correct, columns.status, columns.rows]
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8", newline="") as text:
-            reader = csv.DictReader(text)
-            for name in wanted:
-                if name is not None and name not in (reader.fieldnames or ()):
-                    raise DatasetError(f"{path}:1: no column {name!r}: the file has {', '.join(reader.fieldnames or ())}")
-            for row in reader:
-                if any(name is not None and row[name] is None for name in wanted):
-                    raise DatasetError(
-                        f"{path}:{reader.line_num}: the line is too short: it needs {len(reader.fieldnames or ())}"
-                    )
-                yield reader.line_num, row
-    except (OSError, UnicodeDecodeError, EOFError, csv.Error) as error:
-        raise DatasetError(f"{path}: cannot read the table: {error}") from error
-
-
-def _accepted(row: dict[str, str], columns: AnswerColumns, where: str) -> bool:
-    if columns.status is not None and row[columns.status] != columns.ok:
+def _accepted(row: Row, columns: AnswerColumns, where: str) -> bool:
+    if columns.status is not None and as_text(row[columns.status]) != columns.ok:
         return False
-    if columns.rows is None:
-        return True
-    try:
-        return int(row[columns.rows] or 0) > 0
-    except ValueError:
-        raise DatasetError(f"{where}: {columns.rows} is {row[columns.rows]!r}: it must be a whole number") from None
-
-
-def _flag(text: str, name: str, where: str) -> bool:
-    try:
-        return {"1": True, "0": False, "true": True, "false": False}[text.lower()]
-    except KeyError:
-        raise DatasetError(f"{where}: {name} is {text!r}: it must be 0 or 1") from None
+    return columns.rows is None or as_count(row[columns.rows] or 0, columns.rows, where) > 0

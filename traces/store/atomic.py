@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place under another name, then moved there."""
+"""Atomic file creation: files are written under a temporary name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SIDE_FILES = ("", "-wal", "-shm", "-journal")
 
 @contextmanager
 def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]:
-    """An empty store to fill in the block; it appears at ``path`` when the block is left, and never if it raises or dies.
+    """Yield an empty store to fill; it appears at ``path`` when the block ends, and never if the block fails.
 
-    :class:`StoreError` if there is anything at ``path`` already: nothing is overwritten.
+    Raises:
+        StoreError: ``path`` exists already (nothing is overwritten), or cannot be written.
     """
     _require_free(path)
     draft = draft_path(path)
@@ -36,35 +37,36 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A path to write to in the block; the file moves to ``path`` when the block is left, in place of what was there.
+    """Yield a temporary path to write; the file replaces ``path`` when the block ends.
 
-    :class:`StoreError` if the folder is missing or the disk is full; the old file stays then.
+    Raises:
+        StoreError: the folder is missing or the file cannot be written; an older file at ``path`` stays.
     """
     _require_folder(path)
     try:
         with atomic_path(path) as draft:
             yield draft
     except OSError as error:
-        raise StoreError(f"{path}: cannot write it: {error.strerror or error}") from error
+        raise StoreError(f"{path}: cannot write the file: {error.strerror or error}") from error
 
 
 def _require_free(path: Path) -> None:
     if path.exists():
-        raise StoreError(f"{path}: exists already: give another path")
+        raise StoreError(f"{path}: exists already: use another path")
     _require_folder(path)
 
 
 def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
-        raise StoreError(f"{path}: the folder {path.parent} does not exist: make it first")
+        raise StoreError(f"{path}: the folder {path.parent} does not exist: create it first")
 
 
 def _move_new(draft: Path, path: Path) -> None:
-    """Move without replacing, also when two do it at once."""
+    """Rename without replacing an existing file, safely against concurrent writers."""
     try:
         os.link(draft, path)
     except FileExistsError:
-        raise StoreError(f"{path}: exists already: give another path") from None
+        raise StoreError(f"{path}: exists already: use another path") from None
     except OSError:  # a file system without hard links
         _require_free(path)
         draft.rename(path)

@@ -1,4 +1,4 @@
-"""One SQLite file: opening it durably, and turning its errors into ours. What the tables mean is in ``store``."""
+"""Durable access to one SQLite file, and translation of SQLite errors to :class:`StoreError`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _BUSY_TIMEOUT_S = 10.0
 
 
 class Database:
-    """One connection to one file, shared by the threads of this process through a lock. Use from one process each.
+    """One connection to one SQLite file, shared by the threads of a process through a lock; not to be shared across ``fork``.
 
-    ``shown_as`` is the path that errors name, where the file will be moved once it is whole.
-    WAL with ``synchronous=FULL``: a transaction that returned survives a power cut. Errors become :class:`StoreError`.
+    WAL mode with ``synchronous=FULL``: a committed transaction survives a power failure. SQLite errors become
+    :class:`StoreError`.
+
+    Args:
+        path: the file; created if it does not exist.
+        shown_as: the path that errors name, if the file will be renamed to it later.
     """
 
     def __init__(self, path: Path, *, shown_as: Path | None = None) -> None:
@@ -43,9 +47,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A connection inside one transaction: durable when the block is left, undone if it raises.
+        """Yield a connection inside one transaction: committed when the block ends, rolled back if it raises.
 
-        Inside another such block of the same thread, a part of that one.
+        A nested block of the same thread joins the outer transaction.
         """
         with self._lock, translated(self.path):
             if self._connection.in_transaction():
@@ -55,35 +59,39 @@ class Database:
                 yield self._connection
 
     def create_tables(self, metadata: MetaData, connection: Connection) -> None:
-        """All tables of ``metadata``, in the caller's transaction."""
+        """Create all tables of ``metadata`` in the caller's transaction."""
         metadata.create_all(connection)
 
-    def fold_log(self) -> None:
-        """Move what the log holds into the file itself, as far as other readers allow. Not inside a transaction."""
+    def truncate_wal(self) -> None:
+        """Copy the write-ahead log into the file and empty it, as far as other readers allow. Not inside a transaction."""
         with self._lock, translated(self.path):
             raw = self._connection.connection.driver_connection
             if raw is not None:
                 raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
     def close(self) -> None:
-        """Fold the log back into the file. Harmless when repeated."""
+        """Close the connection; SQLite copies the write-ahead log into the file. Idempotent."""
         with self._lock:
             self._connection.close()
             self._engine.dispose()
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A plain connection that leaves no byte behind. Connect again to see what others write later."""
-    # Without a log the file is at rest: immutable then, because even a read-only connection would leave a log beside it.
+    """Open a read-only connection that creates no files. Reconnect to see later writes of other processes."""
+    # Without a WAL file nobody is writing. `immutable` then keeps even a read-only connection from creating one.
     mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
 
 
 def read_meta(path: Path) -> dict[str, str] | None:
-    """The ``meta`` table of the store at ``path``: key to value, read without writing a byte; empty if the file is no store.
+    """Read the ``meta`` table of the store at ``path`` (key to value) without writing to the file.
 
-    None for an empty file and for a database without tables (a store whose creation was cut short): not made yet.
-    :class:`StoreError` if the file cannot be read or is not SQLite.
+    Returns:
+        An empty mapping if the database is not a store. None for an empty file and for a database without tables: a store
+        whose creation was interrupted.
+
+    Raises:
+        StoreError: the file cannot be read or is not SQLite.
     """
     try:
         with path.open("rb") as file:
@@ -93,7 +101,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
     if not head:
         return None
     if head != _MAGIC:
-        raise StoreError(f"{path}: not a SQLite file: give the path of an observation store, or of a file that does not exist")
+        raise StoreError(f"{path}: not a SQLite file: use the path of an observation store, or of a new file")
     connection = connect_read_only(path)
     try:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -101,41 +109,50 @@ def read_meta(path: Path) -> dict[str, str] | None:
             return None
         return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: cannot read the store: {_reason(str(error))}") from error
+        raise _store_error(error, f"{path}: cannot read the store") from error
     finally:
         connection.close()
 
 
-_HINTS = {
-    "database is locked": "another process is writing to it; wait for it to end",
-    "database or disk is full": "free some space and run the same line again: every row that was kept before is there",
-    "disk I/O error": "is the disk full or gone? Mend it and run the same line again: every row that was kept before is there",
-    "attempt to write a readonly database": "make the file and its folder writable, or work on a copy",
-    "unable to open database file": "make the folder writable, or work on a copy",
-    "database disk image is malformed": "the file is damaged: restore it from a copy (`vinelm store check` says what is wrong)",
-    "file is not a database": "the file is damaged: restore it from a copy",
+_ADVICE = {
+    "SQLITE_BUSY": ("another process is writing to it: wait for it to end", "store-locked"),
+    "SQLITE_FULL": ("free some space and resume: every row stored so far is kept", "store-disk"),
+    "SQLITE_IOERR": (
+        "check whether the disk is full or disconnected, then resume: every row stored so far is kept",
+        "store-disk",
+    ),
+    "SQLITE_READONLY": ("make the file and its folder writable, or work on a copy", "store-not-writable"),
+    "SQLITE_CANTOPEN": ("make the folder writable, or work on a copy", "store-not-writable"),
+    "SQLITE_CORRUPT": ("the file is damaged: restore it from a copy", "store-damaged"),
+    "SQLITE_NOTADB": ("the file is damaged: restore it from a copy", "store-damaged"),
 }
+"""SQLite result code to (what to do, code of the :class:`StoreError`)."""
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's and SQLAlchemy's errors as one :class:`StoreError` line that names the file and no row."""
+    """Turn errors of SQLite and SQLAlchemy into a one-line :class:`StoreError` that names the file and shows no row."""
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"{path}: {_reason(str(error.orig))}") from error
+        raise _store_error(error.orig, str(path)) from error
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {_reason(str(error))}") from error
+        raise _store_error(error, str(path)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{path}: {type(error).__name__}") from error
 
 
-def _reason(text: str) -> str:
-    return f"{text}: {_HINTS[text]}" if text in _HINTS else text
+def _store_error(error: BaseException | None, where: str) -> StoreError:
+    """The :class:`StoreError` for a SQLite error: its text and, where there is one, what to do about it."""
+    name = getattr(error, "sqlite_errorname", "")
+    for prefix, (advice, code) in _ADVICE.items():
+        if name == prefix or name.startswith(f"{prefix}_"):  # extended codes: SQLITE_IOERR_WRITE
+            return StoreError(f"{where}: {error}: {advice}", code=code)
+    return StoreError(f"{where}: {error}")
 
 
 def _set_up(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves, so that making tables is in the transaction too
+    connection.isolation_level = None  # no implicit BEGIN: _begin sends it, so that CREATE TABLE is in the transaction too
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 

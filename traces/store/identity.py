@@ -1,4 +1,4 @@
-"""Whose observations a store holds: rows of different workflows, prices or data must never mix."""
+"""The identity of a store: which workflow, models, prices and dataset its rows belong to. Rows of two identities never mix."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class StoreIdentity:
-    """Plain JSON throughout. ``template`` is bound to ``catalog``; ``fingerprint`` maps each part of the workflow (``graph``,
-    ``stage generate``, ``resource db/x.sqlite``) to a digest, so that a mismatch can name what changed. ``created_at`` is an
-    ISO time and no part of the comparison.
+    """What a store's observations were made with, as plain JSON.
+
+    Args:
+        workflow: name of the workflow.
+        template: the template, bound to ``catalog``.
+        catalog: the models and the prices that the rows were charged at.
+        dataset_digest: digest of the dataset.
+        fingerprint: part of the workflow (``graph``, ``stage generate``, ``resource db/x.sqlite``) to its digest, so that a
+            mismatch can name what changed.
+        is_simulated: whether the models are simulated.
+        created_at: ISO time; not compared.
     """
 
     workflow: str
@@ -27,24 +35,24 @@ class StoreIdentity:
     created_at: str = field(default="", compare=False)
 
     def to_json(self) -> str:
-        """Canonical JSON text, read back by :meth:`from_json`."""
+        """Return canonical JSON text, read by :meth:`from_json`."""
         return _canonical(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> StoreIdentity:
-        """The identity that :meth:`to_json` wrote. ``ValueError`` or ``TypeError`` if it is not one."""
+        """Parse what :meth:`to_json` wrote; ``ValueError`` or ``TypeError`` for anything else."""
         return cls(**json.loads(text))
 
     def bound_template(self) -> Template:
-        """The template, as a core object."""
+        """Return the template as a :class:`Template`."""
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """The catalog with the prices that the rows were bought at, as a core object."""
+        """Return the catalog as a :class:`Catalog`, with the prices that the rows were charged at."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def difference(self, other: StoreIdentity) -> str | None:
-        """What sets ``other`` apart from this, in a few words; None if nothing does."""
+        """Describe how ``other`` differs from this identity; None if it does not."""
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"
         if self.is_simulated != other.is_simulated:

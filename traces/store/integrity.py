@@ -1,4 +1,4 @@
-"""Is a store whole? Reads everything, changes nothing."""
+"""Check a store for damage: the file, rows, checkpoints and ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.template import Template
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import connect_read_only
 from vinelm.traces.store.lock import holder
-from vinelm.traces.store.row_validation import cell, misfit
+from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS
 from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
@@ -27,7 +27,7 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of thing that is not as it should be: how often, and the first of them. Damage, or only worth knowing."""
+    """One kind of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
 
     what: str
     count: int
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckedStore:
-    """What :func:`check_store` looked at and what it found."""
+    """Result of :func:`check_store`: what was checked, and the problems."""
 
     rows: int
     checkpoints: int
@@ -46,20 +46,23 @@ class CheckedStore:
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is damaged."""
+        """Whether there is no damage."""
         return not any(finding.is_damage for finding in self.findings)
 
 
 def check_store(path: Path) -> CheckedStore:
-    """Everything that can be checked without the workflow: the file, the rows, the checkpoints, the ledger.
+    """Check all that can be checked without the workflow: the file, the rows, the checkpoints and the ledger.
 
-    An older version is brought up to date first. :class:`StoreError` if it cannot be opened at all.
+    Reads the whole file. Changes nothing, except that a store of an older version is migrated first.
+
+    Raises:
+        StoreError: the store cannot be opened.
     """
     if path.exists():
         damage = _file_damage(path)
         if damage is not None:
             return CheckedStore(0, 0, 0, (damage,))
-    with ObservationStore.open(path) as store:  # refuses what is foreign or newer; recovers; migrates
+    with ObservationStore.open(path) as store:  # checks the version, recovers, migrates
         template = store.identity.bound_template()
     connection = connect_read_only(path)
     try:
@@ -67,7 +70,7 @@ def check_store(path: Path) -> CheckedStore:
         rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
         return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy") from error
+        raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy", code="store-damaged") from error
     finally:
         connection.close()
 
@@ -80,8 +83,8 @@ def _file_damage(path: Path) -> Finding | None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        if str(error) == "file is not a database":
-            return None  # nobody's store: opening says so
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
+            return None  # not a store at all: opening reports it
         lines = [str(error)]
     if lines == ["ok"]:
         return None
@@ -92,7 +95,7 @@ def _file_damage(path: Path) -> Finding | None:
 def _findings(connection: sqlite3.Connection, template: Template, path: Path) -> Iterator[Finding]:
     for what, is_damage, check in _CHECKS:
         found = list(check(connection, template))
-        if what == _DANGLING and holder(path) is not None:
+        if what == _UNSETTLED and holder(path) is not None:
             continue
         if found:
             yield Finding(what, len(found), found[0], is_damage)
@@ -110,7 +113,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[str]:
-    """Rows that are no observations, or none of this workflow."""
+    """Rows that are not valid observations of this workflow."""
     for values in _rows(connection):
         where = f"row {values.pop('row_id')}"
         model, depth = values.pop("model"), values.pop("depth")
@@ -119,11 +122,11 @@ def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[st
         except (VineLMError, ValueError, TypeError) as error:
             yield f"{where}: {error}"
             continue
-        wrong = misfit(row, template)
-        if wrong is None and (model, depth) != (row.model, row.depth):
-            wrong = f"the columns say model {model!r} at depth {depth}"
-        if wrong:
-            yield f"{where}: {cell(row.request_id, row.prefix)}: {wrong}"
+        problem = misfit(row, template)
+        if problem is None and (model, depth) != (row.model, row.depth):
+            problem = f"the columns say model {model!r} at depth {depth}"
+        if problem:
+            yield f"{where}: {cell_name(row.request_id, row.prefix)}: {problem}"
 
 
 def _duplicates(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
@@ -165,7 +168,7 @@ def _is_intact(digest: str, content: bytes | None) -> bool:
         return False
 
 
-def _stray_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+def _orphan_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     query = (
         "SELECT c.request_id, c.prefix FROM checkpoints c LEFT JOIN observations o "
         "ON o.request_id = c.request_id AND o.prefix = c.prefix WHERE o.row_id IS NULL"
@@ -174,12 +177,12 @@ def _stray_checkpoints(connection: sqlite3.Connection, _template: Template) -> I
         yield f"request {request!r}, prefix {prefix}"
 
 
-def _stray_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+def _orphan_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     for (digest,) in connection.execute("SELECT digest FROM blobs WHERE digest NOT IN (SELECT digest FROM checkpoints)"):
         yield f"digest {digest[:12]}"
 
 
-def _dangling(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
+def _unsettled(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     query = "SELECT request_id, prefix, reserved_usd FROM ledger WHERE settled_usd IS NULL ORDER BY entry_id"
     for request, prefix, upper in connection.execute(query):
         yield f"request {request!r}, prefix {prefix}, {upper:g} dollars"
@@ -215,17 +218,17 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
             yield f"{table.name}: {', '.join(sorted(missing))}"
 
 
-_DANGLING = "money set aside for calls that never came back: the next run charges it at the upper bound"
+_UNSETTLED = "reservations of calls that never returned: the next run charges them at their upper bound"
 _CHECKS: tuple[tuple[str, bool, Check], ...] = (
     ("tables or columns are missing", True, _wrong_tables),
-    ("rows that cannot be this workflow's", True, _bad_rows),
+    ("rows that do not fit this workflow", True, _bad_rows),
     ("cells with more than one row", True, _duplicates),
-    ("requests with rows that no run sampled from", True, _unregistered),
+    ("requests with rows that were never registered", True, _unregistered),
     ("rows below a failed invocation", True, _below_a_failure),
     ("checkpoints that are missing or do not match their digest", True, _bad_checkpoints),
-    ("checkpoints without their row", True, _stray_checkpoints),
-    ("ledger entries whose dollars are no amount", True, _bad_entries),
-    (_DANGLING, False, _dangling),
-    ("rows without their price in the ledger", False, _unpaid),
-    ("contents that no checkpoint needs", False, _stray_blobs),
+    ("checkpoints without a row", True, _orphan_checkpoints),
+    ("ledger entries with an invalid amount", True, _bad_entries),
+    (_UNSETTLED, False, _unsettled),
+    ("rows without a ledger entry", False, _unpaid),
+    ("checkpoint contents that no checkpoint refers to", False, _orphan_blobs),
 )

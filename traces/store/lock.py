@@ -1,4 +1,4 @@
-"""One run at a time writes to a store: two would settle each other's reservations and pay for cells twice."""
+"""An exclusive lock per store: two concurrent runs would settle each other's reservations and pay for cells twice."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if sys.platform != "win32":
 
 @contextmanager
 def run_lock(path: Path) -> Iterator[None]:
-    """Hold the store at ``path`` for a run. :class:`StoreError` names the process that holds it already.
+    """Lock the store at ``path`` for one run. The kernel releases the lock when the process dies; ``PATH.lock`` is not deleted.
 
-    The kernel lets go of it when the process dies, however it dies. Leaves ``PATH.lock`` beside the store.
+    Raises:
+        StoreError: another process holds the lock; the message names it.
     """
     try:
         file = path.with_name(f"{path.name}.lock").open("a+", encoding="utf-8")
@@ -34,7 +35,7 @@ def run_lock(path: Path) -> Iterator[None]:
 
 
 def holder(path: Path) -> str | None:
-    """Which process holds the store for a run, as ``pid N on HOST``; None if nobody does. Writes nothing."""
+    """Return the process that holds the lock, as ``pid N on HOST``; None if there is none. Writes nothing."""
     if sys.platform == "win32":
         return None
     try:
@@ -48,7 +49,7 @@ def holder(path: Path) -> str | None:
 
 
 def _acquire(descriptor: int, path: Path, owner: str) -> None:
-    if sys.platform != "win32":  # there, a database that stays locked is the only sign
+    if sys.platform != "win32":  # on Windows only SQLite's own lock protects the file
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

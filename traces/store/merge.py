@@ -1,4 +1,4 @@
-"""Two stores of one workflow become one."""
+"""Merge several stores of one workflow into a new one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.lock import run_lock
-from vinelm.traces.store.row_validation import cell
+from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import read_rows, values_of
 from vinelm.traces.store.store import ObservationStore
 
@@ -27,19 +27,25 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """``rows`` in the new store; how many of them each input brought first."""
+    """Result of :func:`merge_stores`: ``rows`` in the new store, and how many of them each input ``added``, in input order."""
 
     rows: int
-    brought: tuple[int, ...]
+    added: tuple[int, ...]
 
 
 def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
-    """Make the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``. All or nothing.
+    """Create the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``, all or nothing.
 
-    The inputs stay as they are; rows come in their order. A cell that two of them hold is fine if the rows are equal, as in
-    copies that went on apart; its money counts once then, and so does what their ledgers begin with in common.
-    :class:`StoreError` if the inputs are not of one identity, a run holds one of them, a request changed between them, or a
-    cell has two different rows (the first such is named).
+    The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
+    that were continued separately. The cost of such a cell counts once, and so does the common beginning of two ledgers.
+
+    Args:
+        inputs: two or more stores of the same identity.
+        path: the store to create.
+
+    Raises:
+        StoreError: the inputs differ in identity, a run holds one of them, a request changed between them, a cell has two
+            different rows (the first is named), or ``path`` exists.
     """
     _require_several(inputs)
     with ExitStack() as stack:
@@ -52,49 +58,46 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
         for store in stores:
             stack.enter_context(run_lock(store.path))
         with new_store(path, first) as merged:
-            brought = _pour(stores, merged)
-        return Merged(sum(brought), tuple(brought))
+            added = _copy_stores(stores, merged)
+        return Merged(sum(added), tuple(added))
 
 
 def _require_several(inputs: Sequence[Path]) -> None:
     if len(inputs) < 2:
-        raise StoreError("a merge needs at least two stores: name another")
+        raise StoreError("a merge needs at least two stores: add another")
     real = [source.resolve() for source in inputs]
     for i, source in enumerate(inputs):
         if real[i] in real[:i]:
             raise StoreError(f"{source}: named twice: name each store once")
 
 
-def _pour(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
+def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
+    """Copy everything into ``merged``; the number of new rows of each store."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
-    brought, ledgers = [], list[list[Entry]]()
+    digests: dict[str, str] = {}
+    n_new, ledgers = [], list[list[Entry]]()
     for store in stores:
         with store.database.transaction() as connection:
-            digests = select(schema.requests.c.request_id, schema.requests.c.digest)
-            try:
-                merged.register_digests({row.request_id: row.digest for row in connection.execute(digests)})
-            except StoreError as error:
-                raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {_tail(error, merged.path)}") from error
+            for request, digest in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest)):
+                if digests.setdefault(request, digest) != digest:
+                    raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: the request {request!r} changed")
+            merged.register_digests(digests)
             rows = list(read_rows(connection))
             new = list(_new_rows(rows, known, store.path))
             with merged.database.transaction() as target:
                 if new:
                     target.execute(insert(schema.observations), [values_of(row) for row in new])
                 _copy_checkpoints(connection, target)
-                ledger, added = _ledger(connection), {id(row) for row in new}
-                before = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in added}
-                entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, before)]
+                ledger, ids = _ledger(connection), {id(row) for row in new}
+                shared = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
+                entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, shared)]
                 if entries:
                     target.execute(insert(schema.ledger), entries)
                 ledgers.append(ledger)
-        digest = hashlib.sha256(json.dumps([values_of(row) for row in rows], sort_keys=True).encode()).hexdigest()
-        merged.note_source("merge", store.path.name, digest, len(new))
-        brought.append(len(new))
-    return brought
-
-
-def _tail(error: StoreError, path: Path) -> str:
-    return str(error).removeprefix(f"{path}: ").partition(": ")[0]
+        rows_digest = hashlib.sha256(json.dumps([values_of(row) for row in rows], sort_keys=True).encode()).hexdigest()
+        merged.record_source("merge", store.path.name, rows_digest, len(new))
+        n_new.append(len(new))
+    return n_new
 
 
 def _new_rows(
@@ -108,7 +111,7 @@ def _new_rows(
         elif other != row:
             what = next(field.name for field in fields(row) if getattr(row, field.name) != getattr(other, field.name))
             raise StoreError(
-                f"{path} and {where} hold different rows of {cell(*key)} ({what} is {getattr(row, what)!r} and "
+                f"{path} and {where} hold different rows of {cell_name(*key)} ({what} is {getattr(row, what)!r} and "
                 f"{getattr(other, what)!r}): keep one of the two stores, or drop the cell from an export"
             )
 
@@ -129,11 +132,14 @@ def _ledger(connection: Connection) -> list[Entry]:
     return [tuple(entry) for entry in connection.execute(query)]
 
 
-def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], bought_before: set[tuple[str, str]]) -> Iterator[Entry]:
-    """What this ledger holds that no earlier one does. In doubt an entry counts: money is never forgotten."""
+def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
+    """Entries of this ledger that no earlier one has; an entry that may be new counts, so that spending is never understated.
+
+    ``shared``: (request, prefix) of the rows that an earlier store has too.
+    """
     common = max((_common_length(ledger, other) for other in earlier), default=0)
     for request, prefix, reserved, settled, is_abandoned in ledger[common:]:
-        if is_abandoned or settled is None or (request, prefix) not in bought_before:
+        if is_abandoned or settled is None or (request, prefix) not in shared:
             yield request, prefix, reserved, settled, is_abandoned
 
 

@@ -1,6 +1,6 @@
-"""Old stores become new ones where they lie: forward only, each in one transaction.
+"""Migrate stores of older schema versions in place: forward only, each store in one transaction.
 
-A step is SQL text, frozen once it is released: it must not follow ``schema`` when that moves on.
+A step is SQL text that is never edited after its release and does not depend on the current ``schema``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ STEPS: dict[int, tuple[str, ...]] = {
         "digest VARCHAR NOT NULL, row_count INTEGER NOT NULL, added_at VARCHAR NOT NULL, PRIMARY KEY (source_id))",
     ),
 }
-"""Version to the statements that make the next version of it."""
+"""Schema version to the statements that upgrade it to the next version."""
 
 
 def migrate(path: Path) -> None:
-    """Bring the store at ``path`` to :data:`SCHEMA_VERSION`, all or nothing: a crash leaves it as it was.
+    """Upgrade the store at ``path`` to :data:`SCHEMA_VERSION`, all or nothing; does nothing if it is up to date.
 
-    Harmless when it is there already. :class:`StoreError` if a run holds the store, because it knows only the old version.
+    Raises:
+        StoreError: a run holds the store (it may be of the old version), or the version is no longer supported.
     """
     with run_lock(path):
         database = Database(path)
@@ -39,11 +40,11 @@ def migrate(path: Path) -> None:
 
 def _step_up(connection: Connection, path: Path) -> None:
     run = connection.exec_driver_sql
-    run("UPDATE meta SET value = value WHERE key = 'schema_version'")  # take the write lock before looking
+    run("UPDATE meta SET value = value WHERE key = 'schema_version'")  # takes the write lock before the version is read
     version = int(run("SELECT value FROM meta WHERE key = 'schema_version'").scalar_one())
     for old in range(version, SCHEMA_VERSION):
         if old not in STEPS:
-            raise StoreError(f"{path}: store version {old} cannot be read any more: export it with the VineLM that wrote it")
+            raise StoreError(f"{path}: store version {old} is no longer supported: export it with the VineLM that wrote it")
         for statement in STEPS[old]:
             run(statement)
     run("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))

@@ -1,8 +1,8 @@
-"""After a run that did not end in good order: are all its rows in this file?
+"""Recover a store whose run was killed, and detect incomplete copies.
 
-Rows are durable in the log beside the file (``STORE-wal``) before they are in the file itself. A store whose run was killed
-still has its log and loses nothing. A *copy* made while a run was writing may lack it, or have another moment's: SQLite would
-open it without a word, rows short. So a run leaves a mark in the file itself for as long as it lasts.
+SQLite commits rows to the write-ahead log (WAL, ``STORE-wal``) before it copies them into the file. A store whose run was
+killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have one of another time, and SQLite
+would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ from vinelm.traces.store.lock import holder, run_lock
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
 OPEN_RUN = "open_run"
-"""Key of ``meta``: a run holds the store, or died while it did."""
+"""Key of ``meta``: a run holds the store, or died while holding it."""
 
 
 def recover(path: Path, *, accept: bool = False) -> None:
-    """Take the mark of a dead run off the store at ``path``; nothing if the run is alive.
+    """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
 
-    :class:`StoreError`, and nothing written, if the log is missing (unless ``accept``: whatever rows the file has are taken as
-    all there are) or does not fit the file.
+    Args:
+        path: the store.
+        accept: accept a file without its WAL: rows that were only in the WAL are lost.
+
+    Raises:
+        StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
     """
     if holder(path) is not None:
         return
     if not accept and not path.with_name(f"{path.name}-wal").exists():
         raise StoreError(
-            f"{path}: copied while a run was writing to it, without its log, so that rows are missing: copy {path.name}-wal "
-            f"beside it, or go on without them after `vinelm store check --accept {path.name}`"
+            f"{path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal beside it, "
+            "or accept the rows that are there",
+            code="store-without-log",
         )
     with run_lock(path):
-        _require_one_moment(path)
+        _require_matching_wal(path)
         database = Database(path)
         try:
             with database.transaction() as connection:
@@ -44,32 +49,32 @@ def recover(path: Path, *, accept: bool = False) -> None:
             database.close()
 
 
-def _require_one_moment(path: Path) -> None:
-    """:class:`StoreError`, and nothing written, unless file and log go together. Reads the whole file.
+def _require_matching_wal(path: Path) -> None:
+    """:class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
 
-    SQLite itself does not notice a log of a later moment whose pages no page of the older file refers to: the sizes tell.
+    SQLite does not detect a later WAL whose pages the older file does not refer to, but the two disagree on the file's size.
     """
-    pages = _pages_by_log(path.with_name(f"{path.name}-wal"))
+    pages = _pages_by_wal(path.with_name(f"{path.name}-wal"))
     try:
         connection = connect_read_only(path)
         try:
             (size,) = connection.execute("PRAGMA page_count").fetchone()
-            (wrong,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         finally:
             connection.close()
     except sqlite3.Error as error:
-        size, wrong = 0, str(error)
-    if wrong != "ok" or (pages or size) != size:
-        raise StoreError(f"{path}: file and log are not of the same moment: copy both while no run is writing")
+        size, result = 0, str(error)
+    if result != "ok" or (pages or size) != size:
+        raise StoreError(f"{path}: the file and its write-ahead log do not match: copy both while no run is writing")
 
 
-def _pages_by_log(log: Path) -> int | None:
-    """How many pages the file has after the log's last whole transaction; None if the log holds none.
+def _pages_by_wal(wal: Path) -> int | None:
+    """Number of pages of the file after the WAL's last complete transaction; None if the WAL has none.
 
     Layout: https://www.sqlite.org/fileformat2.html#walformat
     """
     try:
-        content = log.read_bytes()
+        content = wal.read_bytes()
     except OSError:
         return None
     if len(content) < _LOG_HEADER.size:
@@ -79,6 +84,6 @@ def _pages_by_log(log: Path) -> int | None:
     for at in range(_LOG_HEADER.size, len(content) - page_size, _FRAME_HEADER.size + page_size):
         _, size_after, *found = _FRAME_HEADER.unpack_from(content, at)
         if found[:2] != salts:
-            break  # left over from before the log was last folded
+            break  # frames from before the last checkpoint of the WAL
         pages = size_after or pages
     return pages

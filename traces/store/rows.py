@@ -1,4 +1,4 @@
-"""Observations as rows of the table and back, in bulk: a hundred thousand in about a second."""
+"""Convert observations to table rows and back, in bulk: about 100,000 rows per second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = (*FIELDS, "model", "depth")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))
 _INSERT = str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named")))
 
-_PAY = (
+_ADD_LEDGER_ENTRIES = (
     "INSERT INTO ledger (request_id, prefix, reserved_usd, settled_usd, is_abandoned) "
     "SELECT request_id, prefix, cost_usd + tool_cost_usd, cost_usd + tool_cost_usd, 0 FROM observations "
     "WHERE row_id > ? ORDER BY row_id"
@@ -26,7 +26,7 @@ _PAY = (
 
 
 def values_of(observation: Observation) -> dict[str, Any]:
-    """The row's columns, without its number."""
+    """Return the values of all columns but ``row_id``."""
     values = {name: getattr(observation, name) for name in FIELDS}
     values["prefix"] = encode_prefix(observation.prefix)
     values["model"], values["depth"] = observation.model, observation.depth
@@ -34,9 +34,10 @@ def values_of(observation: Observation) -> dict[str, Any]:
 
 
 def insert_rows(connection: Connection, rows: Iterable[Observation]) -> int:
-    """Add all rows in the caller's transaction, each with a settled ledger entry, at the driver's speed; how many.
+    """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
 
-    ``IntegrityError`` for a cell that has a row.
+    Raises:
+        sqlite3.IntegrityError: a cell has a row already.
     """
     cursor = connection.connection.cursor()
     try:
@@ -44,15 +45,15 @@ def insert_rows(connection: Connection, rows: Iterable[Observation]) -> int:
         (last,) = cursor.fetchone() or (0,)
         cursor.executemany(_INSERT, map(values_of, rows))  # type: ignore[arg-type]
         count = int(cursor.rowcount)
-        cursor.execute(_PAY, (last,))
+        cursor.execute(_ADD_LEDGER_ENTRIES, (last,))
         return count
     finally:
         cursor.close()
 
 
 def read_rows(connection: Connection) -> Iterator[Observation]:
-    """All rows in the order bought, inside the caller's transaction."""
-    prefixes: dict[str, tuple[str, ...]] = {}  # few different ones, so that each is decoded once
+    """Yield all rows in insertion order, inside the caller's transaction."""
+    prefixes: dict[str, tuple[str, ...]] = {}  # few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:
         cursor.execute(_ALL_ROWS)

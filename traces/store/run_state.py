@@ -1,4 +1,4 @@
-"""What a run keeps in its store besides rows: raised reservations, checkpoints that nobody needs any more, where it began."""
+"""State of the current run in its store: reservations, checkpoints to delete, and the settings to resume with."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from vinelm.traces.store.schema import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
-"""Key in ``meta`` of the run that has not ended in good order: its settings, and ``rows``, how many rows it found."""
+"""Key in ``meta`` of a run that has not completed: its settings, and ``rows``, the number of rows before it started."""
 LAST = "last_run"
-"""Key in ``meta`` of the settings of the run that was last begun, whether it has ended or not."""
+"""Key in ``meta`` of the settings of the run that was started last, completed or not."""
 
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
 _CELL = (schema.checkpoints.c.request_id == bindparam("request")) & (schema.checkpoints.c.prefix == bindparam("cell"))
 _DIGEST = select(schema.checkpoints.c.digest).where(_CELL)
-_FORGET = delete(schema.checkpoints).where(_CELL)
+_DELETE_CHECKPOINT = delete(schema.checkpoints).where(_CELL)
 _IS_USED = select(schema.checkpoints.c.digest).where(schema.checkpoints.c.digest == bindparam("digest")).limit(1)
-_FORGET_BLOB = delete(schema.blobs).where(schema.blobs.c.digest == bindparam("digest"))
+_DELETE_BLOB = delete(schema.blobs).where(schema.blobs.c.digest == bindparam("digest"))
 
 
 class RunRecords:
-    """The running side of a store. Only for the run that holds it (:meth:`ObservationStore.exclusive`)."""
+    """What the run that holds a store (:meth:`ObservationStore.exclusive`) keeps in it besides rows. Every write is durable."""
 
     def __init__(self, store: ObservationStore) -> None:
         self.store = store
         self._database = store._database
 
     def together(self) -> AbstractContextManager[Connection]:
-        """Everything that this thread writes inside the block becomes durable at once, or not at all."""
+        """Return a transaction: all that this thread writes inside the block is committed at once, or not at all."""
         return self._database.transaction()
 
-    # -- money -------------------------------------------------------------------------------------------------
+    # -- ledger -----------------------------------------------------------------------------------------------
 
     def raise_reservation(self, entry: int, upper_usd: float) -> None:
-        """Set more aside for a unit that is under way."""
+        """Set the upper bound of the reservation ``entry`` to ``upper_usd`` dollars."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": entry, "upper": upper_usd})
 
     def times_paid(self) -> Counter[tuple[str, tuple[str, ...]]]:
-        """How many settled entries each (request, prefix) has; those of runs that died are not counted."""
+        """Return the number of settled ledger entries of each (request, prefix), without abandoned ones."""
         table = schema.ledger
         is_paid = table.c.settled_usd.is_not(None) & table.c.is_abandoned.is_(False)
         query = select(table.c.request_id, table.c.prefix, func.count()).where(is_paid).group_by("request_id", "prefix")
@@ -57,57 +57,60 @@ class RunRecords:
     # -- checkpoints -------------------------------------------------------------------------------------------
 
     def drop_checkpoint(self, request_id: str, prefix: Sequence[str]) -> None:
-        """Forget the state after that prefix, and its content if no other one is equal. Harmless if there is none."""
+        """Delete the checkpoint after ``prefix``, and its content if no other checkpoint shares it. Idempotent."""
         cell = {"request": request_id, "cell": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             digest = connection.execute(_DIGEST, cell).scalar()
             if digest is None:
                 return
-            connection.execute(_FORGET, cell)
+            connection.execute(_DELETE_CHECKPOINT, cell)
             if connection.execute(_IS_USED, {"digest": digest}).first() is None:
-                connection.execute(_FORGET_BLOB, {"digest": digest})
+                connection.execute(_DELETE_BLOB, {"digest": digest})
 
     def checkpoint_cells(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The (request, prefix) pairs whose state is kept."""
+        """Return the (request, prefix) pairs that have a checkpoint."""
         with self._database.transaction() as connection:
             found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
             return [(row[0], decode_prefix(row[1])) for row in found]
 
-    # -- where a run began -------------------------------------------------------------------------------------
+    # -- settings and resumption ------------------------------------------------------------------------------
 
     def begin(self, settings: Mapping[str, Any]) -> int:
-        """Note that a run with these settings (plain JSON) is under way; how many of the store's rows are older than it.
+        """Record that a run with these settings (plain JSON) has started.
 
-        An unfinished run of the same settings is taken up: its own rows are not older than it.
+        An unfinished run with the same settings is resumed.
+
+        Returns:
+            How many rows the store held before the run (when it was first started) began.
         """
         with self._database.transaction() as connection:
-            noted = _noted(connection, UNFINISHED)
-            _note(connection, LAST, dict(settings))
-            if noted is not None and noted["settings"] == json.loads(json.dumps(dict(settings))):
-                return int(noted["rows"])
+            unfinished = _recorded(connection, UNFINISHED)
+            _record(connection, LAST, dict(settings))
+            if unfinished is not None and unfinished["settings"] == json.loads(json.dumps(dict(settings))):
+                return int(unfinished["rows"])
             count = select(func.count()).select_from(schema.observations)
             rows = int(connection.execute(count).scalar_one())
-            _note(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
+            _record(connection, UNFINISHED, {"settings": dict(settings), "rows": rows})
             return rows
 
     def last_settings(self) -> Mapping[str, Any] | None:
-        """Those of the run that was last begun; None if there was none, or by a version that did not note it."""
+        """Return the settings of the run that was started last; None if there was none, or an old version did not record it."""
         with self._database.transaction() as connection:
-            last, unfinished = _noted(connection, LAST), _noted(connection, UNFINISHED)
+            last, unfinished = _recorded(connection, LAST), _recorded(connection, UNFINISHED)
             return last if last is not None or unfinished is None else dict(unfinished["settings"])
 
     def end(self) -> None:
-        """The run has left no gap: every row it bought follows from the ones before."""
+        """Record that the run has completed: it need not be resumed."""
         with self._database.transaction() as connection:
             connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))
 
 
-def _noted(connection: Connection, key: str) -> dict[str, Any] | None:
+def _recorded(connection: Connection, key: str) -> dict[str, Any] | None:
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
     return json.loads(text) if text else None
 
 
-def _note(connection: Connection, key: str, plain: Mapping[str, Any]) -> None:
+def _record(connection: Connection, key: str, plain: Mapping[str, Any]) -> None:
     value = json.dumps(dict(plain))
     statement = insert(schema.meta).values(key=key, value=value)
     connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))

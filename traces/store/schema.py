@@ -1,6 +1,6 @@
-"""The tables of an observation store, a comment per column. ``docs/store.md`` is written from this file.
+"""The tables of an observation store, with a comment per column. ``docs/store.md`` is generated from this file.
 
-A store is one SQLite file. Prefixes are kept as JSON text, ``["small","large"]``; what is not known is NULL, never 0.
+A store is one SQLite file. Prefixes are stored as JSON text, ``["small","large"]``; unknown values are NULL, never 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
 
 SCHEMA_VERSION = 2
-"""Raised by one whenever a table changes, with a step in ``migrations``; a newer store is refused, never guessed at."""
+"""Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
 metadata = MetaData()
 
@@ -22,11 +22,11 @@ meta = Table(
         "key",
         String,
         primary_key=True,
-        comment="what: schema_version, identity; last_run, its settings; open_run and unfinished_run of a run that has not "
-        "ended in good order",
+        comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
+        "completed",
     ),
-    Column("value", String, nullable=False, comment="its value, JSON text"),
-    comment="Whose observations these are: workflow, template, catalog, dataset, fingerprint.",
+    Column("value", String, nullable=False, comment="the value, JSON text"),
+    comment="The store's identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
 )
 
 requests = Table(
@@ -40,27 +40,32 @@ requests = Table(
 observations = Table(
     "observations",
     metadata,
-    Column("row_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were bought"),
+    Column("row_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were added"),
     Column("request_id", String, nullable=False, comment="the request"),
     Column("prefix", String, nullable=False, comment="models of all invocations so far, JSON list; the last is this row's own"),
     Column("model", String, nullable=False, comment="the last model of the prefix, for plain SQL"),
-    Column("depth", Integer, nullable=False, comment="which invocation of the request this is, from 1"),
+    Column("depth", Integer, nullable=False, comment="position of the invocation in the request, from 1"),
     Column("stage", String, nullable=False, comment="the stage that ran"),
-    Column("success", Boolean, comment="the answer is right by the ground truth; NULL: not known"),
-    Column("stopped", Boolean, comment="the workflow's own check ended here; NULL: not known"),
+    Column("success", Boolean, comment="whether the answer is right by the ground truth; NULL: unknown"),
+    Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
-    Column("latency_s", Float, nullable=False, comment="seconds of the stage, by the request's clock"),
+    Column("latency_s", Float, nullable=False, comment="seconds of the stage on the request's clock"),
     Column("tool_cost_usd", Float, nullable=False, comment="dollars of the tools between this stage and the next"),
     Column("tool_latency_s", Float, nullable=False, comment="seconds of the tools between this stage and the next"),
-    Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: not known"),
-    Column("tokens_out", Integer, comment="generated tokens of all calls; NULL: not known"),
-    Column("tokens_cached", Integer, comment="the part of tokens_in that a prompt cache served; NULL: not known"),
-    Column("tokens_estimated", Boolean, nullable=False, comment="the counts come from text length, not from the provider"),
+    Column("tokens_in", Integer, comment="prompt tokens of all calls; NULL: unknown"),
+    Column("tokens_out", Integer, comment="generated tokens of all calls; NULL: unknown"),
+    Column("tokens_cached", Integer, comment="the part of tokens_in served from a prompt cache; NULL: unknown"),
+    Column(
+        "tokens_estimated",
+        Boolean,
+        nullable=False,
+        comment="token counts are estimated from text length, not reported by the provider",
+    ),
     Column("ttft_s", Float, comment="seconds to the first token of the first call; NULL: not measured"),
     Column("calls", Integer, nullable=False, comment="model calls inside the invocation"),
-    Column("retries", Integer, nullable=False, comment="attempts before the ones that counted"),
-    Column("in_flight", Integer, nullable=False, comment="calls on the same engine when this one started"),
-    Column("failure", String, comment="why the invocation failed; NULL: it did not"),
+    Column("retries", Integer, nullable=False, comment="failed attempts before the calls that counted"),
+    Column("in_flight", Integer, nullable=False, comment="other calls on the same engine when this one started"),
+    Column("failure", String, comment="failure kind; NULL: the invocation succeeded"),
     Column("detail", String, comment="one line about the failure, without prompt or key"),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
@@ -71,7 +76,7 @@ blobs = Table(
     metadata,
     Column("digest", String, primary_key=True, comment="sha256 of the uncompressed content"),
     Column("content", LargeBinary, nullable=False, comment="zlib-compressed serialized workflow state"),
-    comment="Contents of checkpoints, each kept once.",
+    comment="Contents of checkpoints; equal contents are stored once.",
 )
 
 checkpoints = Table(
@@ -81,7 +86,7 @@ checkpoints = Table(
     Column("prefix", String, primary_key=True, comment="the prefix that the state follows, JSON list"),
     Column("digest", String, nullable=False, comment="key into blobs"),
     Index("checkpoints_by_digest", "digest"),
-    comment="The workflow state after a prefix, from which any extension resumes. Kept only while one may be wanted.",
+    comment="The workflow state after a prefix, from which extensions resume. Deleted when no longer needed.",
 )
 
 ledger = Table(
@@ -90,32 +95,32 @@ ledger = Table(
     Column("entry_id", Integer, primary_key=True, autoincrement=True, comment="order of reservation"),
     Column("request_id", String, nullable=False, comment="the unit's request"),
     Column("prefix", String, nullable=False, comment="the unit's prefix, JSON list"),
-    Column("reserved_usd", Float, nullable=False, comment="upper bound, set aside before the call"),
-    Column("settled_usd", Float, comment="what it really cost; NULL: in flight"),
-    Column("is_abandoned", Boolean, nullable=False, comment="the run died in the call: charged at the upper bound"),
-    comment="Money: no call without an entry here.",
+    Column("reserved_usd", Float, nullable=False, comment="upper bound, reserved before the call"),
+    Column("settled_usd", Float, comment="actual cost; NULL: in flight"),
+    Column("is_abandoned", Boolean, nullable=False, comment="the run died during the call: charged at the upper bound"),
+    comment="Spending: every call has an entry, written before it is made.",
 )
 
 sources = Table(
     "sources",
     metadata,
-    Column("source_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were added"),
+    Column("source_id", Integer, primary_key=True, autoincrement=True, comment="order in which sources were added"),
     Column(
         "kind", String, nullable=False, comment="import (a table of recorded outcomes or an export) or merge (another store)"
     ),
     Column("name", String, nullable=False, comment="the file's name, without its folder"),
     Column("digest", String, nullable=False, comment="sha256 of the imported file; of the merged store's rows"),
-    Column("row_count", Integer, nullable=False, comment="rows that it brought"),
+    Column("row_count", Integer, nullable=False, comment="number of rows added"),
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
-    comment="Where rows came from that no run on this file bought. Since version 2.",
+    comment="Origin of imported and merged rows. Since version 2.",
 )
 
 
 def encode_prefix(prefix: Sequence[str]) -> str:
-    """A prefix as it is kept: compact JSON."""
+    """Return the prefix as compact JSON text."""
     return json.dumps(list(prefix), ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_prefix(text: str) -> tuple[str, ...]:
-    """The prefix that :func:`encode_prefix` wrote."""
+    """Parse what :func:`encode_prefix` returned."""
     return tuple(json.loads(text))

@@ -1,4 +1,4 @@
-"""The observation store: every row that was bought, the checkpoints to go on from, and the ledger."""
+"""The observation store: executed cells, checkpoints of the workflow state, and the ledger of spending."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
 from vinelm.traces.store.migrations import migrate
 from vinelm.traces.store.recovery import OPEN_RUN, recover
+from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
 from vinelm.traces.store.schema import SCHEMA_VERSION, encode_prefix
 from vinelm.workflow import Request
@@ -32,14 +33,12 @@ from vinelm.workflow import Request
 if TYPE_CHECKING:
     import pandas
 
-Prefix = tuple[str, ...]
-
 
 def _cell(table: Table) -> ColumnElement[bool]:
     return and_(table.c.request_id == bindparam("request"), table.c.prefix == bindparam("prefix"))
 
 
-# The statements of every unit, built once: building one takes longer than running it.
+# Built once: building a statement takes longer than running it.
 _ADD_ROW = insert(schema.observations).on_conflict_do_nothing()
 _ADD_BLOB = insert(schema.blobs).on_conflict_do_nothing()
 _ADD_CHECKPOINT = insert(schema.checkpoints)
@@ -55,7 +54,7 @@ _SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("ent
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Totals of a group of rows: how many, their model calls, dollars (tools included), and how many failed."""
+    """Totals of a group of rows: number of rows, model calls, dollars (tools included) and failed rows."""
 
     rows: int
     calls: int
@@ -64,9 +63,10 @@ class Spend:
 
 
 class ObservationStore:
-    """One workflow's observations in one SQLite file. Every method that writes is durable when it returns.
+    """The observations of one workflow, in one SQLite file.
 
-    Make one with :meth:`create`, :meth:`open` or :meth:`open_or_create`. May be shared by the threads of one process.
+    Open a store with :meth:`open`, :meth:`create` or :meth:`open_or_create`, and use it as a context manager. Writes are
+    durable when the method returns. Threads of one process may share a store; several processes may read while one writes.
     """
 
     def __init__(self, database: Database, identity: StoreIdentity) -> None:
@@ -77,15 +77,21 @@ class ObservationStore:
 
     @classmethod
     def create(cls, path: str | Path, identity: StoreIdentity, *, shown_as: Path | None = None) -> Self:
-        """A new, empty store. :class:`StoreError` if the file is there already or its folder is not.
+        """Create an empty store.
 
-        ``shown_as`` is the path that errors name, where the file will be moved once it is filled.
+        Args:
+            path: the file to create.
+            identity: what the observations are made with.
+            shown_as: the path that errors name, if the file will be renamed to it later.
+
+        Raises:
+            StoreError: the file exists already, or its folder does not.
         """
         path = Path(path)
-        if _is_made(path):
-            raise StoreError(f"{path}: exists already: open it, or give another path")
+        if _exists(path):
+            raise StoreError(f"{path}: exists already: open it, or use another path")
         if not path.parent.is_dir():
-            raise StoreError(f"{path}: the folder {path.parent} does not exist: make it first")
+            raise StoreError(f"{path}: the folder {path.parent} does not exist: create it first")
         database = Database(path, shown_as=shown_as)
         with database.transaction() as connection:
             database.create_tables(schema.metadata, connection)
@@ -95,21 +101,26 @@ class ObservationStore:
 
     @classmethod
     def open(cls, path: str | Path, identity: StoreIdentity | None = None) -> Self:
-        """The store at ``path``; with an ``identity``, only if it is this workflow's. An older version is brought up to date.
+        """Open the store at ``path``. A store of an older version is migrated in place.
 
-        :class:`StoreError`, and nothing written, if it is missing, not a store, of a newer version, another workflow's, or a
-        copy made while a run was writing that lacks the rows in the log.
+        Args:
+            path: an existing store.
+            identity: if given, the store must have this identity.
+
+        Raises:
+            StoreError: there is no store, it is of a newer version or of another identity, or it is an incomplete copy made
+                during a run. Nothing is written then.
         """
         path = Path(path)
         if not path.exists():
-            raise StoreError(f"{path}: no such store: make one with `vinelm profile`")
+            raise StoreError(f"{path}: no such store: profile a workflow first", code="store-missing")
         meta = read_meta(path)
         if meta is None:
-            raise StoreError(f"{path}: an empty store: make one with `vinelm profile`")
+            raise StoreError(f"{path}: an empty file, not a store: profile a workflow first", code="store-missing")
         found = _identity(path, meta)
         difference = found.difference(identity) if identity else None
         if difference:
-            raise StoreError(f"{path}: {difference}: give another --store, or undo the change")
+            raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
         if int(meta["schema_version"]) < SCHEMA_VERSION:
             migrate(path)
         if OPEN_RUN in meta:
@@ -118,17 +129,17 @@ class ObservationStore:
 
     @classmethod
     def open_or_create(cls, path: str | Path, identity: StoreIdentity) -> Self:
-        """The store at ``path``, made if it is not there: what a run that may be a second one wants."""
+        """Open the store at ``path``, or create it if it does not exist (see :meth:`open` and :meth:`create`)."""
         path = Path(path)
-        return cls.open(path, identity) if _is_made(path) else cls.create(path, identity)
+        return cls.open(path, identity) if _exists(path) else cls.create(path, identity)
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The path of the file."""
         return self._database.path
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file. Idempotent."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -139,48 +150,52 @@ class ObservationStore:
 
     @property
     def database(self) -> Database:
-        """The file behind it, for the other modules of this part."""
+        """The database connection, for the modules of this package."""
         return self._database
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the store for one run; others may read. :class:`StoreError` names the process that holds it already.
+        """Lock the store for one run; other processes may still read it.
 
-        The file itself says meanwhile that a run is on, so that a copy without its log is recognised (``recovery``).
+        A marker in the file shows that a run is active, so that a copy without the write-ahead log is detected (``recovery``).
+
+        Raises:
+            StoreError: another process holds the store; the message names it.
         """
         with run_lock(self.path):
             with self._database.transaction() as connection:
                 started = datetime.now(UTC).isoformat(timespec="seconds")
                 connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": started})
-            self._database.fold_log()
+            self._database.truncate_wal()
             try:
                 yield
             finally:
-                with suppress(StoreError), self._database.transaction() as connection:  # the next opening recovers
+                with suppress(StoreError), self._database.transaction() as connection:  # otherwise the next `open` clears it
                     connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def register(self, requests: Iterable[Request]) -> None:
-        """Note the requests that a run samples from. :class:`StoreError` if one changed since an earlier run."""
+        """Register the requests that a run samples from; :class:`StoreError` if one changed since an earlier run."""
         self.register_digests({request.id: request.digest() for request in requests})
 
     def register_digests(self, wanted: Mapping[str, str]) -> None:
-        """As :meth:`register`, from request id to the digest of its dataset row."""
+        """Register requests by id and digest of the dataset row (see :meth:`register`)."""
         with self._database.transaction() as connection:
             rows = connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))
             known = {row.request_id: row.digest for row in rows}
             for request_id, digest in wanted.items():
                 if known.get(request_id, digest) != digest:
                     raise StoreError(
-                        f"{self.path}: the request {request_id!r} changed since it was profiled: give another --store"
+                        f"{self.path}: the request {request_id!r} changed since it was profiled: use another store, or undo it",
+                        code="store-mismatch",
                     )
             new = [{"request_id": key, "digest": digest} for key, digest in wanted.items() if key not in known]
             if new:
                 connection.execute(insert(schema.requests), new)
 
     def request_ids(self) -> list[str]:
-        """Every request that some run sampled from, in the order they were registered."""
+        """Return the ids of all registered requests, in order of registration."""
         with self._database.transaction() as connection:
             return list(
                 connection.execute(select(schema.requests.c.request_id).order_by(literal_column("requests.rowid"))).scalars()
@@ -189,16 +204,22 @@ class ObservationStore:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def add(self, observation: Observation, checkpoint: bytes | None = None, *, reservation: int | None = None) -> None:
-        """Keep one row, the state to go on from, and the settlement of its reservation, all or nothing.
+        """Add one row in one transaction with its checkpoint and the settlement of its reservation.
 
-        :class:`StoreError` if the cell has a row already.
+        Args:
+            observation: the row.
+            checkpoint: the serialized workflow state after it, if it may be resumed from.
+            reservation: the ledger entry to settle (from :meth:`reserve`).
+
+        Raises:
+            StoreError: the cell has a row already; nothing is written.
         """
         values = values_of(observation)
         prefix = values["prefix"]
         with self._database.transaction() as connection:
             if not connection.execute(_ADD_ROW, values).rowcount:
-                cell = f"request {observation.request_id!r}, prefix {'/'.join(observation.prefix)}"
-                raise StoreError(f"{self.path}: {cell}: this cell has a row already: is another run writing here?")
+                cell = cell_name(observation.request_id, observation.prefix)
+                raise StoreError(f"{self.path}: {cell}: this cell has a row already: check whether another run is writing")
             if checkpoint is not None:
                 digest = hashlib.sha256(checkpoint).hexdigest()
                 connection.execute(_ADD_BLOB, {"digest": digest, "content": zlib.compress(checkpoint)})
@@ -208,9 +229,10 @@ class ObservationStore:
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def add_many(self, observations: Iterable[Observation]) -> int:
-        """Keep rows that were paid for elsewhere, each with its price in the ledger, all or nothing; how many.
+        """Add rows that were paid for elsewhere, each with a settled ledger entry, and return their number. All or nothing.
 
-        :class:`StoreError` if a cell has a row already.
+        Raises:
+            StoreError: a cell has a row already.
         """
         try:
             with self._database.transaction() as connection:
@@ -218,12 +240,12 @@ class ObservationStore:
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(
-                    f"{self.path}: a cell of these has a row already: keep one row per request and prefix"
+                    f"{self.path}: one of these cells has a row already: keep one row per request and prefix"
                 ) from error
             raise
 
     def observations(self) -> list[Observation]:
-        """All rows, in the order they were bought. About a second for 100,000."""
+        """Return all rows in insertion order; about one second per 100,000 rows."""
         with self._database.transaction() as connection:
             return list(read_rows(connection))
 
@@ -244,15 +266,15 @@ class ObservationStore:
         columns = {name: [getattr(row, name) for row in rows] for name in names}
         return data_frame(columns, dtypes=_FRAME_DTYPES)
 
-    def note_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
-        """Keep where rows came from that no run on this file bought."""
+    def record_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
+        """Record the origin of rows that were not executed by a run on this file."""
         values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
         values["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
             connection.execute(insert(schema.sources), values)
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
-        """The cell has a row."""
+        """Return whether the cell (request, whole prefix) has a row."""
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             return connection.execute(_HAS_ROW, cell).first() is not None
@@ -262,7 +284,7 @@ class ObservationStore:
             return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
 
     def checkpoint(self, request_id: str, prefix: Sequence[str]) -> bytes | None:
-        """The serialized state after that prefix; None if none is kept. :class:`StoreError` if it is damaged."""
+        """Return the serialized state after ``prefix``, None if there is none; :class:`StoreError` if it is damaged."""
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             row = connection.execute(_CHECKPOINT, cell).first()
@@ -273,13 +295,13 @@ class ObservationStore:
         except zlib.error:
             content = b""
         if hashlib.sha256(content).hexdigest() != row.digest:
-            raise StoreError(f"{self.path}: request {request_id!r}, prefix {'/'.join(prefix)}: the checkpoint is damaged")
+            raise StoreError(f"{self.path}: {cell_name(request_id, prefix)}: the checkpoint is damaged", code="store-damaged")
         return content
 
-    # -- money -------------------------------------------------------------------------------------------------
+    # -- ledger -----------------------------------------------------------------------------------------------
 
     def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float) -> int:
-        """Set dollars aside for a unit that is about to run; the entry's number, for :meth:`add` or :meth:`abandon`."""
+        """Reserve dollars for a unit before it runs, and return the number of the ledger entry (for :meth:`add`)."""
         entry = {
             "request_id": request_id,
             "prefix": encode_prefix(prefix),
@@ -291,27 +313,30 @@ class ObservationStore:
             return int(connection.execute(_RESERVE, entry).lastrowid)
 
     def settle(self, reservation: int, cost_usd: float) -> None:
-        """Close an entry without a row, at what it cost."""
+        """Settle a reservation that led to no row at its actual cost."""
         with self._database.transaction() as connection:
             connection.execute(_SETTLE, {"entry": reservation, "paid": cost_usd})
 
     def abandon_open(self) -> int:
-        """Close the entries of units that never came back, at their upper bound: the call may have been made and billed.
+        """Settle all open reservations at their upper bound and return their number.
 
-        How many there were. Only for a run that holds the store (:meth:`exclusive`).
+        For reservations of a run that died: its calls may have been made and billed. Only the run that holds the store
+        (:meth:`exclusive`) may call this.
         """
-        gone = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
+        settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
         with self._database.transaction() as connection:
-            return connection.execute(update(schema.ledger).where(schema.ledger.c.settled_usd.is_(None)).values(gone)).rowcount
+            return connection.execute(
+                update(schema.ledger).where(schema.ledger.c.settled_usd.is_(None)).values(settled)
+            ).rowcount
 
     def committed_usd(self) -> float:
-        """Dollars spent, plus those set aside for units in flight."""
+        """Return the dollars spent plus those reserved for units in flight."""
         paid = func.sum(func.coalesce(schema.ledger.c.settled_usd, schema.ledger.c.reserved_usd))
         with self._database.transaction() as connection:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
 
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
-        """Totals of the rows by model, depth or stage."""
+        """Return totals of the rows by model, depth or stage."""
         table = schema.observations
         group = table.c[by]
         cost = func.sum(table.c.cost_usd + table.c.tool_cost_usd)
@@ -328,17 +353,17 @@ _FRAME_DTYPES = {
 }
 
 
-def _is_made(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return path.exists() and read_meta(path) is not None
 
 
 def _identity(path: Path, meta: dict[str, str]) -> StoreIdentity:
-    """What the file says it is; :class:`StoreError` if it is no store, or one that this version cannot read."""
+    """The identity in the file; :class:`StoreError` if it is not a store, or of a newer version."""
     try:
         version = int(meta["schema_version"])
         if version > SCHEMA_VERSION:
-            found = f"store version {version}, known is {SCHEMA_VERSION}"
-            raise StoreError(f"{path}: written by a newer VineLM ({found}): upgrade, or give another path")
+            found = f"store version {version}, this one reads {SCHEMA_VERSION}"
+            raise StoreError(f"{path}: written by a newer VineLM ({found}): upgrade VineLM, or use another path")
         return StoreIdentity.from_json(meta["identity"])
     except (KeyError, ValueError, TypeError) as error:
-        raise StoreError(f"{path}: a SQLite file, but not an observation store: give another path") from error
+        raise StoreError(f"{path}: a SQLite file, but not an observation store: use another path") from error

@@ -1,4 +1,4 @@
-"""What is in a store, at a glance."""
+"""Summary of a store's contents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,22 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Counts, dollars and bytes of a store, without its rows.
+    """Counts, dollars and bytes of a store.
 
-    ``committed_usd`` is spent plus set aside; ``abandoned_usd`` the part charged for calls that never came back, ``open_usd``
-    that of calls in flight (or whose run died). ``size_bytes`` includes the log. ``held_by`` names the process of a live run.
-    ``sources``: where imported and merged rows came from.
+    Args:
+        version: schema version.
+        requests: registered requests.
+        requests_observed: requests with at least one row.
+        rows_per_depth: depth (from 1) to the number of rows.
+        failures: failure kind to the number of rows.
+        committed_usd: dollars spent plus reserved.
+        abandoned_usd: the part of ``committed_usd`` charged for calls that never returned.
+        open_usd: the part of ``committed_usd`` reserved for calls in flight, or of a run that died.
+        checkpoints: number of checkpoints.
+        checkpoint_bytes: their compressed size.
+        size_bytes: size of the file and its write-ahead log.
+        held_by: the process of the run that holds the store; None if there is none.
+        sources: origins of imported and merged rows.
     """
 
     version: int
@@ -39,7 +50,7 @@ class Contents:
 
 
 def contents_of(store: ObservationStore) -> Contents:
-    """Read at one moment, also while a run is writing."""
+    """Summarize ``store`` in one consistent snapshot, even while a run is writing."""
     rows, ledger = schema.observations.c, schema.ledger.c
     with store.database.transaction() as connection:
 

@@ -104,9 +104,9 @@ def estimate_store(
 
 
 def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:
-    from vinelm.estimator import gather_evidence
+    from vinelm.estimator import validate_estimate
 
-    evidence = gather_evidence(cells, annotated.template, annotated.catalog, annotated)
+    evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
     evidence.require(max_error, spent_usd=spent, everything_usd=spent / coverage if coverage else 0.0)
     return replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})

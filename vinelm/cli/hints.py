@@ -14,6 +14,21 @@ HINTS: Mapping[str, str] = MappingProxyType(
     {
         "budget-required": "use --budget-usd",
         "max-error": "use --max-error",
+        "estimate-uncertain": "--max-error FRACTION accepts less certain estimates",
+        "log-depth": "option --depth",
+        "log-duplicate-answer": "repeat --request-column, or use --keep-first",
+        "log-duplicate-cell": "--keep-first keeps the first one",
+        "log-empty-value": "--where 'COLUMN!=' excludes rows where COLUMN is empty",
+        "log-no-cost": "--cost-column, or --models with --tokens-in-column and --tokens-out-column",
+        "log-no-rows": "options --where, --only-model and --models",
+        "log-no-stop": "--stopped-if CONDITION, or --stop oracle",
+        "log-no-tokens": "--tokens-in-column and --tokens-out-column, or --cost-column",
+        "log-stage-without-run": "--stage-column needs --run-column; --stage names stages",
+        "log-too-many-rows": "options --depth and --only-model",
+        "store-damaged": "`vinelm store check` lists the damage",
+        "store-mismatch": "--store names the store",
+        "store-missing": "`vinelm profile` makes a store",
+        "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
     }
 )
 """Error code to the options that help, as a clause that follows the message."""

@@ -3,6 +3,12 @@ from .atomic import draft_path as draft_path
 from .atomic import require_regular as require_regular
 from .atomic import sync_to_disk as sync_to_disk
 from .atomic import write_atomic as write_atomic
+from .fields import as_amount as as_amount
+from .fields import as_count as as_count
+from .fields import as_flag as as_flag
+from .fields import as_number as as_number
+from .fields import as_text as as_text
+from .fields import field_of as field_of
 from .frames import data_frame as data_frame
 from .frames import html_table as html_table
 from .tables import Row as Row

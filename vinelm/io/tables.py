@@ -1,10 +1,10 @@
-"""Table files: CSV, JSON lines (both also gzipped) and Parquet, by the suffix of the name."""
+"""Read and write tables: CSV and JSON lines (plain or gzip) and Parquet, chosen by the file name's extension."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -17,43 +17,61 @@ _BATCH = 20_000
 
 
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
-    """Return ``csv``, ``jsonl`` or ``parquet`` by the suffix of ``path``; :class:`ConfigError` if it is not in ``allowed``."""
+    """Return the table format by the file's extension: ``csv``, ``jsonl`` or ``parquet``; :class:`ConfigError` for another."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in allowed or (kind == "parquet" and path.suffix == ".gz"):
-        raise ConfigError(f"{path}: unknown kind of table: use a name that ends in .{', .'.join(allowed)} or .csv.gz")
+        raise ConfigError(f"{path}: unknown table format: the file name must end in .{', .'.join(allowed)} or .csv.gz")
     return kind
 
 
-def read_table(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield (line number from 1, row) of each row of a table file.
+def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """Yield (line number, row) of each row; Parquet rows are numbered from 1.
 
-    Values of CSV are strings; missing and empty ones are None. Rows of Parquet are numbered from 1.
+    CSV values are text. Missing and empty values are None.
+
+    Args:
+        path: the table; its extension says the format (:func:`kind_of`).
+        columns: names that each row must have; other columns are returned too.
 
     Raises:
-        ConfigError: The suffix is unknown, or Parquet needs pyarrow, which is not installed.
-        DatasetError: The file cannot be read; names the file and the line.
+        ConfigError: the extension is unknown, or pyarrow is not installed.
+        DatasetError: the file cannot be read or a column is missing; names file and line.
     """
     kind = kind_of(path)
     if kind == "parquet":
-        yield from _read_parquet(path)
+        yield from _with_columns(_read_parquet(path), columns, path)
         return
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as opened:
             text = cast("TextIO", opened)
-            yield from _read_csv(text, path) if kind == "csv" else json_objects(text, path)
+            rows = _read_csv(text, path, columns) if kind == "csv" else json_objects(text, path)
+            yield from _with_columns(rows, columns, path)
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise DatasetError(f"{path}: cannot read the table: {error}") from error
 
 
-def _read_csv(text: TextIO, path: Path) -> Iterator[tuple[int, Row]]:
+def _with_columns(rows: Iterable[tuple[int, Row]], columns: Sequence[str], path: Path) -> Iterator[tuple[int, Row]]:
+    for line, row in rows:
+        _require_columns(row, columns, f"{path}:{line}")
+        yield line, row
+
+
+def _require_columns(found: Collection[str], columns: Sequence[str], where: str) -> None:
+    for name in columns:
+        if name not in found:
+            raise DatasetError(f"{where}: no column {name!r}: the table has {', '.join(map(str, found))}")
+
+
+def _read_csv(text: TextIO, path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD_CHARS))
     reader = csv.DictReader(text)
     try:
         names = reader.fieldnames or ()
+        _require_columns(names, columns, f"{path}:1")
         for row in reader:
             if None in row or None in row.values():
                 raise DatasetError(
-                    f"{path}:{reader.line_num}: the line does not have the {len(names)} fields of the header: correct the file"
+                    f"{path}:{reader.line_num}: the line does not have the header's {len(names)} fields: fix the file"
                 )
             yield reader.line_num, {name: value or None for name, value in row.items()}
     except csv.Error as error:
@@ -73,7 +91,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def parquet_note(path: Path, key: str) -> str | None:
-    """Return the text that :func:`write_parquet` stored in the file's metadata under ``key``, or None."""
+    """Return the text that the file's metadata holds under ``key`` (see :func:`write_parquet`); None if there is none."""
     arrow, parquet = require_pyarrow(path)
     try:
         found = (parquet.read_schema(path).metadata or {}).get(key.encode())
@@ -83,14 +101,7 @@ def parquet_note(path: Path, key: str) -> str | None:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, is_gzipped: bool) -> None:
-    """Write rows as CSV with a header. The same rows give the same bytes.
-
-    Args:
-        path: The file to write, not atomically.
-        columns: The header.
-        rows: Values in the order of ``columns``. None becomes empty; numbers are written so that they are read back exactly.
-        is_gzipped: Compress the file.
-    """
+    """Write rows as CSV with a header; None is an empty field, numbers round-trip exactly, equal rows give equal bytes."""
     with path.open("wb") as raw:
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if is_gzipped else raw
         with packed:
@@ -120,11 +131,11 @@ def write_parquet(
     """Write rows as Parquet.
 
     Args:
-        path: The file to write, not atomically.
-        columns: Name to ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``.
-        rows: Values in the order of ``columns``.
-        notes: Texts for the file's metadata, read by :func:`parquet_note`.
-        shown_as: The path that errors name.
+        path: the file to write.
+        columns: name to type: ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``.
+        rows: one sequence of values per row, in the order of ``columns``.
+        notes: text for the file's metadata, by key.
+        shown_as: the path that errors name.
 
     Raises:
         ConfigError: pyarrow is not installed.
@@ -158,7 +169,7 @@ def _batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 
 def require_pyarrow(path: Path) -> tuple[Any, Any]:
-    """Return the modules ``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` if they are not installed."""
+    """Import ``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` if they are not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,1 +1,1 @@
-"""Three applications as their owners would write them, routed by VineLM; ``before`` holds them without (docs/langgraph.md)."""
+"""Three example applications routed by VineLM; ``graph_before.py`` is each graph without it (docs/langgraph.md)."""

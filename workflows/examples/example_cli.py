@@ -1,4 +1,4 @@
-"""The command line that the examples share: learn what the models can do, then serve requests with a plan for each."""
+"""The command line of the examples: profile the workflow if no trie is given, then serve requests with a plan for each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from vinelm.errors import VineLMError
 from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
-Serve = Callable[["ServedAnswer"], int]
+Serve = Callable[["ServiceSettings"], int]
 SIMULATED = ("sim-gemma-27b", "sim-gpt-oss-120b", "sim-sonnet")
-"""The models of an offline run: one cheap, one in between, one dear."""
+"""The models of an offline run: a cheap, a medium and an expensive one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """How an example learns and serves where nothing else is said.
+    """Defaults of an example.
 
-    ``coverage`` is the share profiled of what running everything once would cost, ``max_error`` how well the best path's
-    accuracy must be known after it (half of its interval), ``max_cost_usd`` the average dollars of a request.
+    Args:
+        coverage: fraction of the exhaustive cost to profile.
+        max_error: allowed half width of the interval of the best path's accuracy (a fraction).
+        max_cost_usd: bound on the average dollars of a request.
     """
 
     coverage: float = 0.1
@@ -38,8 +40,8 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedAnswer:
-    """What a service needs: the routed app, its objective unless a request brings one, and where to listen."""
+class ServiceSettings:
+    """What a service needs: the routed app, the objective of requests that bring none, and the port."""
 
     workflow: Workflow
     vine: VineLM
@@ -58,10 +60,20 @@ def run(
     defaults: Defaults | None = None,
     serve: Serve | None = None,
 ) -> int:
-    """The example as a command. Exit codes as everywhere: 0 done, 1 failed, 2 bad input.
+    """Run an example as a command.
 
-    Without ``--models`` everything is simulated: no key, no network, no money. ``spec`` names the workflow to
-    ``vinelm profile``. With ``serve`` there is an option ``--port``: it is called in place of serving the dataset's requests.
+    Without ``--models`` all models are simulated: no key, no network, no money.
+
+    Args:
+        workflow: the workflow to serve.
+        spec: ``module:attribute`` of the workflow, for ``vinelm profile``.
+        show: renders a final state on one line.
+        argv: command-line arguments; None: those of the process.
+        defaults: defaults of the options.
+        serve: called with ``--port`` instead of serving requests of the dataset; adds that option.
+
+    Returns:
+        The exit code: 0 success, 1 failure, 2 bad input, 130 interrupted.
     """
     defaults = defaults or Defaults()
     parser = _parser(workflow, defaults)
@@ -72,7 +84,7 @@ def run(
         vine, is_simulated = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
         if serve is not None and options.port is not None:
-            return serve(ServedAnswer(workflow, vine, app, _objective(options), is_simulated, options.port))
+            return serve(ServiceSettings(workflow, vine, app, _objective(options), is_simulated, options.port))
         for request in workflow.requests[: options.limit]:
             print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
     except VineLMError as error:
@@ -89,18 +101,22 @@ def run(
 
 def _parser(workflow: Workflow, defaults: Defaults) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=f"{workflow.name}: serve requests, routed by VineLM.")
-    parser.add_argument("--models", type=Path, help="catalog of models; left out: three simulated ones")
-    parser.add_argument("--trie", type=Path, help="what `vinelm estimate` wrote; left out: learned now, where that is free")
-    parser.add_argument("--limit", type=int, default=8, help="requests to serve [8]")
-    parser.add_argument("--seed", type=int, default=0, help="decides simulated answers [0]")
+    parser.add_argument("--models", type=Path, help="catalog of models [default: three simulated ones]")
+    parser.add_argument(
+        "--trie", type=Path, help="trie file of `vinelm estimate` [default: profile now if the models are simulated]"
+    )
+    parser.add_argument("--limit", type=int, default=8, help="number of requests to serve [default: 8]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulated answers [default: 0]")
     cap = defaults.max_cost_usd
-    parser.add_argument("--max-cost-usd", type=float, default=cap, help=f"average dollars of a request [{cap:g}]")
-    parser.add_argument("--max-latency-s", type=float, help="seconds of each request")
+    parser.add_argument(
+        "--max-cost-usd", type=float, default=cap, help=f"bound on the average dollars of a request [default: {cap:g}]"
+    )
+    parser.add_argument("--max-latency-s", type=float, help="bound on the seconds of each request")
     return parser
 
 
 def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: Defaults) -> tuple[VineLM, bool]:
-    """With the trie that was named or learned; and whether its models are simulated."""
+    """The routed models with a loaded or newly estimated trie, and whether the models are simulated."""
     catalog = Catalog.from_file(options.models) if options.models else simulated_catalog().subset(SIMULATED)
     backends = create_backends(catalog, workflow=workflow, seed=options.seed)
     vine = VineLM(catalog, backends, template=workflow.template)
@@ -109,11 +125,11 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: 
         vine.load(options.trie)
     elif is_free:
         with tempfile.TemporaryDirectory() as folder:
-            vine.load(_learned(spec, catalog, Path(folder), options.seed, defaults))
+            vine.load(_estimated_trie(spec, catalog, Path(folder), options.seed, defaults))
     else:
-        print(f"no --trie: every stage runs its default model. Learn with: vinelm profile {spec} --models {options.models}")
+        print(f"no --trie: every stage runs its default model. Profile with: vinelm profile {spec} --models {options.models}")
     if is_free:
-        print("Simulated models: nothing here was measured on a real one.")
+        print("Simulated models: no figure here was measured on a real model.")
     return vine, is_free
 
 
@@ -121,8 +137,8 @@ def _objective(options: argparse.Namespace) -> Objective:
     return Objective(maximize="accuracy", max_cost_usd=options.max_cost_usd, max_latency_s=options.max_latency_s)
 
 
-def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Defaults) -> Path:
-    """The trie that ``vinelm profile`` and ``vinelm estimate`` make of the simulated models, on this very machine."""
+def _estimated_trie(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Defaults) -> Path:
+    """Run ``vinelm profile`` and ``vinelm estimate`` on the simulated models; the path of the trie."""
     models, store, trie = folder / "models.toml", folder / "example.db", folder / "example.vine"
     models.write_text(_toml(catalog), encoding="utf-8")
     profile = ["profile", spec, "--models", str(models), "--store", str(store)]
@@ -136,7 +152,7 @@ def _learned(spec: str, catalog: Catalog, folder: Path, seed: int, defaults: Def
 
 
 def _toml(catalog: Catalog) -> str:
-    """A catalog file of simulated models."""
+    """The catalog as TOML text."""
     lines = []
     for model in catalog.models:
         price = model.price
@@ -149,7 +165,7 @@ def _toml(catalog: Catalog) -> str:
 def _served(
     workflow: Workflow, vine: VineLM, app: Any, request: Request, options: argparse.Namespace
 ) -> tuple[Mapping[str, Any], Any]:
-    """The final state of one request, and the policy that planned it (None where there is nothing to plan with)."""
+    """The final state of one request, and its session (None without a trie)."""
     objective = _objective(options)
     session = None if vine.planner is None else vine.session(objective, request=request)
     state = app.invoke(workflow.graph_input(request), context=vine.context(objective, policy=session, request=request))

@@ -10,3 +10,4 @@ from .workflow import Scorer as Scorer
 from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql
 from .workflow import nl2sql_2 as nl2sql_2
+from .workflow import resource_digests as resource_digests

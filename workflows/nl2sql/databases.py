@@ -1,4 +1,4 @@
-"""A folder of SQLite databases: where each lies, what its schema says, what a statement gives there."""
+"""A folder of SQLite databases: paths, schemas, and cached results of statements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from vinelm.workflows.nl2sql.schema import read_schema
 from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql
 
 MEMO_CELLS = 5_000_000
-"""How many cells of results one :class:`Databases` remembers before it forgets the least recently used."""
+"""Cells of results that one :class:`Databases` caches; the least recently used results are dropped."""
 
 
 class Databases:
-    """The databases ``<folder>/<db_id>.sqlite``, taken as unchanging while this object lives.
+    """The databases ``<folder>/<db_id>.sqlite``, assumed not to change during the object's lifetime.
 
-    It remembers schema texts and results, so that scoring an answer again costs nothing. Threads may share it; a process that
-    unpickles it starts with an empty memory.
+    Caches schema texts and results, so that scoring an answer again is fast. Thread-safe; unpickles with an empty cache.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +38,7 @@ class Databases:
         return f"Databases({str(self.folder)!r})"
 
     def path(self, db_id: str) -> Path:
-        """The database's file; :class:`DatasetError` if there is none, or if the id would lead out of the folder."""
+        """Return the path of the database; :class:`DatasetError` if there is none, or if the id points outside the folder."""
         path = self.folder / f"{db_id}.sqlite"
         if not db_id or path.parent != self.folder or "\0" in db_id:
             raise DatasetError(f"db_id {db_id!r} is not the name of a file in {self.folder}: use the name without its folder")
@@ -48,13 +47,13 @@ class Databases:
         return path
 
     def run(self, db_id: str, sql: str) -> SqlResult:
-        """Execute now, and remember the result. :class:`DatasetError` if the database is at fault."""
+        """Execute the statement and cache its result; :class:`DatasetError` if the database cannot be read."""
         result = run_sql(self.path(db_id), sql)
         self._remember((db_id, sql), result)
         return result
 
     def recall(self, db_id: str, sql: str) -> SqlResult:
-        """The remembered result of this statement, or that of running it. ``elapsed_s`` is that of the real execution."""
+        """Return the cached result of the statement, or execute it. ``elapsed_s`` is that of the real execution."""
         with self._lock:
             result = self._results.get((db_id, sql))
             if result is not None:
@@ -74,19 +73,19 @@ class Databases:
         self._cells -= 0 if result is None else _cells(result)
 
     def schema_text(self, db_id: str) -> str:
-        """The schema as compact ``CREATE TABLE`` lines, for prompts."""
+        """Return the schema as compact ``CREATE TABLE`` lines, for prompts."""
         text = self._schemas.get(db_id)
         if text is None:
             text = self._schemas[db_id] = schema_text(self.path(db_id))
         return text
 
     def digests(self, db_ids: Iterable[str]) -> dict[str, str]:
-        """SHA-256 of each database's file, by ``database:<db_id>``."""
+        """Return the SHA-256 of each database file, by ``database:<db_id>``."""
         return {f"database:{db_id}": _digest(self.path(db_id)) for db_id in sorted(set(db_ids))}
 
 
 def schema_text(database: Path) -> str:
-    """The schema of a database file, one ``CREATE TABLE`` line per table, keys included; views are named as tables.
+    """Return the schema of a database file, one ``CREATE TABLE`` line per table or view, with keys.
 
     :class:`DatasetError` if the file is missing or is not SQLite.
     """

@@ -1,4 +1,4 @@
-"""Reads ``questions.jsonl[.gz]`` with ``databases/<db_id>.sqlite`` beside it, and keeps the gold results."""
+"""Read ``questions.jsonl[.gz]`` with ``databases/<db_id>.sqlite`` beside it, and cache the gold results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOLD_MAX_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Requests with ``question``, ``db_id`` and ``gold_sql``, their databases, and where the requests came from."""
+    """Requests with ``question``, ``db_id`` and ``gold_sql``, their databases, and the file they were read from."""
 
     requests: tuple[Request, ...]
     databases: Databases
@@ -32,10 +32,14 @@ class Dataset:
 
 
 def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
-    """A dataset from a folder, or from its questions file. ``validate`` runs every gold query once (0.2 ms each, as a rule).
+    """Load a dataset.
 
-    :class:`DatasetError` names file and line of a malformed row, an unknown database, a failing gold query; and the file of a
-    database that is missing or is not SQLite.
+    Args:
+        path: a folder with ``questions.jsonl`` or ``questions.jsonl.gz``, or the questions file.
+        validate: run every gold query once (about 0.2 ms each).
+
+    Raises:
+        DatasetError: a row is malformed, its database is missing or not SQLite, or its gold query fails; names file and line.
     """
     questions = _questions_file(Path(path))
     rows = read_jsonl(questions, required=KEYS, id_key="question_id")
@@ -80,7 +84,7 @@ def _check_databases(rows: list[Request], databases: Databases, questions: Path)
 
 
 def _where(source: Path | None, request_id: str) -> str:
-    """``file:line`` of a request, or its id where it did not come from a file. Reads the file again: only errors ask."""
+    """``FILE:LINE`` of a request, or its id if it was not read from a file. Reads the file again; used for errors only."""
     if source is None:
         return f"request {request_id!r}"
     opener = gzip.open if source.suffix == ".gz" else open
@@ -93,14 +97,14 @@ def _where(source: Path | None, request_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What the right answer to a request gives."""
+    """The result of a request's gold query."""
 
     rows: tuple[tuple[Any, ...], ...]
     is_ordered: bool
 
 
 class GoldResults:
-    """The gold results of a dataset: each query runs once, on first use. Threads may share it."""
+    """The gold results of a dataset; each query is run once, on first use. Thread-safe."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._databases = dataset.databases
@@ -108,7 +112,7 @@ class GoldResults:
         self._known: dict[tuple[str, str], Gold] = {}
 
     def of(self, request: Request) -> Gold:
-        """The request's gold result. :class:`DatasetError` with file, line and SQLite's message if its query fails."""
+        """Return the request's gold result; :class:`DatasetError` with file, line and SQLite's message if its query fails."""
         key = (request.data["db_id"], request.data["gold_sql"])
         gold = self._known.get(key)
         if gold is None:
@@ -116,7 +120,7 @@ class GoldResults:
         return gold
 
     def is_right(self, request: Request, result: SqlResult) -> bool:
-        """Whether a result answers the request as its gold query does."""
+        """Return whether ``result`` equals the result of the request's gold query."""
         if result.status != "ok" or result.is_truncated:  # a gold result is never cut, so a cut one is longer
             return False
         gold = self.of(request)
@@ -137,6 +141,6 @@ class GoldResults:
 
 
 def answer_sql(state: Mapping[str, Any]) -> str:
-    """The answer that a workflow state holds; empty if it holds none."""
+    """Return the SQL of a workflow state; empty if there is none."""
     sql = state.get("sql")
     return sql if isinstance(sql, str) else ""

@@ -1,4 +1,4 @@
-"""The complete request x path table of an offline backend, without the graph around it."""
+"""Compute the complete request x path table of offline backends directly, without running the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.workflows.nl2sql.graph import Stages, State, finished, shown
 from vinelm.workflows.nl2sql.workflow import Scorer
 
 Progress = Callable[[int, int], None]
-"""Told (requests done, requests in all)."""
+"""Called with (requests done, requests in total)."""
 
 
 def exact_table(
@@ -35,15 +35,24 @@ def exact_table(
     only_reached: StopRule | Literal["either"] | None = None,
     progress: Progress | None = None,
 ) -> RecordedTable:
-    """What every request shows at every prefix: the same stage functions as in the graph, each prefix run once.
+    """Execute every request at every prefix with the graph's stage functions, each prefix once. Spends no money.
 
-    A cell equals what a profiled unit of the graph shows: a clock of its own, tools without time. With ``only_reached``, cells
-    below a node that ends the request under that rule are not run: ``success`` False, ``stopped`` True, no cost, no time;
-    read them through the table's ``reached``, under that rule alone (a node that no request reaches keeps zero latency), or
-    under both with ``"either"``, which runs what one of them reaches. The same holds below a failed call, whose own cell is
-    marked in ``failed``, with what it cost.
+    A cell equals that of a profiled unit: it has its own clock, and tools take no time. Cells below a failed call are not
+    executed; the failed cell is marked in ``failed``, with its cost.
 
-    ``requests``: default all of the workflow's. Spends no money: backends that would are refused (:class:`ConfigError`).
+    Args:
+        workflow: an NL2SQL workflow.
+        catalog: the models.
+        backends: provider to backend; all must be offline.
+        requests: by default all requests of the workflow.
+        only_reached: do not execute cells below a node that stops the request under this rule, or under both with
+            ``"either"``. Such cells have ``success`` False, ``stopped`` True and zero cost and latency; use the table's
+            ``reached`` under the same rule.
+        progress: called after each request.
+
+    Raises:
+        ConfigError: a backend would spend money.
+        WorkflowError: not an NL2SQL workflow.
     """
     chosen = tuple(workflow.requests if requests is None else requests)
     run = _Run.of(workflow, catalog, backends, only_reached)
@@ -80,7 +89,7 @@ class _Arrays:
 
 @dataclass(slots=True)
 class _Cell:
-    """One invocation: where the state stands after it, and what it took."""
+    """One invocation: the state after it, its dollars and seconds."""
 
     state: State
     cost_usd: float = 0.0
@@ -90,7 +99,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """The chat model without LangChain's callbacks and tracing around it: these cost more than all the rest of a cell."""
+    """A chat model without LangChain's callbacks and tracing, which take longer than the rest of a cell."""
 
     chat: Any
 
@@ -107,7 +116,7 @@ class _Run:
     trie: Trie
     stages: Stages
     databases: Databases
-    walk: tuple[tuple[int, int, int, str, tuple[str, ...]], ...]
+    nodes: tuple[tuple[int, int, int, str, tuple[str, ...]], ...]
     """(node, parent, end of the subtree, stage, prefix) in pre-order, the root left out."""
 
     @classmethod
@@ -126,19 +135,19 @@ class _Run:
                 raise ConfigError(
                     f"model {model.name!r}: {model.provider} calls cost money: exact tables are for offline backends"
                 )
-        walk = tuple(
+        nodes = tuple(
             (node, int(trie.parent[node]), int(trie.end[node]), trie.stages[trie.stage[node]], trie.prefix(node))
             for node in range(1, len(trie))
         )
         databases = workflow.score.databases
-        return cls(workflow, catalog, backends, only_reached, trie, Stages(databases), databases, walk)
+        return cls(workflow, catalog, backends, only_reached, trie, Stages(databases), databases, nodes)
 
     def fill(self, request: Request, row: int, arrays: _Arrays) -> None:
-        """One row of every array."""
+        """Fill row ``row`` of every array."""
         states: dict[int, State] = {0: cast("State", self.workflow.graph_input(request))}
         right: dict[str, bool] = {}
         skip_until = 0
-        for node, parent, end, stage, prefix in self.walk:
+        for node, parent, end, stage, prefix in self.nodes:
             if node < skip_until:
                 continue
             cell = self._invoke(request, stage, prefix, states[parent])

@@ -1,4 +1,4 @@
-"""The stages of the workflow as plain functions of a state: two LLM stages, one tool, one check."""
+"""The graph of the workflow: two LLM stages, a tool and the check, as functions of a state."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SHOWN_CHARS = 200
 
 
 class State(TypedDict, total=False):
-    """JSON types only, so that a checkpoint gives back what it was given.
+    """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``rows`` are the first few of ``row_count``, long cells cut, blobs as text: for the repair prompt. ``is_truncated``:
-    there were more rows than the cap.
+    ``rows`` holds the first few of ``row_count`` rows for the repair prompt, with long cells cut and blobs as text.
+    ``is_truncated``: there were more rows than the cap.
     """
 
     question: str
@@ -43,12 +43,12 @@ class Stages:
         self.databases = databases
 
     def generate(self, state: State, model: Any) -> State:
-        """A first statement for the question. One model call."""
+        """Write a first statement for the question. One model call."""
         prompt = GENERATE.format(schema=self.databases.schema_text(state["db_id"]), question=state["question"])
         return _written(model, prompt)
 
     def repair(self, state: State, model: Any) -> State:
-        """Another statement, in sight of the last one and of what it gave. One model call."""
+        """Write another statement, given the last one and its outcome. One model call."""
         prompt = REPAIR.format(
             schema=self.databases.schema_text(state["db_id"]),
             question=state["question"],
@@ -58,17 +58,17 @@ class Stages:
         return _written(model, prompt)
 
     def execute(self, state: State) -> State:
-        """What the statement gives, executed now."""
+        """Execute the statement."""
         return shown(self.databases.run(state["db_id"], state["sql"]))
 
 
 def finished(state: State) -> bool:
-    """The workflow's own check: the statement ran without error and gave at least one row."""
+    """Return whether the workflow's own check accepts: the statement ran without error and returned at least one row."""
     return state.get("status") == "ok" and state.get("row_count", 0) > 0
 
 
 def shown(result: SqlResult) -> State:
-    """The part of a state that describes a result."""
+    """Return the part of the state that describes a result."""
     return {
         "status": result.status,
         "error": result.error,
@@ -80,7 +80,7 @@ def shown(result: SqlResult) -> State:
 
 
 def outcome_text(state: State) -> str:
-    """What the last statement gave, in words for the model that repairs it."""
+    """Describe the outcome of the last statement for the repair prompt."""
     if state["status"] != "ok":
         return f"It failed ({state['status']}): {state['error']}"
     if not state["row_count"]:
@@ -104,7 +104,7 @@ def _plain(cell: Any) -> Any:
 
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
-    """A ``build(vine)`` over these databases. It gives a ``StateGraph``, not compiled; input: ``question`` and ``db_id``."""
+    """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``question`` and ``db_id``."""
     stages = Stages(databases)
 
     def build(vine: Vine) -> Any:

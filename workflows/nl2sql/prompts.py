@@ -1,4 +1,4 @@
-"""What the models are asked, and how SQL is read out of what they say."""
+"""Prompts, and extraction of SQL from the models' answers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ _AFTER = re.compile(r"\n[ \t]*```|;[ \t]*\r?\n[ \t]*\r?\n")
 
 
 def extract_sql(text: str) -> str:
-    """The statement in a model's answer: all of it if it starts like a query, else the last fenced block (those marked as SQL
-    first), else what follows the first line that starts like a query, else the whole text. Never raises; blanks are cut.
+    """Return the SQL statement in a model's answer, stripped. Never raises.
+
+    It is the whole text if that starts like a query, else the last fenced block (preferably one marked as SQL), else the text
+    from the first line that starts like a query, else the whole text.
     """
     found = _QUERY.search(text)
     blocks: list[tuple[str, str]] = [(marked, body.strip()) for marked, body in _FENCE.findall(text) if body.strip()]
@@ -44,5 +46,5 @@ def extract_sql(text: str) -> str:
 
 
 def digest() -> str:
-    """Hash of all prompts: other prompts make another workflow."""
+    """Return a hash of all prompts: different prompts are a different workflow."""
     return hashlib.sha256("\0".join((SYSTEM, GENERATE, REPAIR)).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Whether two query results are the same answer (execution accuracy)."""
+"""Compare query results (execution accuracy)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 Rows = Sequence[Sequence[Any]]
 
 MAX_PROJECTIONS = 2_000
-"""How many partial column permutations are tried before two results count as different. Real results need one per column:
-only tables built to be hard to tell apart come near."""
+"""Partial column permutations that are tried before two results count as different. Real results need one per column; only
+adversarial tables come near this limit."""
 
 
 def same_result(gold_rows: Rows, rows: Rows, *, is_ordered: bool) -> bool:
-    """Whether the rows are equal as a multiset (as a sequence if ``is_ordered``), up to one permutation of the columns.
+    """Return whether the rows are equal as multisets (as sequences if ``is_ordered``), up to a permutation of the columns.
 
     Numbers are compared at 6 decimal places, whole floats as integers (1 == 1.0), None only with None, text and blobs exactly.
     Two empty results are the same whatever their columns.
@@ -38,7 +38,7 @@ def _comparable(cell: Any) -> Hashable:
 
 
 def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hashable, ...]]) -> bool:
-    """Depth-first over columns; a choice survives if the rows, cut to the columns chosen so far, are equal as multisets."""
+    """Depth-first search over columns: a choice is kept if the rows, restricted to the chosen columns, are equal multisets."""
     gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*found, strict=True))
     values = [Counter(column) for column in columns]
     candidates = [[j for j, counted in enumerate(values) if counted == wanted] for wanted in map(Counter, gold_columns)]
@@ -69,7 +69,7 @@ def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hash
 
 @lru_cache(maxsize=10_000)
 def orders_rows(sql: str) -> bool:
-    """Whether the query fixes the order of its rows: an ORDER BY at the top level, not in a subquery or a window."""
+    """Return whether the query has an ORDER BY at the top level, not only in a subquery or window."""
     import sqlglot
     from sqlglot.errors import SqlglotError
 
@@ -81,7 +81,7 @@ def orders_rows(sql: str) -> bool:
 
 
 def _has_outer_order_by(sql: str) -> bool:
-    """ORDER BY outside parentheses and quotes: for what sqlglot cannot parse though SQLite can."""
+    """Whether ORDER BY occurs outside parentheses and quotes; for queries that sqlglot cannot parse."""
     depth, quote, outer = 0, "", []
     for char in sql:
         if quote:

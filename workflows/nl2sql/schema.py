@@ -1,4 +1,4 @@
-"""The schema of a database as text that a model reads."""
+"""Render the schema of a database as text for prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_schema(connection: sqlite3.Connection) -> str:
-    """One ``CREATE TABLE`` line per table or view, in order of creation: columns, types, primary and foreign keys."""
+    """Return one ``CREATE TABLE`` line per table or view, in order of creation, with types, primary and foreign keys."""
     names = connection.execute(
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT GLOB 'sqlite_*' ORDER BY rowid"
     )

@@ -1,4 +1,4 @@
-"""How simulated models write SQL: the gold query in a harmless form, or one mutation of it."""
+"""The SQL of simulated models: the gold query in an equivalent form, or one mutation of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERROR_KINDS = (
     "unknown_column",
     "syntax_error",
 )
-"""``wrong_value`` often comes back empty, ``unknown_column`` and ``syntax_error`` as an error of the database."""
+"""``wrong_value`` often returns no rows; ``unknown_column`` and ``syntax_error`` give a database error."""
 
 _FALLBACKS = (
     "wrong_column",
@@ -71,16 +71,16 @@ class SqlWriter:
         self._texts: dict[tuple[str, str, str, int], str | None] = {}
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Joins, aggregation, nesting, dates and filters that the gold query demands, each in [0, 1]."""
+        """Return the difficulty of the gold query in joins, aggregation, nesting, dates and filters, each in [0, 1]."""
         return _skills(_gold(request))
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """The gold query, as it stands or with other spacing at its end."""
+        """Return the gold query, possibly with a different ending."""
         gold = _gold(request).strip().rstrip(";").rstrip()
         return rng.choice((gold, f"{gold};", f"{gold}\n"))
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """The gold query with one error of that kind; of the next kind that applies where this one does not."""
+        """Return the gold query with one error of that kind, or of the next kind that applies."""
         gold, db_id = _gold(request), str(request.data.get("db_id", ""))
         for other in (kind, *_FALLBACKS):
             if other == "syntax_error":
@@ -100,7 +100,7 @@ class SqlWriter:
         return self._sites[key]
 
     def _mutation(self, gold: str, db_id: str, kind: str, index: int) -> str | None:
-        """The mutated text, None where it came out as the gold query."""
+        """The mutated text; None if it equals the gold query."""
         key = (gold, db_id, kind, index)
         if key not in self._texts:
             tree = _parsed(gold)

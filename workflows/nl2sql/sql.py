@@ -1,4 +1,4 @@
-"""Runs one statement of model-written SQL on a SQLite file, reading only, within bounds of time, rows and memory."""
+"""Run one model-written SQL statement on a SQLite file, read-only, with limits on time, rows and memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Literal
 from vinelm.errors import DatasetError
 
 SqlStatus = Literal["ok", "error", "timeout", "refused"]
-"""How a statement went: ``error`` is SQLite's complaint, ``refused`` means it wanted more than to read."""
+"""Outcome of a statement: ``error`` is an error of SQLite, ``refused`` a statement that would do more than read."""
 
 MAX_VALUE_BYTES = 4_000_000
 MAX_RESULT_BYTES = 64_000_000
 _STEPS_BETWEEN_CLOCK_READS = 5_000
-"""Of SQLite's virtual machine, some 0.1 ms. Each reading takes the GIL, so fewer would starve beside a busy thread."""
+"""Steps of SQLite's virtual machine, about 0.1 ms. Each check takes the GIL: more frequent checks would slow down the query."""
 
 # One call of a built-in function cannot be interrupted, and these take time quadratic in their arguments (instr on 2 MB:
 # minutes) or make values from nothing. Statements that name them get smaller values and more frequent readings of the clock.
@@ -43,7 +43,7 @@ _FILE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLI
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """What a statement gave. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``, ``error`` is None if it is.
+    """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; ``error`` is None if it is.
 
     Cells are None, int, float, str or bytes. ``is_truncated``: there were more rows than the caps allow.
     """
@@ -57,7 +57,7 @@ class SqlResult:
 
 
 def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
-    """The result of exactly one reading statement; every way in which the *statement* can fail is in its ``status``.
+    """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
 
     The database file is never written, nor anything beside it. Values above 4 MB (100 kB where functions of quadratic time are
     called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
@@ -107,7 +107,7 @@ def open_reading(database: Path) -> sqlite3.Connection:
 
 
 class _Statement:
-    """One guarded execution: the authorizer and the progress handler report here."""
+    """One guarded execution, with the callbacks of SQLite's authorizer and progress handler."""
 
     def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int) -> None:
         self.connection = connection
@@ -121,7 +121,7 @@ class _Statement:
         self.is_timed_out = False
 
     def run(self) -> tuple[SqlStatus, str | None]:
-        """Status and message; raises ``sqlite3.Error`` where the file is at fault."""
+        """Return status and message; raises ``sqlite3.Error`` if the file cannot be read."""
         self._load_schema()
         is_costly = _COSTLY.search(self.sql) is not None
         if is_costly:
@@ -137,7 +137,7 @@ class _Statement:
         return ("ok", None) if self.columns else ("error", "no query found: write one SELECT statement")
 
     def _load_schema(self) -> None:
-        """Read the schema before the guards are up: what fails here is the file, not the statement."""
+        """Read the schema before the guards are set: an error here is due to the file, not the statement."""
         self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         if "json_" in self.sql.lower():  # building these table-valued functions looks like a write to the authorizer
             self.connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchone()

@@ -1,4 +1,4 @@
-"""The errors that simulated models make in SQL: where in a query each kind can be made, and the change to its tree."""
+"""SQL errors of simulated models: where in a query each kind of error is possible, and the change to the syntax tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Schema = Mapping[str, Sequence[str]]
 Change: TypeAlias = "Callable[[Node], None]"
 """Changes one node of a copied tree in place."""
 Site: TypeAlias = "tuple[int, Change]"
-"""Which node, in walk order, and what happens to it."""
+"""Index of the node in traversal order, and the change."""
 
 _SWAPPED_AGGREGATES: Mapping[type[Node], type[Node]] = {
     exp.Sum: exp.Avg,
@@ -28,17 +28,17 @@ _SWAPPED_AGGREGATES: Mapping[type[Node], type[Node]] = {
 
 
 def nodes_of(tree: Node) -> list[Node]:
-    """All nodes in walk order, the same for a tree and its copy."""
+    """Return all nodes in traversal order, which is the same for a tree and its copy."""
     return list(tree.walk())
 
 
 def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
-    """Every place where an error of that kind can be made in the query; empty where the kind does not apply."""
+    """Return every place in the query where an error of that kind is possible."""
     return tuple(_FINDERS[kind](tree, schema))
 
 
 def mutated(tree: Node, site: Site) -> Node:
-    """A copy of the query with the change made at that place."""
+    """Return a copy of the query with the change applied at ``site``."""
     ordinal, change = site
     copy: Node = tree.copy()
     change(nodes_of(copy)[ordinal])
@@ -46,7 +46,7 @@ def mutated(tree: Node, site: Site) -> Node:
 
 
 def syntax_error(gold: str, rng: random.Random) -> str:
-    """Text that no SQL parser takes: a misspelt keyword, a stray comma, an open or an extra parenthesis."""
+    """Return invalid SQL: a misspelt keyword, a stray comma, or an unbalanced parenthesis."""
     text = gold.strip().rstrip(";").rstrip()
     variants = [f"{text})", f"{text} WHERE (", f"{text} GROUP BY"]
     for pattern, instead in ((r"\bFROM\b", "FORM"), (r"\bFROM\b", ", FROM"), (r"^\s*SELECT\b", "SELCT")):
@@ -56,7 +56,7 @@ def syntax_error(gold: str, rng: random.Random) -> str:
     return rng.choice(variants)
 
 
-# Finders: where an error of a kind can be made, in walk order. They only read the tree.
+# Finders yield the places where a kind of error is possible, in traversal order. They do not change the tree.
 
 
 def _wrong_columns(tree: Node, schema: Schema) -> Iterator[Site]:
@@ -136,13 +136,13 @@ def _is_joining(node: Node) -> bool:
 
 
 def _is_reference(column: exp.Column) -> bool:
-    """A column's name, and not a text in double quotes, which SQLite takes for a value."""
+    """Whether it is a column's name, not a text in double quotes, which SQLite treats as a value."""
     identifier = column.this
     return not (isinstance(identifier, exp.Identifier) and identifier.quoted and not column.table)
 
 
 def _table_of(column: exp.Column, tree: Node) -> str | None:
-    """The table that a column belongs to, in lower case; None where the query does not tell."""
+    """The table of a column, in lower case; None if it is ambiguous."""
     select = column.find_ancestor(exp.Select)
     tables = [t for t in (select or tree).find_all(exp.Table) if t.find_ancestor(exp.Select) is select]
     if not column.table:

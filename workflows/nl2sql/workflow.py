@@ -1,4 +1,4 @@
-"""The NL2SQL workflows: up to two repairs over a whole catalog, up to three for two models (§5.1)."""
+"""The NL2SQL workflows: up to two repairs with any catalog, up to three with two models (VineLM paper §5.1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vinelm.workflows.nl2sql.graph import make_build
 
 
 class Scorer:
-    """``score(request, state)`` by execution: the state's SQL against the gold SQL, on full results.
+    """Scores a state by execution accuracy: compares the results of its SQL with those of the gold SQL, in full.
 
-    Statements that this process ran before are not run again.
+    Results of statements are cached per process.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -25,20 +25,22 @@ class Scorer:
         self.gold = GoldResults(dataset)
 
     def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
-        """Whether the state holds a right answer to the request."""
+        """Return whether the state's answer to the request is right."""
         sql = answer_sql(state)
         return bool(sql) and self.gold.is_right(request, self.databases.recall(request.data["db_id"], sql))
 
 
 def nl2sql(dataset: str | Path | None = None) -> Workflow:
-    """Question to SQL with up to two repairs, over every model of the catalog. ``dataset`` is a folder or a questions file
-    (see :func:`load_dataset`); without one, the bundled questions.
+    """Return the workflow from a question to SQL with up to two repairs.
+
+    Args:
+        dataset: a folder or a questions file (see :func:`load_dataset`); None: the bundled questions.
     """
     return _workflow("nl2sql", dataset, repairs=2)
 
 
 def nl2sql_2(dataset: str | Path | None = None) -> Workflow:
-    """Question to SQL with up to three repairs: the variant for two models (30 nodes)."""
+    """Return the variant of :func:`nl2sql` with up to three repairs, for two models (30 nodes)."""
     return _workflow("nl2sql-2", dataset, repairs=3)
 
 
@@ -55,12 +57,17 @@ def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
         score=Scorer(data),
         labels=("gold_sql",),
         writer=SqlWriter(databases.folder),
-        resources={**databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()},
+        resources=resource_digests(data),
     )
 
 
+def resource_digests(data: Dataset) -> dict[str, str]:
+    """Return the digests of the files and prompts that the results depend on: databases and prompt templates."""
+    return {**data.databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()}
+
+
 def load_bundled() -> Dataset:
-    """The questions and databases that come with the package (made by our own code from a seed)."""
+    """Load the bundled questions and databases, which are generated from a seed on first use."""
     from vinelm.workflows.nl2sql.bundled import bundled_dataset
 
     data = bundled_dataset()

@@ -66,7 +66,7 @@ def test_thin_evidence_exits_1_and_writes_nothing(folder, capsys):
     assert main(["estimate", "s.db", "-o", "t.vine"]) == 1
     said = capsys.readouterr()
     assert said.err.startswith("error: the best path's accuracy")
-    assert "would settle it" in said.err
+    assert "would suffice" in said.err
     assert said.err.count("\n") == 1
     assert not (folder / "t.vine").exists()
     assert main(["estimate", "s.db", "-o", "t.vine", "--max-error", "1"]) == 0
@@ -76,7 +76,7 @@ def test_thin_evidence_exits_1_and_writes_nothing(folder, capsys):
 def test_a_chain_under_the_oracle_stop_is_warned_of(folder, capsys):
     make_store("s.db", CHAIN, 200)
     assert main(["estimate", "s.db"]) == 0
-    assert "warning: stage 'plan' holds no answer" in capsys.readouterr().err
+    assert "warning: stage 'plan' produces no answer" in capsys.readouterr().err
 
 
 def test_a_threshold_out_of_range_is_refused(folder, capsys):

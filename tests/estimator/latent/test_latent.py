@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
 from vinelm.estimator import ObservationTable
-from vinelm.estimator.latent.em import LatentFit, fit_mixture
+from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import Regression
-from vinelm.estimator.latent.prediction import complete
+from vinelm.estimator.latent.prediction import predict_rates
 from vinelm.estimator.latent.standard_errors import gradients, path_weights
 from vinelm.template import StopRule
 
@@ -95,8 +95,8 @@ def test_the_posterior_ranks_requests_by_their_ease(made: Any) -> None:
     table = made.table(0, models=3, requests=120)
     table.success[:60], table.success[60:] = False, True  # half never solved, half solved at once
     cells = ObservationTable.from_observations(made.all_rows(table), table.template, table.trie)
-    mixture = fit_mixture(cells, n_points=7, iterations=25)
-    ease = mixture.posterior @ mixture.grid
+    fit = fit_latent(cells, n_points=7, iterations=25)
+    ease = fit.posterior @ fit.grid
     hard = np.array([int(name[1:]) < 60 for name in cells.request_ids])
     assert ease[hard].max() < ease[~hard].min()
 
@@ -107,33 +107,33 @@ def test_newton_finds_the_penalised_maximum(made: Any) -> None:
 
     table = made.table(5, models=2, requests=40)
     cells = ObservationTable.from_observations(made.all_rows(table), table.template, table.trie)
-    effects = FeatureMatrix.of(table.trie)
-    regression = Regression.start(effects, np.zeros(1))
+    features = FeatureMatrix.of(table.trie)
+    regression = Regression.start(features, np.zeros(1))
     rows, starts = np.unique(cells.node, return_index=True)
     yes = np.add.reduceat(cells.stop.astype(float), starts)
     asked = np.add.reduceat(np.ones(len(cells)), starts)
     for _ in range(30):
         regression.step(rows, yes[:, None], asked[:, None])
-    design = np.hstack([effects.design[rows].toarray(), 0 * effects.slope[rows].toarray()])
+    design = np.hstack([features.design[rows].toarray(), 0 * features.slope[rows].toarray()])
 
     def loss(beta: np.ndarray) -> float:
         eta = design @ beta
-        penalty = 0.5 * np.sum((beta - regression.centre) ** 2 / regression.variance[regression.group])
+        penalty = 0.5 * np.sum((beta - regression.prior_mean) ** 2 / regression.variance[regression.group])
         return float(np.sum(asked * np.logaddexp(0, eta) - yes * eta) + penalty)
 
-    best = minimize(loss, regression.centre, method="BFGS")
+    best = minimize(loss, regression.prior_mean, method="BFGS")
     assert loss(regression.coefficients) <= best.fun + 1e-6
 
 
 def test_design_rows_say_what_was_asked_before(made: Any) -> None:
     table = made.table(0, models=2)
-    effects, trie = FeatureMatrix.of(table.trie), table.trie
-    row = effects.design[[trie.node(("a", "b", "b"))]].toarray()[0]
-    active = [effects.groups[g] for g in effects.group[row > 0]]
+    features, trie = FeatureMatrix.of(table.trie), table.trie
+    row = features.design[[trie.node(("a", "b", "b"))]].toarray()[0]
+    active = [features.groups[g] for g in features.group[row > 0]]
     assert sorted(active) == sorted(
         ["level", "depth", "model", "role", "turn", "previous", "earlier", "earlier", "legacy", "legacy", "self", "again"]
     )
-    assert effects.design[[0]].nnz == 0
+    assert features.design[[0]].nnz == 0
 
 
 def judged(made: Any, seed: int, *, accepts_right: float, accepts_wrong: float, requests: int = 400) -> Any:
@@ -147,9 +147,9 @@ def judged(made: Any, seed: int, *, accepts_right: float, accepts_wrong: float, 
 def test_a_check_is_learned_as_one_judge_of_answers(made: Any) -> None:
     table = judged(made, 0, accepts_right=0.9, accepts_wrong=0.4)
     cells = ObservationTable.from_observations(made.sampled_rows(table, 0, 1500), table.template, table.trie)
-    chances = fit_mixture(cells, n_points=7, iterations=25).chances
-    assert np.abs(chances.stop_if_right[1:].mean(axis=1) - 0.9).mean() < 0.05
-    assert np.abs(chances.stop_if_wrong[1:].mean(axis=1) - 0.4).mean() < 0.05
+    probabilities = fit_latent(cells, n_points=7, iterations=25).probabilities
+    assert np.abs(probabilities.stop_if_right[1:].mean(axis=1) - 0.9).mean() < 0.05
+    assert np.abs(probabilities.stop_if_wrong[1:].mean(axis=1) - 0.4).mean() < 0.05
 
 
 def test_accepted_is_never_read_as_right(made: Any) -> None:
@@ -181,23 +181,23 @@ def test_the_intervals_gradient_is_the_derivative_of_the_path_accuracies(made: A
     table = judged(made, 2, accepts_right=0.8, accepts_wrong=0.3, requests=60)
     rows = [row for row in made.all_rows(table) if row.prefix[0] == "a"]
     cells = ObservationTable.from_observations(rows, table.template, table.trie)
-    mixture = fit_mixture(cells, n_points=1, iterations=15)
+    fit = fit_latent(cells, n_points=1, iterations=15)
     part = table.trie.subtree(table.trie.node(("b",)))
 
     def accuracy(now: LatentFit) -> tuple[np.ndarray, Any, Any]:
-        done = complete(cells, now)
+        done = predict_rates(cells, now)
         rates = done.rates
         annotated = replace(table.annotate(), success=rates.success, stop=rates.stop, stop_success=rates.stop_success)
         return annotated.accuracy, annotated, done
 
-    base, annotated, done = accuracy(mixture)
+    base, annotated, done = accuracy(fit)
     names = ("right", "stop_if_right", "stop_if_wrong")
-    for name, regression, weight in zip(names, mixture.regressions, path_weights(done, annotated), strict=True):
+    for name, regression, weight in zip(names, fit.regressions, path_weights(done, annotated), strict=True):
         assert regression is not None
         found = {where.start: row for where, row in gradients(table.trie, regression, done, weight, base)}[part.start]
-        for at in range(regression.effects.design.shape[1]):
+        for at in range(regression.features.design.shape[1]):
             regression.coefficients[at] += 1e-5
-            moved = replace(mixture, chances=replace(mixture.chances, **{name: regression.chances()}))
+            moved = replace(fit, probabilities=replace(fit.probabilities, **{name: regression.probabilities()}))
             regression.coefficients[at] -= 1e-5
             np.testing.assert_allclose((accuracy(moved)[0] - base)[part] / 1e-5, found[:, at], atol=2e-3)
 

@@ -5,7 +5,7 @@ import pytest
 
 from vinelm.errors import ConfigError
 from vinelm.estimator import Goal, NeymanSampler
-from vinelm.estimator.sampling.goal import EVERYWHERE
+from vinelm.estimator.sampling.goal import LEAST_WEIGHT
 
 
 @pytest.mark.parametrize("text", ["frontier", "floor:0.9", "cap:0.01", "everything"])
@@ -15,7 +15,7 @@ def test_a_goal_reads_back_what_it_says(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "best", "floor", "floor:90", "floor:x", "cap:-1", "cap:inf", "cap:nan", "frontier:2"])
 def test_other_goals_are_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--goal is .*frontier, floor:0\.9"):
+    with pytest.raises(ConfigError, match=r"goal is .*frontier, floor:0\.9"):
         Goal.parse(text)
 
 
@@ -42,14 +42,14 @@ def test_a_cap_looks_below_it_and_a_floor_near_it(made: Any) -> None:
     exact = weights(made, "frontier")[0]
     cap = float(np.median(exact.path_cost_usd[1:]))
     _, found = weights(made, f"cap:{cap}")
-    np.testing.assert_allclose(found[exact.path_cost_usd > 1.2 * cap], EVERYWHERE)
+    np.testing.assert_allclose(found[exact.path_cost_usd > 1.2 * cap], LEAST_WEIGHT)
     best = np.argmax(np.where(exact.path_cost_usd <= cap, exact.accuracy, 0.0))
     assert found[best] > 0.5
     floor = float(np.quantile(exact.accuracy[1:], 0.7))
     _, found = weights(made, f"floor:{floor}")
     meets = np.where(exact.accuracy >= floor, exact.path_cost_usd, np.inf)
     assert found[int(np.argmin(meets))] > 0.5
-    assert found[1:][exact.accuracy[1:] < floor - 0.3].max(initial=0.0) <= EVERYWHERE
+    assert found[1:][exact.accuracy[1:] < floor - 0.3].max(initial=0.0) <= LEAST_WEIGHT
 
 
 def test_a_goal_that_nothing_meets_still_says_where_to_look(made: Any) -> None:

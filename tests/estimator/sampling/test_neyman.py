@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vinelm.estimator import NeymanSampler
-from vinelm.estimator.sampling.neyman import _HeadDesign
+from vinelm.estimator.sampling.neyman import _QuestionDesign
 from vinelm.observation import Observation
 
 
@@ -61,11 +61,11 @@ def test_it_ends_when_everything_reached_is_bought(made: Any) -> None:
 def test_without_anything_shared_the_gain_is_neymans(made: Any) -> None:
     """Independent effects: one more answer takes w c^2 t / (1 + w c) off, and learning n answers is n single ones."""
     covariance, target = np.diag([0.5, 2.0]), np.diag([1.0, 3.0])
-    design = _HeadDesign(np.eye(2), covariance, target, np.array([0.25, 0.1]))
+    design = _QuestionDesign(np.eye(2), covariance, target, np.array([0.25, 0.1]))
     np.testing.assert_allclose(design.gain(), [0.25 * 0.25 / 1.125, 0.1 * 4.0 * 3.0 / 1.2])
-    one, many = (_HeadDesign(np.eye(2), covariance, target, np.array([0.25, 0.1])) for _ in range(2))
+    one, many = (_QuestionDesign(np.eye(2), covariance, target, np.array([0.25, 0.1])) for _ in range(2))
     for _ in range(3):
-        one.learn(1, 1)
-    many.learn(1, 3)
+        one.condition(1, 1)
+    many.condition(1, 3)
     np.testing.assert_allclose(one.covariance, many.covariance)
     assert many.gain()[1] < design.gain()[1]

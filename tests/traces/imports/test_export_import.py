@@ -99,14 +99,14 @@ def edit(table, change):
     [
         (lambda t: t.replace('""large""', '""ghost""'), r"r\.csv:4: request 'q2', prefix small/ghost: .*does not allow"),
         (lambda t: t.replace("repair", "polish"), r":4: .*invocation 2 is of stage 'repair', not 'polish'"),
-        (lambda t: t.replace("q2", "q9"), ":4: .*never sampled from this request"),
+        (lambda t: t.replace("q2", "q9"), ":4: .*the exported store has no such request"),
         (lambda t: t.replace("0.25", "nan", 1), ":2: .*cost_usd is nan"),
         (lambda t: t.replace("0.25", "free", 1), ":2: cost_usd is 'free': expected float"),
         (lambda t: t.replace("0.25", "", 1), ":2: cost_usd is empty"),
         (lambda t: t.replace(",0,1,", ",2,1,", 1), ":2: success is '2': expected bool"),
         (lambda t: t.replace("latency_s", "seconds", 1), "no column 'latency_s'"),
         (lambda t: t + t.splitlines()[1] + "\n", ":5: .*this cell is on line 2 too"),
-        (lambda t: t + "q1,x\n", ":5: the line does not have the 19 fields"),
+        (lambda t: t + "q1,x\n", ":5: the line does not have the header's 19 fields"),
     ],
 )
 def test_a_bad_line_is_named_and_no_store_is_left(tmp_path, change, words):
@@ -125,7 +125,7 @@ def test_a_table_and_a_companion_that_do_not_belong_together_are_refused(tmp_pat
     with pytest.raises(DatasetError, match=r"not the table that r\.csv\.store\.json was written with"):
         import_export(table, tmp_path / "b.db")
     side_file(table).write_text("{")
-    with pytest.raises(DatasetError, match="not what `vinelm store export` writes"):
+    with pytest.raises(DatasetError, match="not an export of a store"):
         import_export(table, tmp_path / "b.db")
     side_file(table).write_text('{"format": 99}')
     with pytest.raises(DatasetError, match="export format 99"):
@@ -138,10 +138,10 @@ def test_nothing_is_overwritten_and_folders_must_be_there(tmp_path):
     with pytest.raises(StoreError, match="exists already"):
         import_export(table, tmp_path / "a.db")
     assert (tmp_path / "a.db").read_bytes() == before
-    with pytest.raises(StoreError, match="does not exist: make it first"):
+    with pytest.raises(StoreError, match="does not exist: create it first"):
         import_export(table, tmp_path / "no" / "b.db")
     with ObservationStore.open(tmp_path / "a.db") as store:
-        with pytest.raises(StoreError, match="does not exist: make it first"):
+        with pytest.raises(StoreError, match="does not exist: create it first"):
             export_store(store, tmp_path / "no" / "r.csv")
         with pytest.raises(ConfigError, match=r"\.csv, \.parquet or \.csv\.gz"):
             export_store(store, tmp_path / "r.xlsx")

@@ -129,7 +129,7 @@ def test_prices_of_a_catalog(tmp_path):
     found, rows, _, _ = imported(tmp_path, text, columns=columns, catalog=catalog)
     assert found.models == ("b", "a")
     assert [(r.model, r.cost_usd, r.tokens_in) for r in rows] == [("b", 11.0, 3), ("a", 0.125, None)]
-    assert "latency is not known" in found.notes[0]
+    assert "latency is unknown" in found.notes[0]
 
 
 def test_of_two_rows_the_first_may_be_kept(tmp_path):
@@ -140,23 +140,35 @@ def test_of_two_rows_the_first_may_be_kept(tmp_path):
 @pytest.mark.parametrize(
     ("text", "change", "words"),
     [
-        (ANSWERS + "7,a,1,9,9\n", {}, r":6: 'a' answers request '7' twice \(line 2 too\).*--keep-first"),
+        (ANSWERS + "7,a,1,9,9\n", {}, r":6: 'a' answers request '7' twice \(first on line 2\).*keep the first"),
         (ANSWERS, {"columns": {"request": ("nr",)}}, r":2: no column 'nr': the table has id, model, right, usd, secs"),
         (ANSWERS.replace("7,a,0", "7,a,perhaps"), {}, ":2: right is 'perhaps': it must be 0 or 1"),
         (ANSWERS.replace("0.5", "nan"), {}, ":5: usd is 'nan': it must be a finite number >= 0"),
         (ANSWERS.replace("0.5", "-1"), {}, ":5: usd is '-1'"),
-        (ANSWERS.replace(",3\n", ",\n"), {}, ":4: secs is empty: .*--where 'secs!='"),
+        (ANSWERS.replace(",3\n", ",\n"), {}, ":4: secs is empty: fix the row, or exclude"),
         (ANSWERS + ",a,1,1,1\n", {}, ":6: id is empty"),
         (HEAD, {}, "no row is left"),
         (ANSWERS, {"models": ("ghost",)}, "no row is left"),
         (ANSWERS, {"models": ("a", "ghost")}, "no row of the model 'ghost'"),
-        (ANSWERS, {"columns": {"cost_usd": None}}, "no cost: give --cost-column, or --models"),
-        (ANSWERS, {"columns": {"cost_usd": None}, "catalog": make_catalog(2)}, "'m0' is priced by token: give --tokens-in"),
-        (ANSWERS, {"stop": None}, "when does a request end"),
-        (ANSWERS, {"columns": {"stage": "model"}}, "--stage-column needs --run-column"),
-        (ROUNDS, {"columns": {"round": "round"}, "depth": 3}, "--depth 3 asks a model 3 times, and the table has 2 rounds"),
+        (ANSWERS, {"columns": {"cost_usd": None}}, "the cost of a call is unknown: name the cost column"),
+        (
+            ANSWERS,
+            {"columns": {"cost_usd": None}, "catalog": make_catalog(2)},
+            "'m0' is priced by token: name both token columns",
+        ),
+        (ANSWERS, {"stop": None}, "it is unknown when a request ends"),
+        (ANSWERS, {"columns": {"stage": "model"}}, "a stage column needs a run column"),
+        (
+            ROUNDS,
+            {"columns": {"round": "round"}, "depth": 3},
+            "depth 3 needs 3 rounds of answers, but the table has 2: use depth 2",
+        ),
         (ROUNDS.replace("4,2", "4,0"), {"columns": {"round": "round"}}, ":5: round is '0': it must be a whole number >= 1"),
-        (RUNS.replace("r1,2", "r1,3"), {"columns": RUN_COLUMNS}, "run 'r1' of request '7' has no or two invocations 2"),
+        (
+            RUNS.replace("r1,2", "r1,3"),
+            {"columns": RUN_COLUMNS},
+            "run 'r1' of request '7' does not have exactly one invocation 2",
+        ),
         (
             RUNS.replace("r2", "r5") + "7,r6,1,generate,b,1,0.2,1,\n",
             {"columns": RUN_COLUMNS},
@@ -165,7 +177,7 @@ def test_of_two_rows_the_first_may_be_kept(tmp_path):
         (
             RUNS.replace("1,repair", "x").replace("2,repair,a", "2,polish,a"),
             {"columns": RUN_COLUMNS},
-            "one position needs one stage",
+            "each position must have one stage",
         ),
     ],
 )

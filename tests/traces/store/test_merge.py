@@ -35,7 +35,7 @@ def test_everything_is_there_once(tmp_path):
     one = made(tmp_path / "a.db", a_row("q1"), a_row("q1", ("small", "large")))
     two = made(tmp_path / "b.db", a_row("q2"), a_row("q1", ("large",)))
     merged = merge_stores([one, two], tmp_path / "m.db")
-    assert (merged.rows, merged.brought) == (4, (2, 2))
+    assert (merged.rows, merged.added) == (4, (2, 2))
     with ObservationStore.open(tmp_path / "m.db", an_identity()) as store:
         assert store.observations() == [
             a_row("q1"), a_row("q1", ("small", "large")), a_row("q2"), a_row("q1", ("large",)),
@@ -60,7 +60,7 @@ def test_copies_that_went_on_apart_share_their_past(tmp_path):
             buy(store, row)
             store.reserve("q1", ("small",) * 3, 4.0)
     merged = merge_stores([one, two], tmp_path / "m.db")
-    assert merged.brought == (2, 1)
+    assert merged.added == (2, 1)
     with ObservationStore.open(tmp_path / "m.db") as store:
         assert len(store) == 3
         assert store.committed_usd() == 3 * 0.25 + 2.0 + 4.0 + 4.0

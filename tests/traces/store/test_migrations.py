@@ -88,7 +88,7 @@ def test_a_step_that_fails_leaves_the_old_version(old, monkeypatch):
 
 def test_a_version_without_a_way_forward_is_one_line(old, monkeypatch):
     monkeypatch.delitem(migrations.STEPS, 1)
-    with pytest.raises(StoreError, match="store version 1 cannot be read any more"):
+    with pytest.raises(StoreError, match="store version 1 is no longer supported"):
         ObservationStore.open(old)
     assert version_of(old) == 1
 

@@ -63,7 +63,7 @@ def test_a_report_names_no_folder():
 
 
 def test_the_tasks_are_what_they_say():
-    """Each right solution passes everything, a slipping one only what is visible. Ours, so that they may run in here."""
+    """Each right solution passes everything, `passing_visible` only the visible checks. Our own code: run in this process."""
 
     def passes(code, checks):
         names = {}
@@ -76,13 +76,13 @@ def test_the_tasks_are_what_they_say():
     assert len({task.name for task in TASKS}) == len(TASKS)
     for task in TASKS:
         assert [passes(task.right, checks) for checks in (task.visible, task.hidden)] == [True, True], task.name
-        assert not passes(task.failing, task.visible), task.name
-        assert [passes(task.slipping, checks) for checks in (task.visible, task.hidden)] == [True, False], task.name
+        assert not passes(task.failing_visible, task.visible), task.name
+        assert [passes(task.passing_visible, checks) for checks in (task.visible, task.hidden)] == [True, False], task.name
 
 
 @pytest.mark.parametrize("task", [TASKS[0], TASKS[-1]], ids=lambda task: task.name)
 def test_the_sandbox_rules_as_the_tasks_say(task):
     visible, hidden = task.tests(task.visible), task.tests(task.hidden)
     assert [run_pytest(task.right, tests)[0] for tests in (visible, hidden)] == [True, True]
-    assert run_pytest(task.failing, visible)[0] is False
-    assert [run_pytest(task.slipping, tests)[0] for tests in (visible, hidden)] == [True, False]
+    assert run_pytest(task.failing_visible, visible)[0] is False
+    assert [run_pytest(task.passing_visible, tests)[0] for tests in (visible, hidden)] == [True, False]

@@ -109,15 +109,15 @@ def test_many_at_once(service, running, workflow):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 50_000, "no JSON"),
-        (b"[]", "no JSON object"),
-        ({"question": "", "db_id": "music"}, "question: give it as a text"),
-        ({"question": 3, "db_id": "music"}, "question: give it as a text"),
-        ({"question": "How many?", "db_id": "nowhere"}, "db_id: give one of airline, "),
-        ({"question": "How many?", "db_id": ["music"]}, "db_id: give one of"),
-        ({"question": "Never asked?", "db_id": "music"}, "simulated models know the dataset's own"),
+        (b"", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[" * 50_000, "not valid JSON"),
+        (b"[]", "not a JSON object"),
+        ({"question": "", "db_id": "music"}, "question must be a non-empty string"),
+        ({"question": 3, "db_id": "music"}, "question must be a non-empty string"),
+        ({"question": "How many?", "db_id": "nowhere"}, "db_id must be one of airline, "),
+        ({"question": "How many?", "db_id": ["music"]}, "db_id must be one of"),
+        ({"question": "Never asked?", "db_id": "music"}, "simulated models answer only questions of the dataset"),
         ({"more": 1}, "unknown key 'more'"),
     ],
 )
@@ -130,10 +130,10 @@ def test_a_body_that_cannot_be_used(service, running, body, says):
 @pytest.mark.parametrize(
     ("objective", "says"),
     [
-        (3, "give an object"),
+        (3, "must be an object"),
         ({}, "exactly one target"),
         ({"maximize": "speed"}, "use 'accuracy'"),
-        ({"maximize": "accuracy", "max_cost_usd": "cheap"}, "bounds are numbers"),
+        ({"maximize": "accuracy", "max_cost_usd": "cheap"}, "bounds must be numbers"),
         ({"maximize": "accuracy", "max_cost_usd": -1}, "finite number >= 0"),
         ({"maximize": "accuracy", "budget": 1}, "no field 'budget'"),
         ({"minimize": "cost", "min_accuracy": 1, "on_infeasible": "raise"}, "no path meets min_accuracy"),

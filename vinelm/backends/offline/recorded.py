@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import math
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO, cast
 
 from langchain_core.language_models import BaseChatModel
 
@@ -15,18 +10,16 @@ from vinelm.backends.base import estimate_tokens
 from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog import Model
-from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.io import Row, as_amount, as_text, read_table
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
-
-MAX_FIELD_CHARS = 2**24
 
 
 class RecordedBackend:
     """Answers with the text in the row of (request id, model id), whatever the stage and the prefix.
 
-    ``table`` is CSV with a header or JSON lines, either may be gzipped: one row per pair, other columns are ignored.
+    ``table`` is CSV with a header, JSON lines (either may be gzipped) or Parquet: one row per pair, other columns are ignored.
     Asking the same model again repeats its answer. An empty answer is returned as it is.
 
     The answers are real, so ``is_simulated`` is False; tokens are estimated from the text's length and marked so.
@@ -52,8 +45,8 @@ class RecordedBackend:
         self._table = Path(table)
         self._answers: dict[tuple[str, str], tuple[str, float | None, float]] = {}
         columns = (id_column, model_column, answer_column, cost_column, latency_column)
-        for number, row in _rows(self._table):
-            self._add(number, row, columns)
+        for line, row in read_table(self._table, [name for name in columns if name is not None]):
+            self._add(f"{self._table}:{line}", row, columns)
         self._models = tuple(dict.fromkeys(model for model, _ in self._answers))
         if not self._answers:
             raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
@@ -91,52 +84,14 @@ class RecordedBackend:
             price_id=model.price_id,
         )
 
-    def _add(self, number: int, row: Mapping[str, Any], columns: tuple[str, str, str, str | None, str | None]) -> None:
-        where = f"{self._table}:{number}"
-        for column in columns:
-            if column is not None and row.get(column) is None:
-                raise DatasetError(f"{where}: no column {column!r}: the row has {', '.join(map(str, row))}")
+    def _add(self, where: str, row: Row, columns: tuple[str, str, str, str | None, str | None]) -> None:
         id_column, model_column, answer_column, cost_column, latency_column = columns
-        key = (str(row[model_column]), str(row[id_column]))
+        key = (as_text(row[model_column]), as_text(row[id_column]))
         if key in self._answers:
             raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}: keep one row per pair")
-        cost_usd = None if cost_column is None else _amount(row[cost_column], where, cost_column)
-        latency_s = 0.0 if latency_column is None else _amount(row[latency_column] or 0.0, where, latency_column)
-        self._answers[key] = (str(row[answer_column]), cost_usd, latency_s)
-
-
-def _amount(value: Any, where: str, column: str) -> float:
-    try:
-        amount = float(value)
-    except (TypeError, ValueError):
-        amount = math.nan
-    if not (amount >= 0.0 and math.isfinite(amount)):
-        raise DatasetError(f"{where}: {column} is {value!r}: expected a finite number >= 0")
-    return amount
-
-
-def _rows(table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(line number, row) of the table, by the file's name: ``.csv`` or ``.jsonl``, with or without ``.gz``."""
-    suffix = table.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
-    if suffix not in ("csv", "jsonl"):
-        raise DatasetError(f"{table}: expected a .csv or .jsonl file, plain or .gz")
-    opener = gzip.open if table.name.endswith(".gz") else open
-    try:
-        with opener(table, "rt", encoding="utf-8", newline="") as opened:
-            lines = cast("TextIO", opened)
-            yield from _csv_rows(lines, table) if suffix == "csv" else json_objects(lines, table)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{table}: cannot read the table of recorded answers: {error}") from error
-
-
-def _csv_rows(lines: TextIO, table: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-    reader = csv.DictReader(lines)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise DatasetError(f"{table}:{reader.line_num}: not valid CSV: {error}") from error
+        cost_usd = None if cost_column is None else as_amount(row[cost_column], cost_column, where)
+        latency_s = 0.0 if latency_column is None else as_amount(row[latency_column] or 0.0, latency_column, where)
+        self._answers[key] = (str(row[answer_column] or ""), cost_usd, latency_s)
 
 
 def create(setup: ProviderSettings) -> RecordedBackend:

@@ -183,8 +183,8 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
     from vinelm.traces import merge_stores
 
     merged = merge_stores(stores, output)
-    for store, count in zip(stores, merged.brought, strict=True):
-        click.echo(f"{store}: {count:,} rows that were not there yet")
+    for store, count in zip(stores, merged.added, strict=True):
+        click.echo(f"{store}: {count:,} new rows")
     click.echo(f"wrote {merged.rows:,} rows to {output}")
 
 

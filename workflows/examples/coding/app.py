@@ -17,7 +17,7 @@ _BY_NAME = {task.name: task for task in TASKS}
 
 
 def requests() -> list[Request]:
-    """One per task; the hidden tests are the label."""
+    """Return one request per task; the hidden tests are the label."""
     return [
         Request(task.name, {"task": task.text, "tests": task.tests(task.visible), "hidden": task.tests(task.hidden)})
         for task in TASKS
@@ -25,33 +25,33 @@ def requests() -> list[Request]:
 
 
 def score(request: Request, state: Mapping[str, Any]) -> bool:
-    """Whether the code passes the tests that it never saw."""
+    """Return whether the code passes the hidden tests."""
     return bool(state.get("code")) and run_pytest(state["code"], request.data["hidden"])[0]
 
 
 class CodeWriter:
-    """What simulated models write: the solution, or one that is wrong in a way that the visible tests see or do not see.
+    """The answers of simulated models: the solution, or a wrong one that the visible tests detect or do not detect.
 
-    Kinds bear the names of the simulated models' habits: ``syntax_error`` does not parse, ``wrong_value`` fails a visible test,
-    ``missing_filter`` forgets a case that only the hidden tests try.
+    The kinds are those of the simulated models' errors: ``syntax_error`` does not parse, ``wrong_value`` fails a visible test,
+    ``missing_filter`` fails only hidden tests.
     """
 
     kinds: Sequence[str] = ("syntax_error", "wrong_value", "missing_filter")
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """As hard as the task."""
+        """Return the task's difficulty."""
         return {"nesting": _BY_NAME[request.id].hard}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """The solution in a code block."""
+        """Return the solution in a code block."""
         return _block(_BY_NAME[request.id].right)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """The solution with its first colon lost, or one of the task's wrong ones."""
+        """Return the solution without its first colon, or one of the task's wrong solutions."""
         task = _BY_NAME[request.id]
         if kind == "syntax_error":
             return _block(task.right.replace("):", ")", 1))
-        return _block(task.failing if kind == "wrong_value" else task.slipping)
+        return _block(task.failing_visible if kind == "wrong_value" else task.passing_visible)
 
 
 def _block(code: str) -> str:

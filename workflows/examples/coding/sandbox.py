@@ -1,8 +1,7 @@
-"""Runs generated code and its tests with pytest in a child process that may do little.
+"""Run generated code and its tests with pytest in a restricted child process.
 
-A guard against accidents, not a jail for attackers: the child has no environment, no network, no further processes, writes only
-into a folder of its own, and has limits on time, memory and file size. Code that must not be trusted at all belongs into a
-container.
+Protects against accidents, not against attacks: the child has no environment, no network and no subprocesses, writes only to a
+folder of its own, and has limits on time, memory and file size. Run untrusted code in a container.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ os._exit(0)
 
 @lru_cache(maxsize=4096)
 def run_pytest(code: str, tests: str, timeout_s: float = TIMEOUT_S) -> tuple[bool, str]:
-    """Whether all ``tests`` pass with ``code`` as their module ``solution``, and what the first failure says.
+    """Return whether all ``tests`` pass with ``code`` as their module ``solution``, and a report of the first failure.
 
-    The same pair is run once per process, and gives the same report anywhere. ``ModuleNotFoundError`` without pytest.
+    Results are cached per process; reports do not depend on the machine. ``ModuleNotFoundError`` if pytest is not installed.
     """
-    import pytest  # noqa: F401 - said here in one line, not by every child
+    import pytest  # noqa: F401 - fail here with a clear error, not in every child
 
     with tempfile.TemporaryDirectory(prefix="vinelm-sandbox-") as folder:
         (Path(folder) / "solution.py").write_text(code, encoding="utf-8")

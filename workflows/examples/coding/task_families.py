@@ -1,4 +1,4 @@
-"""Families of functions to write, one for each small number: enough tasks to learn from. They are as alike as they look."""
+"""Families of similar coding tasks, one per small number, to have enough tasks for profiling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9)
 
 
 def families() -> tuple[Task, ...]:
-    """Four functions for each number; the larger the number, the harder for a simulated model."""
+    """Return four tasks per number; larger numbers are more difficult for simulated models."""
     return tuple(family(k, 0.15 + 0.06 * k) for k in NUMBERS for family in (_digits, _every, _means, _shift))
 
 

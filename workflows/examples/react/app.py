@@ -20,7 +20,7 @@ _AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
 
 
 def requests() -> list[Request]:
-    """Forty-eight questions with their answers."""
+    """Return 48 questions with their answers."""
     rows = []
     for number, (item, currency) in enumerate(itertools.product(PRICES_EUR, RATES)):
         pieces = 2 + (number * 5) % 11
@@ -32,7 +32,7 @@ def requests() -> list[Request]:
 
 
 def score(request: Request, state: Mapping[str, Any]) -> bool:
-    """Whether the agent's last word is the right amount, to the cent."""
+    """Return whether the agent's last message states the right amount, to the cent."""
     last = state["messages"][-1]
     if not isinstance(last, AIMessage) or last.tool_calls:
         return False
@@ -40,20 +40,20 @@ def score(request: Request, state: Mapping[str, Any]) -> bool:
 
 
 class ScriptWriter:
-    """What simulated models do: the calls that lead to the answer, or a script that goes wrong.
+    """The tool calls and answers of simulated models, right or wrong.
 
-    Kinds bear the names of the simulated models' habits. A ``syntax_error`` is a call that its tool turns down;
-    a ``wrong_aggregate`` is an answer from memory, wrong.
+    The kinds are those of the simulated models' errors: ``syntax_error`` is a call that the tool rejects, ``wrong_aggregate`` a
+    wrong answer without tool calls.
     """
 
     kinds: Sequence[str] = ("syntax_error", "wrong_aggregate")
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Another currency makes one more step."""
+        """Return the difficulty: another currency needs one more step."""
         return {"aggregation": 0.6 if request.data["currency"] != "EUR" else 0.2}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Every call, then the answer."""
+        """Return all calls and the answer."""
         row = request.data
         rate = RATES[row["currency"]]
         calls = [{"name": "price", "args": {"item": row["item"]}}]
@@ -64,7 +64,7 @@ class ScriptWriter:
         return json.dumps({"calls": calls, "answer": f"That is {row['answer']}."})
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """One useless call, or a guess."""
+        """Return a call that fails, or a guess."""
         row = request.data
         if kind == "syntax_error":
             calls = [{"name": "price", "args": {"item": f"{row['item']} no. {rng.randrange(1000)}"}}]

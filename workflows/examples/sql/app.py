@@ -7,14 +7,14 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Workflow
-from vinelm.workflows.examples.example_cli import ServedAnswer, run
+from vinelm.workflows.examples.example_cli import ServiceSettings, run
 from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.examples.sql.http_server import HttpService, serve
-from vinelm.workflows.nl2sql import Scorer, SqlWriter, load_bundled, prompts
+from vinelm.workflows.nl2sql import Scorer, SqlWriter, load_bundled, resource_digests
 
 
 def workflow() -> Workflow:
-    """Up to three statements per question, over the bundled databases."""
+    """Return the workflow: up to three statements per question, on the bundled databases."""
     data = load_bundled()
     databases = data.databases
     return Workflow(
@@ -25,17 +25,17 @@ def workflow() -> Workflow:
         score=Scorer(data),
         labels=("gold_sql",),
         writer=SqlWriter(databases.folder),
-        resources={**databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()},
+        resources=resource_digests(data),
     )
 
 
 def answer(state: Mapping[str, Any]) -> str:
-    """What the service gives back: the statement on one line, and how many rows it gave."""
+    """Render the service's answer: the statement on one line, the number of rows and the status."""
     return f"{' '.join(state['sql'].split())} -> {state['row_count']} rows ({state['status']})"
 
 
-def listen(served: ServedAnswer) -> int:
-    """Answer over HTTP until told to stop."""
+def listen(served: ServiceSettings) -> int:
+    """Answer over HTTP until interrupted."""
     service = HttpService(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
     return serve(service, served.port)
 

@@ -1,4 +1,4 @@
-"""The text-to-SQL service over HTTP: ``POST /ask`` with a question, a database, and what this one request wants."""
+"""The text-to-SQL service over HTTP: ``POST /ask`` with a question, a database and optionally the request's objective."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SLOW_CLIENT_S = 30.0
 
 
 class HttpService:
-    """Answers questions. Safe to share between threads. ``default`` is the objective of requests that bring none.
+    """Answers questions; thread-safe. ``default`` is the objective of requests without one.
 
-    Simulated models answer from a request's row, so that they know the dataset's own questions only.
+    Simulated models need the dataset's row of a request, so they answer only questions of the dataset.
     """
 
     def __init__(self, workflow: Workflow, vine: VineLM, app: Any, default: Objective, *, is_simulated: bool) -> None:
@@ -33,7 +33,11 @@ class HttpService:
         self._numbers = itertools.count(1)
 
     def ask(self, body: bytes) -> Answer:
-        """The statement, what came of it, and what it took. :class:`InputError`, one line, for a body that cannot be used."""
+        """Answer one request: statement, status, number of rows, models, dollars and seconds.
+
+        Raises:
+            InputError: the body is not a valid request.
+        """
         asked = _object(body)
         request, objective = self._request(asked), self._objective(asked.get("objective"))
         session = None if self._vine.planner is None else self._vine.session(objective, request=request)
@@ -49,33 +53,35 @@ class HttpService:
     def _request(self, asked: Mapping[str, Any]) -> Request:
         question, database = (asked.get(name) for name in ("question", "db_id"))
         if not isinstance(question, str) or not question.strip():
-            raise ConfigError("question: give it as a text")
+            raise ConfigError("question must be a non-empty string")
         if database not in self._databases:
-            raise ConfigError(f"db_id: give one of {', '.join(self._databases)}")
+            raise ConfigError(f"db_id must be one of {', '.join(self._databases)}")
         if self._known is None:
             return Request(f"ask-{next(self._numbers)}", {"question": question, "db_id": database})
         if (question, database) not in self._known:
-            raise ConfigError("question: simulated models know the dataset's own only: start with --models for others")
+            raise ConfigError(
+                "simulated models answer only questions of the dataset: start the service with --models for others"
+            )
         return self._known[question, database]
 
     def _objective(self, plain: Any) -> Objective:
         if plain is None:
             return self._default
         if not isinstance(plain, dict):
-            raise ConfigError('objective: give an object such as {"maximize": "accuracy", "max_latency_s": 5}')
+            raise ConfigError('objective must be an object such as {"maximize": "accuracy", "max_latency_s": 5}')
         try:
             return Objective.from_dict(plain)
         except TypeError:
-            raise ConfigError("objective: bounds are numbers") from None
+            raise ConfigError("objective: bounds must be numbers") from None
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):
-        raise ConfigError("the body is no JSON") from None
+        raise ConfigError("the body is not valid JSON") from None
     if not isinstance(asked, dict):
-        raise ConfigError("the body is no JSON object")
+        raise ConfigError("the body is not a JSON object")
     for key in asked:
         if key not in ("question", "db_id", "objective"):
             raise ConfigError(f"unknown key {key!r}: use question, db_id and objective")
@@ -83,23 +89,23 @@ def _object(body: bytes) -> Mapping[str, Any]:
 
 
 def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
-    """A server on this machine's own address that is not running yet; port 0 takes a free one. ``ConfigError`` if taken."""
+    """Return a server on 127.0.0.1 that has not been started; port 0 picks a free port. :class:`ConfigError` if it is taken."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = SLOW_CLIENT_S
 
         def do_POST(self) -> None:
             if self.path != "/ask":
-                return self._say(404, {"error": "there is only POST /ask"})
+                return self._say(404, {"error": "only POST /ask is supported"})
             length = self.headers.get("Content-Length", "")
             if not length.isdecimal():
-                return self._say(411, {"error": "a Content-Length is needed"})
+                return self._say(411, {"error": "Content-Length is required"})
             if int(length) > MAX_BODY_BYTES:
                 return self._say(413, {"error": f"the body is longer than {MAX_BODY_BYTES} bytes"})
             self._say(*_outcome(ask, self.rfile.read(int(length))))
 
         def do_GET(self) -> None:
-            self._say(405 if self.path == "/ask" else 404, {"error": "there is only POST /ask"})
+            self._say(405 if self.path == "/ask" else 404, {"error": "only POST /ask is supported"})
 
         def _say(self, status: int, answer: Answer) -> None:
             text = json.dumps(answer).encode() + b"\n"
@@ -110,10 +116,10 @@ def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
             self.wfile.write(text)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: questions are nobody else's business."""
+            """Log nothing: requests contain users' questions."""
 
     class Server(ThreadingHTTPServer):
-        daemon_threads = False  # requests under way are answered before the server closes
+        daemon_threads = False  # pending requests are answered before the server closes
 
     try:
         return Server(("127.0.0.1", port), Handler)
@@ -134,7 +140,7 @@ def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:
 
 
 def serve(service: HttpService, port: int) -> int:
-    """Answer until SIGINT or SIGTERM, then finish what is under way; exit code 0. Call it in the main thread."""
+    """Serve until SIGINT or SIGTERM, finish pending requests and return exit code 0. Must run in the main thread."""
     with server_of(service.ask, port) as server:
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())

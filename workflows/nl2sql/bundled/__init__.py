@@ -1,4 +1,4 @@
-"""Databases and questions made by our own code from a seed, for use without any download."""
+"""Databases and questions generated from a seed, for use without a download."""
 
 from vinelm.workflows.nl2sql.bundled.cache import bundled_dataset
 from vinelm.workflows.nl2sql.bundled.files import BundledDataset

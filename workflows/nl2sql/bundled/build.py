@@ -25,7 +25,7 @@ _LEAF_PAGES = (10, 13)
 
 
 def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None:
-    """Databases, ``questions.jsonl``, and ``manifest.json`` (bytes by file): on disk when this returns."""
+    """Write the databases, ``questions.jsonl`` and ``manifest.json`` (file sizes) to ``folder``, synced to disk."""
     (folder / DATABASES).mkdir()
     asked: list[list[dict[str, str]]] = []
     for domain in domains:
@@ -41,7 +41,7 @@ def write_all(folder: Path, domains: Sequence[Domain], seed: str = SEED) -> None
 
 
 def write_database(connection: sqlite3.Connection, domain: Domain, seed: str = SEED) -> None:
-    """The domain's schema and rows into an empty database, in one transaction, foreign keys checked."""
+    """Write the domain's schema and rows to an empty database in one transaction, with foreign keys checked."""
     for pragma in (
         f"page_size = {_PAGE_BYTES}",
         "auto_vacuum = NONE",
@@ -83,9 +83,9 @@ def _numbered(db_id: str, questions: Sequence[Question]) -> list[dict[str, str]]
 
 
 def _seal(path: Path) -> None:
-    """Make the finished file byte for byte the same for all versions of SQLite, and read-only.
+    """Make the file identical for all versions of SQLite, and read-only.
 
-    What differs is its own version number, and leftovers in the gaps of B-tree pages, between the list of cells and the cells.
+    Overwrites SQLite's version number and the unused bytes of B-tree pages, between the cell pointers and the cells.
     """
     content = bytearray(path.read_bytes())
     content[96:100] = _WRITTEN_BY

@@ -1,4 +1,4 @@
-"""Where the bundled dataset lies: built once per user and version of its makers, then only read."""
+"""The cache of the bundled dataset: built once per user and version of the generating code, then only read."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from vinelm.errors import DatasetError
 from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS, BundledDataset
 
 _LEFTOVER_S = 3600.0
-"""A build takes seconds: an unfinished folder this old belongs to a process that died."""
+"""A build takes seconds: an unfinished folder older than this belongs to a process that died."""
 _UNFINISHED = ".building-"
 
 
 def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
-    """The bundled questions and databases; their content is the same on every machine.
+    """Return the bundled questions and databases; their content is the same on every machine.
 
-    The first call writes them (seconds, a few MB) into ``<cache_dir>/nl2sql-<digest of the makers' source>``; later ones only
-    read. ``cache_dir`` is by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``). Any number of
-    processes may call at once: the folder appears in one step, complete; one in which a file is missing or cut is built again.
+    The first call writes them (seconds, a few MB) to ``<cache_dir>/nl2sql-<digest of the generating code>``; later calls only
+    read. Safe to call from several processes at once: the folder is created atomically and rebuilt if a file is missing or
+    truncated.
+
+    Args:
+        cache_dir: by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``).
 
     Raises:
         DatasetError: the cache folder cannot be written.
@@ -42,7 +45,7 @@ def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
 
 
 def source_digest() -> str:
-    """Twelve hexadecimal digits that change with any of the modules that make the dataset."""
+    """Return 12 hexadecimal digits that change with the source of any module that generates the dataset."""
     digest = hashlib.sha256()
     for module in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
@@ -67,7 +70,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _build(folder: Path) -> None:
-    """Write into a folder beside, then rename. Whoever renames first wins; the other's work is thrown away."""
+    """Write to a temporary folder, then rename. If two processes build, the first to rename wins."""
     from vinelm.workflows.nl2sql.bundled.build import write_all
     from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
 
@@ -95,7 +98,7 @@ def _put_in_place(beside: Path, folder: Path) -> None:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what builds that were killed left behind."""
+    """Delete temporary folders of builds that were killed."""
     for leftover in parent.glob(f"{_UNFINISHED}*"):
         try:
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_S:

@@ -1,4 +1,4 @@
-"""What a bundled database and its questions are made from."""
+"""Definition of a bundled database and its questions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Tables: TypeAlias = dict[str, list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A kind of question about one database, with its answer in SQL.
+    """A template for questions about one database, with the answer in SQL.
 
-    ``{slot}`` stands for a value in both. A slot's candidates are texts: ``spoken|sql`` where the two differ. ``wordings`` are
-    used in turn; at most ``times`` questions are made, each with other values.
+    ``{slot}`` is a placeholder in both. Values of a slot are texts, ``spoken|sql`` where question and SQL differ. ``wordings``
+    are used in turn; at most ``times`` questions are generated, each with different values.
     """
 
     wordings: tuple[str, ...]
@@ -28,14 +28,14 @@ class Ask:
 
 
 def ask(wording: str | Sequence[str], sql: str, times: int = 2, **slots: Sequence[str]) -> Ask:
-    """One kind of question; without slots it is one question."""
+    """Define a question template; without slots it yields one question."""
     wordings = (wording,) if isinstance(wording, str) else tuple(wording)
     return Ask(wordings, " ".join(sql.split()), {name: tuple(values) for name, values in slots.items()}, times if slots else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One database: its ``CREATE TABLE`` statements, the rows that a seed gives, and what is asked about them."""
+    """One database: ``CREATE TABLE`` statements, a function that generates rows from a seed, and question templates."""
 
     db_id: str
     schema: str

@@ -1,4 +1,4 @@
-"""The files of the bundled dataset, and what a reader gets of them."""
+"""File names of the bundled dataset, and the dataset as it is read."""
 
 from __future__ import annotations
 

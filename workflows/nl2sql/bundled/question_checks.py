@@ -1,4 +1,4 @@
-"""Whether a gold query has one right answer, the same on every SQLite, and one that is worth asking for."""
+"""Check that a gold query has one well-defined, non-trivial answer that is the same on every version of SQLite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEARLY = 1e-6
 
 
 def fault_of(connection: sqlite3.Connection, sql: str) -> str | None:
-    """Why the query is unfit as a gold query, in a few words; None if nothing is wrong with it."""
+    """Describe why ``sql`` is unsuitable as a gold query; None if it is suitable."""
     try:
         rows = connection.execute(sql).fetchmany(MAX_ROWS + 1)
         tree = sqlglot.parse_one(sql, read="sqlite")
@@ -36,12 +36,12 @@ def _fault_of_rows(tree: Node, rows: list[tuple[Any, ...]]) -> str | None:
     if all(cell is None or cell == 0 for row in rows for cell in row):
         return "nothing but zeros and NULLs"
     if isinstance(tree, exp.Select) and not tree.args.get("distinct") and len(set(rows)) < len(rows):
-        return "rows that repeat: the question cannot tell whether to keep them"
+        return "duplicate rows: the question does not say whether to keep them"
     return None
 
 
 def _bare_column(tree: Node) -> str | None:
-    """A column of an aggregating SELECT that is neither grouped nor aggregated: SQLite would pick any row's."""
+    """A column of an aggregating SELECT that is neither grouped nor aggregated: SQLite picks an arbitrary row's value."""
     for select in tree.find_all(exp.Select):
         group = select.args.get("group")
         own = [part for part in (*select.expressions, select.args.get("having"), select.args.get("order")) if part]
@@ -65,7 +65,7 @@ def _ungrouped_columns(part: Node, grouped: set[str]) -> Iterator[exp.Column]:
 
 
 def _own_nodes(part: Node) -> Iterator[Node]:
-    """The part's nodes, those of queries inside it left out."""
+    """The nodes of ``part`` without those of nested queries."""
     if isinstance(part, exp.Subquery | exp.Select):
         return
     yield part
@@ -78,7 +78,7 @@ def _is_aggregate(node: Node) -> bool:
 
 
 def _tie(connection: sqlite3.Connection, tree: Node) -> str | None:
-    """An order that does not decide which rows come first, where that matters: at the top, or under a LIMIT."""
+    """An ORDER BY with ties, at the top level or with a LIMIT, where the order of rows matters."""
     for query in tree.find_all(exp.Select, exp.SetOperation):
         order = query.args.get("order")
         if not order or not (query is tree or query.args.get("limit")):
@@ -97,7 +97,7 @@ def _tie(connection: sqlite3.Connection, tree: Node) -> str | None:
 
 
 def _decided_rows(query: exp.Select) -> int | None:
-    """How many leading rows the order must tell apart: all (None), or one more than are kept."""
+    """Number of leading rows that the order must distinguish: all (None), or one more than are kept."""
     limit, offset = query.args.get("limit"), query.args.get("offset")
     if limit is None:
         return None
@@ -105,7 +105,7 @@ def _decided_rows(query: exp.Select) -> int | None:
 
 
 def _resolved(key: Node, query: exp.Select) -> Node:
-    """What an alias in ORDER BY stands for."""
+    """The expression that an alias in ORDER BY refers to."""
     if isinstance(key, exp.Column) and not key.table:
         for item in query.expressions:
             if isinstance(item, exp.Alias) and item.alias == key.name:
@@ -115,7 +115,7 @@ def _resolved(key: Node, query: exp.Select) -> Node:
 
 
 def _keyed(query: exp.Select, keys: Sequence[Node]) -> Node:
-    """The query without its limit, the order's keys as its last columns; with the CTEs of the whole statement."""
+    """The query without its limit, with the ORDER BY keys as additional last columns."""
     keyed = query.copy()
     keyed.set("limit", None)
     keyed.set("offset", None)

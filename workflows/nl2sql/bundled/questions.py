@@ -1,4 +1,4 @@
-"""Makes the questions of a database from its kinds of question."""
+"""Generate the questions of a database from its question templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Question:
 
 
 def questions_of(domain: Domain, connection: sqlite3.Connection, seed: str) -> list[Question]:
-    """The domain's questions, in an order that the seed gives; each ran and has exactly one right answer."""
+    """Return the domain's questions in an order that depends on the seed; each has been executed and checked."""
     dice = Dice(f"{seed}/{domain.db_id}/questions")
     made: dict[str, Question] = {}
     for kind in domain.asks:
@@ -30,14 +30,14 @@ def questions_of(domain: Domain, connection: sqlite3.Connection, seed: str) -> l
 
 
 def candidates(kind: Ask, dice: Dice) -> Iterator[Mapping[str, str]]:
-    """Every choice of values for the slots, in an order that the dice give."""
+    """Yield every combination of values for the slots, in random order."""
     yield from (
         dict(zip(kind.slots, values, strict=True)) for values in dice.shuffled(list(itertools.product(*kind.slots.values())))
     )
 
 
 def _sound(kind: Ask, connection: sqlite3.Connection, dice: Dice) -> list[Question]:
-    """At most ``times`` questions, from the first candidates that are sound. No two ask for the same value of a slot."""
+    """At most ``times`` suitable questions; no two share a value of a slot."""
     found: list[Question] = []
     used: list[set[str]] = []
     for values in candidates(kind, dice):
@@ -53,7 +53,7 @@ def _sound(kind: Ask, connection: sqlite3.Connection, dice: Dice) -> list[Questi
 
 
 def worded(kind: Ask, values: Mapping[str, str], turn: int) -> Question:
-    """The question with those values, in the wording whose turn it is."""
+    """Return the question with these values; ``turn`` selects the wording."""
     text, sql = kind.wordings[turn % len(kind.wordings)], kind.sql
     for slot, value in values.items():
         spoken, _, written = value.partition("|")

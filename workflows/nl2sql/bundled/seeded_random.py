@@ -1,7 +1,7 @@
-"""Draws for made-up rows that come out the same on every machine and Python version.
+"""Reproducible random draws for generated rows, the same on every machine and Python version.
 
-Only ``random.Random.random`` is used, whose values Python guarantees, with exact arithmetic on top: no logarithms, no powers,
-whose last bit may differ between C libraries.
+Only ``random.Random.random`` is used, whose values Python guarantees, and exact arithmetic: logarithms and powers may differ in
+the last bit between C libraries.
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+"""Typed values of table fields: text, flags, numbers and amounts, with errors that name line and column.
+
+``where`` is ``FILE:LINE``, quoted in errors. Every function that reads raises :class:`~vinelm.errors.DatasetError` for a value
+of another kind.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from vinelm.errors import DatasetError
+from vinelm.io.tables import Row
+
+_FLAGS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no": False, "1.0": True, "0.0": False}
+
+
+def field_of(row: Row, column: str, where: str) -> Any:
+    """Return the value of ``column``; None if it is empty or NaN. :class:`DatasetError` if the row has no such column."""
+    if column not in row:
+        raise DatasetError(f"{where}: no column {column!r}: the table has {', '.join(map(str, row))}")
+    value = row[column]
+    return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def as_text(value: Any) -> str:
+    """Return the value as text: ``""`` for None, whole floats without their fraction."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # pandas writes integer columns with gaps as floats
+    return str(value)
+
+
+def as_flag(value: Any, column: str, where: str) -> bool:
+    """Return True for 1, true and yes, False for 0, false and no, in any case."""
+    try:
+        return _FLAGS[str(value).strip().lower()]
+    except KeyError:
+        raise DatasetError(f"{where}: {column} is {value!r}: it must be 0 or 1, true or false, yes or no") from None
+
+
+def as_number(value: Any, column: str, where: str) -> float:
+    """Return the value as a float."""
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        raise DatasetError(f"{where}: {column} is {value!r}: it must be a number") from None
+
+
+def as_amount(value: Any, column: str, where: str) -> float:
+    """Return the value as a finite number >= 0: dollars or seconds."""
+    try:
+        amount = float(value)
+    except (ValueError, TypeError):
+        amount = math.nan
+    if not (amount >= 0.0 and math.isfinite(amount)):
+        raise DatasetError(f"{where}: {column} is {value!r}: it must be a finite number >= 0")
+    return amount
+
+
+def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
+    """Return the value as a whole number >= ``least``."""
+    number = as_number(value, column, where)
+    if not number.is_integer() or number < least:
+        raise DatasetError(f"{where}: {column} is {value!r}: it must be a whole number >= {least}")
+    return int(number)
