@@ -26,7 +26,16 @@ from scipy.special import stdtrit
 from slo_workloads import WORKLOADS, Workload
 
 from vinelm.controller import Planner
-from vinelm.evaluation import Chooser, Engine, Setting, best_workflow_level, calibrate, planned, simulate, static
+from vinelm.evaluation import (
+    ModelChooser,
+    SimulatedEngine,
+    SimulationSettings,
+    best_workflow_level,
+    replanning_chooser,
+    simulate,
+    simulated_slowdown,
+    static_chooser,
+)
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 
@@ -100,7 +109,7 @@ class Bench:
     workload: Workload
     planner: Planner
     served: RecordedTable
-    engines: tuple[Engine, ...]
+    engines: tuple[SimulatedEngine, ...]
     curves: dict
     seed: int
     late_weight: float | None
@@ -110,12 +119,12 @@ class Bench:
         """An engine for each model, its curve from the paper's experiment in the simulator."""
         training, served = workload.split(seed)
         engines = tuple(
-            Engine(name, slots=SLOTS, slope=SLOPE, others_per_s=OTHERS / seconds, others_mean_s=seconds)
+            SimulatedEngine(name, slots=SLOTS, slope=SLOPE, others_per_s=OTHERS / seconds, others_mean_s=seconds)
             for name, seconds in workload.seconds.items()
         )
         trie = training.trie
         first = {trie.models[int(trie.model[node])]: training.latency_s[:, node] for node in trie.levels[1]}
-        curves = {engine.name: calibrate(engine, first[engine.name]) for engine in engines}
+        curves = {engine.name: simulated_slowdown(engine, first[engine.name]) for engine in engines}
         return cls(workload, Planner(training.annotate()), served, engines, curves, seed, late_weight)
 
     def rows(self, arrivals: str, data: Path | None) -> Iterator[dict]:
@@ -123,12 +132,12 @@ class Bench:
         per_second = BUSY / np.mean(list(self.workload.seconds.values())) * (CROWD if arrivals == "crowd" else 1.0)
         idle_s = 30 * max(self.workload.seconds.values())
         times, source = arrival_times(arrivals, len(self.served.request_ids), per_second, idle_s, data, self.seed)
-        others = self.engines if arrivals != "idle" else tuple(Engine(e.name, e.slots, e.slope) for e in self.engines)
+        others = self.engines if arrivals != "idle" else tuple(SimulatedEngine(e.name, e.slots, e.slope) for e in self.engines)
         reports = (FRESH, OLD, OLD_CORRECTED) if arrivals == "crowd" else (FRESH, OLD_CORRECTED)
         for slo_s in self.workload.slos_s:
             for policy, choose in self.choosers(slo_s).items():
                 for age_s, has_correction in reports if policy in READING else (FRESH,):
-                    setting = Setting(
+                    setting = SimulationSettings(
                         engines=others, curves=self.curves, load_age_s=age_s, has_correction=has_correction, seed=self.seed
                     )
                     found = simulate(self.served, times, choose, setting)
@@ -145,16 +154,16 @@ class Bench:
                         **{name: float(values.mean()) for name, values in zip(FIGURES, figures, strict=True)},
                     }
 
-    def choosers(self, slo_s: float) -> dict[str, Chooser]:
+    def choosers(self, slo_s: float) -> dict[str, ModelChooser]:
         """The policies, all with the same target and the same cap on latency."""
         objective = Objective(maximize="accuracy", max_latency_s=slo_s)
         program = replace(objective, risk="dp", late_weight=self.late_weight)
         return {
-            STATIC: static(best_workflow_level(self.planner, objective), self.planner),
-            UNAWARE: planned(self.planner, objective, has_load=False),
-            AWARE: planned(self.planner, objective),
-            DEVIATION: planned(self.planner, replace(objective, risk="mean+sd")),
-            PROGRAM: planned(self.planner, program),
+            STATIC: static_chooser(best_workflow_level(self.planner, objective), self.planner),
+            UNAWARE: replanning_chooser(self.planner, objective, has_load=False),
+            AWARE: replanning_chooser(self.planner, objective),
+            DEVIATION: replanning_chooser(self.planner, replace(objective, risk="mean+sd")),
+            PROGRAM: replanning_chooser(self.planner, program),
         }
 
 

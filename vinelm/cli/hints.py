@@ -10,7 +10,12 @@ from types import MappingProxyType
 
 from vinelm.errors import VineLMError
 
-HINTS: Mapping[str, str] = MappingProxyType({})
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "output-not-writable": "with --output-dir",
+        "too-few-requests": "with a larger --limit",
+    }
+)
 """Error code to the options that help, as a clause that follows the message."""
 
 

@@ -101,13 +101,13 @@ def test_tables_for_people(wire, capsys):
     wire.answers(serving())
     catalog(entry(wire))
     assert main(["doctor", "models.toml"]) == 0
-    assert "Nothing was sent. Add --yes to call each model once: at most $0.00" in capsys.readouterr().out
+    assert "Nothing was sent. Add --yes to call each model once, for at most $0.00" in capsys.readouterr().out
     assert main(["doctor", "models.toml", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "answers" in said
     assert "4,096" in said
     assert "Spent $0.000" in said
-    assert "mend" not in said
+    assert "problem" not in said
 
 
 def refusing(status, code=None):
@@ -213,7 +213,7 @@ def test_one_broken_entry_does_not_hide_the_others(wire, capsys):
     catalog(entry(wire, "broken", price=""), entry(wire))
     assert main(["doctor", "models.toml", "--yes"]) == 1
     said = capsys.readouterr().out
-    assert "mend  models.toml: model 'broken': no price" in said
+    assert "problem  models.toml: model 'broken': no price" in said
     assert "answers" in said
 
 

@@ -1,4 +1,4 @@
-"""``vinelm doctor``: can every model of a catalog be called, and at what price and speed?"""
+"""``vinelm doctor``: check that every model of a catalog can be called, at what price and speed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from vinelm.backends import Checkup
 
 
-@click.command("doctor", short_help="Can every model of a catalog be called? Says what to mend.")
+@click.command("doctor", short_help="Check that every model of a catalog can be called.")
 @click.argument("catalog", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Send one cheap call to each model. Without it nothing is sent.")
+@click.option("--yes", is_flag=True, help="Send one short call to each model. Without it nothing is sent.")
 @json_option
 def command(*, catalog: Path, yes: bool, as_json: bool) -> int:
-    """Check each model of CATALOG: known provider, key in the environment, dated price, rate limits.
+    """Check each model of CATALOG: known provider, API key in the environment, dated price, rate limits.
 
-    CATALOG is our TOML or a LiteLLM model_list (.yaml). With --yes each model gets one call of at most 128 tokens, not repeated
-    if it fails: is it reachable, after how many seconds does the first token come, how many tokens a second follow, how long
-    is its context. Exit code 1 if something has to be mended.
+    CATALOG is a VineLM catalog (.toml) or a LiteLLM model_list (.yaml). With --yes each model gets one call of at most 128
+    tokens, without retries, to measure time to first token, tokens per second and context length. Exit code 1 if a problem
+    has to be fixed.
 
     Example: vinelm doctor models.toml --yes
     """
@@ -75,33 +75,33 @@ def _show(found: list[Checkup], faults: list[str], notes: tuple[str, ...], *, is
     from vinelm.reports import usd
 
     if found:
-        columns = ("model", "provider", "status", "$/Mtok in, out", "price of", "limits a minute")
+        columns = ("model", "provider", "status", "$/Mtok in, out", "price date", "limits per minute")
         show_table("Models", columns, [_row(one) for one in found])
     replied = [one for one in found if one.reply is not None and one.reply.is_reached]
     if replied:
         show_table("One call each", ("model", "TTFT", "total", "tokens/s", "context", "cost"), [_measured(o) for o in replied])
     for fault in faults:
-        say(f"mend  {fault}", hanging=6)
+        say(f"problem  {fault}", hanging=9)
     for one in found:
         for problem in one.problems:
-            say(f"mend  {one.model.name}: {problem}", hanging=6)
+            say(f"problem  {one.model.name}: {problem}", hanging=9)
         for note in one.notes:
-            say(f"note  {one.model.name}: {note}", hanging=6)
+            say(f"note     {one.model.name}: {note}", hanging=9)
     for note in notes:
-        say(f"note  {note}", hanging=6)
+        say(f"note     {note}", hanging=9)
     if is_called:
         click.echo(f"Spent {usd(_spent(found))}.")
     elif any(one.upper_bound_usd is not None for one in found):
         most = sum(one.upper_bound_usd or 0.0 for one in found)
-        click.echo(f"Nothing was sent. Add --yes to call each model once: at most {usd(most)} in all.")
+        click.echo(f"Nothing was sent. Add --yes to call each model once, for at most {usd(most)} in total.")
 
 
 def _row(one: Checkup) -> tuple[str, ...]:
     price, limits = one.model.price, one.limits
-    status = "mend" if not one.is_ok else "ready" if one.reply is None else "answers"
-    words = {"requests_per_min": "requests", "tokens_per_min": "tokens", "concurrency": "at once"}
+    status = "problem" if not one.is_ok else "ready" if one.reply is None else "answers"
+    words = {"requests_per_min": "requests", "tokens_per_min": "tokens", "concurrency": "concurrent"}
     limited = ", ".join(f"{limits[key]:,} {word}" for key, word in words.items() if isinstance(limits.get(key), int))
-    per_call = f" + {price.call:g} a call" if price.call else ""
+    per_call = f" + {price.call:g} per call" if price.call else ""
     return (
         one.model.name,
         one.model.provider,
