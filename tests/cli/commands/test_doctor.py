@@ -155,7 +155,7 @@ def test_nobody_listens_and_too_slow(wire, capsys):
     code, said = asked_in_json(capsys, "--yes")
     assert code == 1
     assert [model["problems"] for model in said["models"]] == [
-        ["server: the connection failed or broke off: is http://127.0.0.1:9/v1 up?"],
+        ["server: the connection failed or broke off: check that http://127.0.0.1:9/v1 is running"],
         ["timeout: the server took too long"],
     ]
 
@@ -165,7 +165,7 @@ def test_nobody_listens_and_too_slow(wire, capsys):
     [
         ({"finish_reason": "length"}, None),
         ({"pieces": (), "finish_reason": "stop"}, "wrote no text within 128 tokens"),
-        ({"usage": None}, "the server counts no tokens"),
+        ({"usage": None}, "the server reports no token counts"),
     ],
 )
 def test_a_beginning_is_enough(wire, capsys, how, note):
@@ -229,7 +229,7 @@ def test_an_old_price_is_a_note(wire, capsys):
 def test_simulated_models_have_nobody_to_call(capsys):
     catalog(f'[[model]]\nname = "sim"\nprovider = "simulated"\nmodel = "sonnet"\n{PRICE}\n')
     code, said = asked_in_json(capsys, "--yes")
-    assert (code, said["models"][0]["notes"]) == (0, ["simulated: answers from the workflow's requests, nobody is called"])
+    assert (code, said["models"][0]["notes"]) == (0, ["simulated: answers from the workflow's requests, no server is called"])
 
 
 def test_a_file_that_is_no_catalog(capsys):
