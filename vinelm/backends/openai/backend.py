@@ -120,7 +120,7 @@ def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
 
 
 def create(settings: ProviderSettings) -> OpenAIBackend:
-    """Create the backend of the catalog's OpenAI-compatible models; :class:`ConfigError` for invalid settings. Makes no call."""
+    """Create the backend of the catalog's OpenAI-like models; :class:`ConfigError` for invalid settings. Makes no call."""
     for model in settings.models:
         check_options(model, model.options)
         check_base(model)

@@ -131,7 +131,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
         then = " → ".join(found.plan[ran + 1 :]) or "end"
         why = "chosen" if found.is_chosen else found.why
         rows.append((f"* {name}" if found.is_chosen else f"  {name}", *figures, why, *([then] if is_wide else [])))
-    columns = ("  next", "accuracy", "cost", "time left", "<why", *(["<then"] if is_wide else []))
+    columns = ("  next", "accuracy", "cost", "remaining", "<why", *(["<then"] if is_wide else []))
     show_table(objective_words(objective), columns, rows)
 
 
@@ -162,7 +162,7 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
     if decision.query.objective.risk == "dp":
         say("The stochastic program made the choice; the reasons above compare the steps by their mean times.")
     simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}Cost: expected dollars of the whole request. Time left: seconds if every invocation of the plan runs.")
+    say(f"{simulated}Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs.")
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:
