@@ -1,9 +1,9 @@
-"""Latency SLOs under load: violations and right answers in time of a static plan, the paper's policies, and risk-aware ones.
+"""Latency SLOs under load: SLO violations and right answers in time of a static plan, the paper's and risk-aware policies.
 
-Engines and their load are simulated (`controller/simulator.py`), requests are simulated or recorded (`slo_workloads.py`); the
-bursty arrivals are a real trace where --data (or VINELM_DATA) has one. The trie is annotated on other requests than those
-served. Objective: highest accuracy within the SLO. Beside the loads that the SLO table is made of, "crowd" arrivals come four
-times as fast, with load reports that are fresh, old, and old but corrected by our own dispatches since.
+Engines and their load are simulated (`vinelm/evaluation/simulator.py`); requests are simulated or recorded
+(`slo_workloads.py`). Bursty arrivals come from a real trace if --data (or VINELM_DATA) has one. The trie is annotated on other
+requests than those served. Objective: highest accuracy within the SLO. "crowd" arrivals come four times as fast, with load
+reports that are fresh, old, or old and corrected by our own dispatches since.
 """
 
 from __future__ import annotations
@@ -26,19 +26,31 @@ from scipy.special import stdtrit
 from slo_workloads import WORKLOADS, Workload
 
 from vinelm.controller import Planner
-from vinelm.evaluation import Chooser, Engine, Setting, best_workflow_level, calibrate, planned, simulate, static
+from vinelm.evaluation import (
+    ModelChooser,
+    SimulatedEngine,
+    SimulationSettings,
+    best_workflow_level,
+    replanning_chooser,
+    simulate,
+    simulated_slowdown,
+    static_chooser,
+)
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 
 STATIC, UNAWARE, AWARE, DEVIATION, PROGRAM = POLICIES = (
     "static plan", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",
 )  # fmt: skip
-READING = POLICIES[2:]  # those that read the load
+LOAD_AWARE = POLICIES[2:]
 ARRIVALS = ("idle", "Poisson", "bursty")
-SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # of an engine: requests at once, slowdown by each, others' requests under way on average
-BUSY = 1.84  # our first calls under way on average, if each went to the average model: one a second for the simulated ones
+SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # per engine: concurrent requests, slowdown per request, mean running background requests
+BUSY = 1.84  # mean number of our running first calls if each went to the average model: one per second for simulated models
 OLD_S, CROWD = 10.0, 4.0
-FRESH = (None, True)  # how often engines report (None: before every decision), and whether that is corrected by our own calls
+FRESH = (
+    None,
+    True,
+)  # seconds between load reports (None: before every decision), and whether they are corrected by our own calls
 OLD, OLD_CORRECTED = (OLD_S, False), (OLD_S, True)
 FIGURES = ("violation_rate", "accuracy", "in_slo_accuracy", "cost_usd")
 
@@ -57,7 +69,7 @@ def main() -> int:
     options = parser.parse_args()
     started = time.perf_counter()
     data = options.data and Path(options.data)
-    workload = workload_of(options.workload, data)  # here, so that forked workers find it made
+    workload = workload_of(options.workload, data)  # computed before the workers fork, so that they share it
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     with ProcessPoolExecutor(options.workers) as pool:
         jobs = [pool.submit(rows_of, options.workload, data, seed, options) for seed in seeds]
@@ -95,40 +107,40 @@ def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace
 
 @dataclass(frozen=True)
 class Bench:
-    """One seed's requests, engines, and the planner that knows other requests."""
+    """One seed's requests and engines, and a planner over a trie of other requests."""
 
     workload: Workload
     planner: Planner
     served: RecordedTable
-    engines: tuple[Engine, ...]
+    engines: tuple[SimulatedEngine, ...]
     curves: dict
     seed: int
     late_weight: float | None
 
     @classmethod
     def of(cls, workload: Workload, seed: int, late_weight: float | None = None) -> Bench:
-        """An engine for each model, its curve from the paper's experiment in the simulator."""
+        """Create one engine per model, with its slowdown curve measured in the simulator."""
         training, served = workload.split(seed)
         engines = tuple(
-            Engine(name, slots=SLOTS, slope=SLOPE, others_per_s=OTHERS / seconds, others_mean_s=seconds)
+            SimulatedEngine(name, slots=SLOTS, slope=SLOPE, others_per_s=OTHERS / seconds, others_mean_s=seconds)
             for name, seconds in workload.seconds.items()
         )
         trie = training.trie
         first = {trie.models[int(trie.model[node])]: training.latency_s[:, node] for node in trie.levels[1]}
-        curves = {engine.name: calibrate(engine, first[engine.name]) for engine in engines}
+        curves = {engine.name: simulated_slowdown(engine, first[engine.name]) for engine in engines}
         return cls(workload, Planner(training.annotate()), served, engines, curves, seed, late_weight)
 
     def rows(self, arrivals: str, data: Path | None) -> Iterator[dict]:
-        """Every policy at every SLO under these arrivals."""
+        """Simulate every policy at every SLO under these arrivals."""
         per_second = BUSY / np.mean(list(self.workload.seconds.values())) * (CROWD if arrivals == "crowd" else 1.0)
         idle_s = 30 * max(self.workload.seconds.values())
         times, source = arrival_times(arrivals, len(self.served.request_ids), per_second, idle_s, data, self.seed)
-        others = self.engines if arrivals != "idle" else tuple(Engine(e.name, e.slots, e.slope) for e in self.engines)
+        others = self.engines if arrivals != "idle" else tuple(SimulatedEngine(e.name, e.slots, e.slope) for e in self.engines)
         reports = (FRESH, OLD, OLD_CORRECTED) if arrivals == "crowd" else (FRESH, OLD_CORRECTED)
         for slo_s in self.workload.slos_s:
             for policy, choose in self.choosers(slo_s).items():
-                for age_s, has_correction in reports if policy in READING else (FRESH,):
-                    setting = Setting(
+                for age_s, has_correction in reports if policy in LOAD_AWARE else (FRESH,):
+                    setting = SimulationSettings(
                         engines=others, curves=self.curves, load_age_s=age_s, has_correction=has_correction, seed=self.seed
                     )
                     found = simulate(self.served, times, choose, setting)
@@ -139,22 +151,22 @@ class Bench:
                         "slo_s": slo_s,
                         "arrivals": source,
                         "per_second": round(float(per_second), 3) if arrivals != "idle" else None,
-                        "load_age_s": (age_s or 0.0) if policy in READING else None,
+                        "load_age_s": (age_s or 0.0) if policy in LOAD_AWARE else None,
                         "has_dispatch_correction": has_correction,
                         "seed": self.seed,
                         **{name: float(values.mean()) for name, values in zip(FIGURES, figures, strict=True)},
                     }
 
-    def choosers(self, slo_s: float) -> dict[str, Chooser]:
-        """The policies, all with the same target and the same cap on latency."""
+    def choosers(self, slo_s: float) -> dict[str, ModelChooser]:
+        """Return the policies; all have the same target and latency cap."""
         objective = Objective(maximize="accuracy", max_latency_s=slo_s)
         program = replace(objective, risk="dp", late_weight=self.late_weight)
         return {
-            STATIC: static(best_workflow_level(self.planner, objective), self.planner),
-            UNAWARE: planned(self.planner, objective, has_load=False),
-            AWARE: planned(self.planner, objective),
-            DEVIATION: planned(self.planner, replace(objective, risk="mean+sd")),
-            PROGRAM: planned(self.planner, program),
+            STATIC: static_chooser(best_workflow_level(self.planner, objective), self.planner),
+            UNAWARE: replanning_chooser(self.planner, objective, has_load=False),
+            AWARE: replanning_chooser(self.planner, objective),
+            DEVIATION: replanning_chooser(self.planner, replace(objective, risk="mean+sd")),
+            PROGRAM: replanning_chooser(self.planner, program),
         }
 
 
@@ -174,11 +186,11 @@ def arrival_times(kind: str, count: int, per_second: float, idle_s: float, data:
     return part * (count / per_second) / part[-1], "bursty (Azure 2023 conversations)"
 
 
-# -- what the rows say -------------------------------------------------------------------------------------------
+# -- summary -----------------------------------------------------------------------------------------------------
 
 
 def of(rows: list[dict], field: str, **labels) -> np.ndarray:
-    """That figure of the rows with these labels; one that is a tuple names several values. Averaged within each seed."""
+    """Return the mean of a field per seed, over the rows with these labels; a tuple allows several values."""
     wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in labels.items()}
     mine = [row for row in rows if all(row[name] in values for name, values in wanted.items())]
     seeds = sorted({row["seed"] for row in mine})
@@ -186,7 +198,7 @@ def of(rows: list[dict], field: str, **labels) -> np.ndarray:
 
 
 def stated(values: np.ndarray) -> str:
-    """Mean and half the 95 % interval over seeds, in percent; a dash where nothing was asked for."""
+    """Format mean and half the 95 % interval over seeds in percent; a dash if there are no values."""
     n = len(values)
     if not n:
         return "-"
@@ -199,7 +211,7 @@ def loaded(rows: list[dict]) -> tuple[str, ...]:
 
 
 def summary(rows: list[dict]) -> dict[str, str]:
-    """Over the loaded arrivals, fresh reports; "tight" are the three smallest SLOs; differences are paired by seed."""
+    """Summarise the loaded arrivals with fresh reports. "Tight" are the three smallest SLOs; differences are paired by seed."""
     slos = sorted({row["slo_s"] for row in rows})
     tight = tuple(slos[:3])
     now = {"arrivals": loaded(rows), "load_age_s": (None, 0.0)}
@@ -210,14 +222,14 @@ def summary(rows: list[dict]) -> dict[str, str]:
     for slo_s in slos:
         mine, theirs = (of(rows, "in_slo_accuracy", policy=p, slo_s=slo_s, **now) for p in (PROGRAM, AWARE))
         found[f"right in time at {slo_s:g} s, {PROGRAM} over {AWARE}"] = stated(mine - theirs)
-    for policy in READING:
+    for policy in LOAD_AWARE:
         cuts = {}
         for slo_s in slos:
             mine, theirs = (of(rows, "violation_rate", policy=p, slo_s=slo_s, **now).mean() for p in (policy, STATIC))
             cuts[slo_s] = 1 - mine / theirs if theirs > 0 else 0.0
         best = max(cuts, key=cuts.__getitem__)
         found[f"largest cut of the static plan's violations, {policy}"] = f"{100 * cuts[best]:5.1f} %  at {best:g} s"
-    for policy in READING:
+    for policy in LOAD_AWARE:
         for words, (age_s, is_corrected) in {"fresh": FRESH, "old": OLD, "old, corrected": OLD_CORRECTED}.items():
             labels = {"arrivals": "crowd", "load_age_s": age_s or 0.0, "has_dispatch_correction": is_corrected}
             found[f"crowd, reports {words}: violations, {policy}"] = stated(of(rows, "violation_rate", policy=policy, **labels))
@@ -236,7 +248,7 @@ def report(about: dict, rows: list[dict]) -> None:
         for slo_s in sorted({row["slo_s"] for row in rows}):
             cells = []
             for policy in POLICIES:
-                aged_as = {"load_age_s": age_s, "has_dispatch_correction": corrected} if policy in READING else {}
+                aged_as = {"load_age_s": age_s, "has_dispatch_correction": corrected} if policy in LOAD_AWARE else {}
                 labels = {"arrivals": arrivals, "slo_s": slo_s, "policy": policy, **aged_as}
                 right = of(rows, "in_slo_accuracy", **labels).mean()
                 cells.append(f"{stated(of(rows, 'violation_rate', **labels))} ({100 * right:4.1f} %)")

@@ -1,4 +1,4 @@
-"""Requests for `bench_slo.py`: simulated ones, and two recorded sets of real models' answers where the real data is at hand."""
+"""Workloads of `bench_slo.py`: simulated requests, and two sets of recorded answers of real models (need the data)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SPIDER_SIGMA = 0.45, 0.3  # of the log-normals over calls, and over requests (sh
 
 @dataclass(frozen=True)
 class Workload:
-    """``split(seed)`` gives the requests that the trie is annotated on, and others that are served."""
+    """A set of requests. ``split(seed)`` returns the table to annotate the trie with, and the table to serve."""
 
     name: str
     about: str
@@ -49,7 +49,7 @@ class Workload:
 
 
 def simulated(data: Path | None) -> Workload:
-    """Four made-up models, up to three invocations; training requests are the same for all seeds."""
+    """Four simulated models, up to three invocations; all seeds share the training requests."""
     training = simulated_requests(TRAINING, seed=999)
     return Workload(
         "simulated",
@@ -71,7 +71,7 @@ def exams(data: Path | None) -> Workload:
 
 def spider(data: Path | None) -> Workload:
     """Eight real text-to-SQL systems, up to three tries; answers executed here, latency assumed (SPIDER_S)."""
-    from recorded_spider import Study  # with the whole profiler behind it, which the others do without
+    from recorded_spider import Study  # imports the profiler, which the other workloads do not need
 
     with tempfile.TemporaryDirectory() as folder:
         table = Study.load(needed(data), Path(folder), "").table.with_stop("oracle")
@@ -90,8 +90,9 @@ WORKLOADS = {"simulated": simulated, "exams": exams, "spider": spider}
 
 
 def recorded(name: str, about: str, table: RecordedTable) -> Workload:
-    """Half of the requests annotate the trie, the others are served. Six SLOs, evenly in the logarithm, from twice the fastest
-    model's mean to twice the slowest's.
+    """Use half of the requests to annotate the trie and serve the others.
+
+    The six SLOs are spaced geometrically from twice the fastest model's mean to twice the slowest's.
     """
     seconds = mean_seconds(table)
     slos_s = np.geomspace(2 * min(seconds.values()), 2 * max(seconds.values()), 6)
@@ -111,13 +112,13 @@ def needed(data: Path | None) -> Path:
 
 
 def mean_seconds(table: RecordedTable) -> dict[str, float]:
-    """Mean seconds of each model's first call."""
+    """Return the mean seconds of each model's first call."""
     trie = table.trie
     return {trie.models[int(trie.model[node])]: float(table.latency_s[:, node].mean()) for node in trie.levels[1]}
 
 
 def simulated_requests(count: int, *, seed: int) -> RecordedTable:
-    """Hardness shared by all models, an effect per (request, model) that a second try keeps, and noise."""
+    """Simulate requests: difficulty shared by all models, a persistent effect per (request, model), and noise."""
     rng = np.random.default_rng([seed, 7])
     names = tuple(name for name, *_ in MODELS)
     template = Template((Stage("answer", names), Loop((Stage("repair", names),), DEPTH - 1)), "oracle")
@@ -138,7 +139,7 @@ def simulated_requests(count: int, *, seed: int) -> RecordedTable:
 
 
 def recorded_exams(path: Path) -> RecordedTable:
-    """The table of all questions over all pairs of models. A retry that is not recorded repeats the first, wrong answer."""
+    """Return the table of all questions over all pairs of models. A retry without a record repeats the first, wrong answer."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
         found = {((row["dataset"], row["question_id"]), row["model"], row["round"]): row for row in csv.DictReader(lines)}
     ids = sorted({key[0] for key in found})
@@ -165,6 +166,6 @@ def recorded_exams(path: Path) -> RecordedTable:
 
 
 def catalog_of(names: tuple[str, ...], provider: str) -> Catalog:
-    """Each model on an engine of its own."""
+    """Return a catalog with one engine per model."""
     price = Price(input=1, output=1, source="not used here", as_of=date(2026, 1, 1))
     return Catalog(Model(name=name, provider=provider, model_id=name, engine=name, price=price) for name in names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -118,16 +118,29 @@ class Objective:
                 raise ConfigError(f"an objective has no field {key!r}: it has {', '.join(sorted(names))}")
         return cls(**plain)
 
-    def __str__(self) -> str:
+    def describe(
+        self,
+        *,
+        accuracy: Callable[[float], str] = "{:g}".format,
+        usd: Callable[[float], str] = "${:g}".format,
+        seconds: Callable[[float], str] = "{:g} s".format,
+    ) -> str:
+        """Return the target and the bounds as text, such as ``maximize accuracy, cost <= $0.01``.
+
+        The arguments format the value of a bound with its unit.
+        """
         words = ["maximize accuracy" if self.maximize else f"minimize {self.minimize}"]
         if self.min_accuracy is not None:
-            words.append(f"accuracy >= {self.min_accuracy:g}")
+            words.append(f"accuracy >= {accuracy(self.min_accuracy)}")
         if self.max_cost_usd is not None:
-            each = " each" if self.cost_budget == "per_request" else ""
-            words.append(f"cost <= ${self.max_cost_usd:g}{each}")
+            each = " for each request" if self.cost_budget == "per_request" else ""
+            words.append(f"cost <= {usd(self.max_cost_usd)}{each}")
         if self.max_latency_s is not None:
-            words.append(f"latency <= {self.max_latency_s:g} s")
+            words.append(f"latency <= {seconds(self.max_latency_s)}")
         return ", ".join(words)
+
+    def __str__(self) -> str:
+        return self.describe()
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -188,7 +188,7 @@ def test_keys_and_prompts_are_in_no_log(provider, wire, client, caplog, mode):
         repr(made.usages),
         repr(made.backend),
         repr(vars(made.backend)),
-        repr(vars(made.backend.wire)),
+        repr(vars(made.backend.transport)),
     ]
     if provider.name != "langchain":  # whose log belongs to its package
         shown.append(caplog.text)

@@ -203,9 +203,9 @@ def test_a_store_of_a_newer_version(folder, capsys, args):
         (["estimate", "old.db", "--estimator", "magic"], ("unknown estimator 'magic'", "cascade")),
         (["plan", "none.vine", "--maximize", "accuracy"], ("none.vine", "vinelm estimate")),
         (["plan", "models.toml", "--maximize", "accuracy"], ("models.toml", "not a trie file")),
-        (["estimate", "old.db", "-o", "old.db"], ("old.db", "would be replaced")),
-        (["estimate", "old.db", "-o", "models.toml"], ("models.toml", "no trie file")),
-        (["store", "export", "old.csv", "-o", "old.csv"], ("old.csv", "would be replaced")),
+        (["estimate", "old.db", "-o", "old.db"], ("old.db", "would be overwritten")),
+        (["estimate", "old.db", "-o", "models.toml"], ("models.toml", "not a trie file")),
+        (["store", "export", "old.csv", "-o", "old.csv"], ("old.csv", "would be overwritten")),
         (["report", "old.db", "none.vine", "-o", "out"], ("none.vine", "vinelm estimate")),
         (["report", "none.db", "t.vine", "-o", "out"], ("none.db", "vinelm profile")),
     ],
@@ -220,7 +220,7 @@ def test_files_that_are_not_there_or_not_theirs(folder, capsys, args, words):
 def test_a_demo_that_has_no_folder_to_write_to(folder, capsys):
     write_questions(folder, *(question(number) for number in range(8)))
     args = ["demo", "--dataset", "data", "--quiet", "--output-dir", "models.toml"]
-    refused(folder, capsys, args, "models.toml", "cannot write there", "choose another --output-dir")
+    refused(folder, capsys, args, "models.toml", "cannot write to this folder", "choose another folder (with --output-dir)")
 
 
 @pytest.mark.parametrize(

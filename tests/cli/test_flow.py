@@ -87,7 +87,7 @@ def test_tables_fit_80_columns(shop, capsys, monkeypatch):
 
 def test_the_simulated_catalog_is_announced(shop, capsys):
     said = run(capsys, "profile", "nl2sql", "--dataset", "data", "--coverage", "0.01", "--store", "s.db")
-    assert said.err.startswith("simulated models (preset paper, 8 models): give --models")
+    assert said.err.startswith("simulated models (preset paper, 8 models): use --models")
     assert "Simulated models" in said.out
 
 
@@ -142,7 +142,7 @@ def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     text = run(capsys, *demo[2]).out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.startswith("Simulated models")
-    assert "\nVerdict: " in text
+    assert "\nVerdict. " in text
     assert text.rstrip().endswith("Report: out/report.html")
 
 

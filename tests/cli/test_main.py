@@ -45,7 +45,7 @@ def test_help_lists_every_command_and_the_exit_codes(capsys):
     text = capsys.readouterr().out
     for name in edge.COMMANDS:
         assert f"  {name} " in text
-    assert "3 stopped at its budget" in " ".join(text.split())
+    assert "3 budget reached" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", edge.COMMANDS)

@@ -27,7 +27,7 @@ def a_progress(**changes) -> Progress:
 
 def test_the_line_says_coverage_money_speed_failures_and_what_is_left():
     pace = RateEstimate(100.0, share=0.2)
-    pace.see(a_progress(), 130.0)
+    pace.update(a_progress(), 130.0)
     said = line(a_progress(), pace)
     for part in ("50 rows", "coverage 1.0 % of 2.0 % (90 %: 0.8 to 1.3)", "$0.500 of $2.00", "2.0 calls/s"):
         assert part in said
@@ -43,7 +43,7 @@ def test_the_nearest_cap_counts():
 
 def test_while_it_stops_it_says_what_it_waits_for():
     said = line(a_progress(is_draining=True), RateEstimate(0.0, 0.0))
-    assert said.startswith("stopping: 3 units in flight are waited for; Ctrl-C again leaves them")
+    assert said.startswith("stopping: waiting for 3 running units; Ctrl-C again to abandon them")
 
 
 def test_events_come_once_a_second_and_the_last_one_always(capsys):

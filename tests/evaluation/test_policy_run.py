@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import PolicyRun, mean_interval, pareto, resample_weights
+from vinelm.evaluation import PolicyRun, mean_interval, pareto_frontier, resample_weights
 from vinelm.objective import Objective
 
 
@@ -20,16 +20,16 @@ def make_run(success, cost=0.01, latency=1.0, policy="VineLM", plan="a") -> Poli
 
 def test_worth_counts_only_answers_in_time_under_a_latency_cap():
     run = make_run([1, 1, 0, 0], latency=[1.0, 9.0, 1.0, 9.0])
-    assert run.worth(Objective(maximize="accuracy")).tolist() == [1, 1, 0, 0]
-    assert run.worth(Objective(maximize="accuracy", max_latency_s=5)).tolist() == [1, 0, 0, 0]
+    assert run.utility(Objective(maximize="accuracy")).tolist() == [1, 1, 0, 0]
+    assert run.utility(Objective(maximize="accuracy", max_latency_s=5)).tolist() == [1, 0, 0, 0]
     assert run.late(5) == 0.5
     assert run.late(None) == 0.0
 
 
 def test_worth_of_cost_and_latency_is_negative_spend():
     run = make_run([1, 0], cost=[0.1, 0.3], latency=[2.0, 4.0])
-    assert run.worth(Objective(minimize="cost")).tolist() == [-0.1, -0.3]
-    assert run.worth(Objective(minimize="latency")).tolist() == [-2.0, -4.0]
+    assert run.utility(Objective(minimize="cost")).tolist() == [-0.1, -0.3]
+    assert run.utility(Objective(minimize="latency")).tolist() == [-2.0, -4.0]
 
 
 def test_shortfall_is_relative_and_takes_the_worst_bound():
@@ -66,7 +66,7 @@ def test_resampling_is_reproducible():
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=12))
 def test_pareto_keeps_exactly_the_undominated_points(points):
-    kept = {points[i] for i in pareto(points)}
+    kept = {points[i] for i in pareto_frontier(points)}
     undominated = {p for p in points if not any((q[0] <= p[0] and q[1] >= p[1]) and q != p for q in points)}
     assert kept == undominated
-    assert len(pareto(points)) == len(kept)
+    assert len(pareto_frontier(points)) == len(kept)

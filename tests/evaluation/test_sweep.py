@@ -4,7 +4,7 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.evaluation import Contestant, cap_grid, follow, frontier_nodes, run_of, sweep
+from vinelm.evaluation import SweepPolicy, cap_grid, follow, frontier_nodes, run_of, sweep
 
 
 @given(st.integers(0, 100))
@@ -34,11 +34,11 @@ def test_a_sweep_keeps_feasible_points_in_order_of_the_cap():
         asked.append(objective.max_latency_s)
         return run_of(follow(table, 1), "p", "x") if objective.max_latency_s > 1 else None
 
-    (frontier,) = sweep([Contestant("p", "vinelm", run)], "max_latency_s", [3.0, 0.5, 2.0])
+    (frontier,) = sweep([SweepPolicy("p", "vinelm", run)], "max_latency_s", [3.0, 0.5, 2.0])
     assert asked == [0.5, 2.0, 3.0]
     assert [point.cap for point in frontier.points] == [2.0, 3.0]
     for point in frontier.points:
         run = run_of(follow(table, 1), "p", "x")
-        assert point.worth.value == pytest.approx((run.success & (run.latency_s <= point.cap)).mean())
+        assert point.utility.value == pytest.approx((run.success & (run.latency_s <= point.cap)).mean())
         assert point.late == (run.latency_s > point.cap).mean()
-        assert point.worth.low <= point.worth.value <= point.worth.high
+        assert point.utility.low <= point.utility.value <= point.utility.high

@@ -20,7 +20,7 @@ def first(n: int) -> np.ndarray:
     return np.arange(N) < n
 
 
-def make_contest(vinelm, static, single, objective=None) -> PolicyComparison:
+def make_comparison(vinelm, static, single, objective=None) -> PolicyComparison:
     return PolicyComparison(
         objective=objective or Objective(maximize="accuracy", max_cost_usd=0.02),
         vinelm=vinelm,
@@ -31,11 +31,11 @@ def make_contest(vinelm, static, single, objective=None) -> PolicyComparison:
 
 
 def test_a_clear_gain_over_both_is_a_gain():
-    contest = make_contest(make_run("VineLM", first(300)), make_run("static", first(200)), make_run("m1", first(150)))
-    verdict = compare([contest])
-    assert verdict.gains == verdict.rulings
-    assert advice_text(verdict.rulings[0]) == "use VineLM"
-    assert verdict_headline(verdict).startswith("Gain shown under 1 of 1 objectives")
+    comparison = make_comparison(make_run("VineLM", first(300)), make_run("static", first(200)), make_run("m1", first(150)))
+    verdict = compare([comparison])
+    assert verdict.gains == verdict.results
+    assert advice_text(verdict.results[0]) == "use VineLM"
+    assert verdict_headline(verdict) == "Gain over the best static plan and the best single model under 1 of 1 objectives."
 
 
 def test_a_difference_whose_interval_contains_zero_is_never_a_gain():
@@ -43,86 +43,86 @@ def test_a_difference_whose_interval_contains_zero_is_never_a_gain():
     a = b.copy()
     a[:10], a[390:], a[380:384] = False, True, True  # 14 requests won, 10 lost
     assert a.mean() > b.mean()
-    verdict = compare([make_contest(make_run("VineLM", a), make_run("static", b), make_run("m1", b))])
-    comparison = verdict.rulings[0].static
+    verdict = compare([make_comparison(make_run("VineLM", a), make_run("static", b), make_run("m1", b))])
+    comparison = verdict.results[0].static
     assert comparison.difference.low < 0 < comparison.difference.high
     assert comparison.outcome == "no gain shown"
     assert verdict_headline(verdict) == "No gain: use model m1."
 
 
 def test_a_gain_bought_by_breaking_the_budget_is_none():
-    contest = make_contest(
+    comparison = make_comparison(
         make_run("VineLM", first(300), cost=0.03), make_run("static", first(200)), make_run("m1", first(150))
     )
-    verdict = compare([contest])
-    assert verdict.rulings[0].static.overshot
+    verdict = compare([comparison])
+    assert verdict.results[0].static.overshot
     assert not verdict.gains
-    assert "missed by more" in verdict_lines(verdict)[0]
-    assert "it missed the budget with $0.0300" in verdict_lines(verdict)[0]
+    assert "misses a bound by more" in verdict_lines(verdict)[0]
+    assert "VineLM's mean cost of $0.0300 is over the budget" in verdict_lines(verdict)[0]
 
 
 def test_a_cheaper_plan_below_the_floor_is_no_gain():
     objective = Objective(minimize="cost", min_accuracy=0.5)
     rivals = (make_run("static", first(220), cost=0.02), make_run("m1", first(220), cost=0.02))
-    assert not compare([make_contest(make_run("VineLM", first(170), cost=0.01), *rivals, objective)]).gains
-    by_chance = compare([make_contest(make_run("VineLM", first(199), cost=0.01), *rivals, objective)])
+    assert not compare([make_comparison(make_run("VineLM", first(170), cost=0.01), *rivals, objective)]).gains
+    by_chance = compare([make_comparison(make_run("VineLM", first(199), cost=0.01), *rivals, objective)])
     assert by_chance.gains  # half the plans that sit on their floor end a little below it
-    assert "it missed the floor with 49.8 %" in verdict_lines(by_chance)[0]
-    assert compare([make_contest(make_run("VineLM", first(200), cost=0.01), *rivals, objective)]).gains
+    assert "VineLM's accuracy of 49.8 % is below the floor" in verdict_lines(by_chance)[0]
+    assert compare([make_comparison(make_run("VineLM", first(200), cost=0.01), *rivals, objective)]).gains
 
 
 def test_a_loss_is_said():
     verdict = compare(
-        [make_contest(make_run("VineLM", first(100)), make_run("static", first(200)), make_run("m1", first(200)))]
+        [make_comparison(make_run("VineLM", first(100)), make_run("static", first(200)), make_run("m1", first(200)))]
     )
-    assert verdict.rulings[0].static.outcome == "loss"
+    assert verdict.results[0].static.outcome == "loss"
     assert "loss" in verdict_lines(verdict)[0]
     assert verdict_headline(verdict) == "No gain: use model m1."
 
 
 def test_a_gain_over_the_single_model_only_recommends_the_static_plan():
-    contest = make_contest(
+    comparison = make_comparison(
         make_run("VineLM", first(300)), make_run("static", first(300), plan="a, then b"), make_run("m1", first(150))
     )
-    verdict = compare([contest])
+    verdict = compare([comparison])
     assert not verdict.gains
-    assert "none over the best static plan" in verdict_headline(verdict)
+    assert "no significant gain over the best static plan" in verdict_headline(verdict)
     assert "a, then b" in verdict_lines(verdict)[0]
-    assert advice_text(verdict.rulings[0]) == "use VineLM or the static plan “a, then b”"
+    assert advice_text(verdict.results[0]) == "use VineLM or the static plan “a, then b”"
 
 
 def test_a_single_model_that_turned_out_better_forbids_a_gain():
     rivals = (make_run("static", first(200)), make_run("best single model", first(150)))
-    contest = make_contest(make_run("VineLM", first(300)), *rivals)
-    contest = replace(contest, others=(make_run("m7", first(310)), make_run("m8", first(390), cost=0.5)))
-    verdict = compare([contest])
-    assert contest.best_single_in_hindsight.policy == "m7"  # m8 breaks the budget
-    assert verdict.rulings[0].static.outcome == "gain"
+    comparison = make_comparison(make_run("VineLM", first(300)), *rivals)
+    comparison = replace(comparison, others=(make_run("m7", first(310)), make_run("m8", first(390), cost=0.5)))
+    verdict = compare([comparison])
+    assert comparison.best_single_in_hindsight.policy == "m7"  # m8 breaks the budget
+    assert verdict.results[0].static.outcome == "gain"
     assert not verdict.gains
     assert verdict_headline(verdict) == "No gain: use model m7."
-    assert "m7, the best single model with hindsight" in verdict_lines(verdict)[0]
+    assert "m7, the best single model in hindsight" in verdict_lines(verdict)[0]
 
 
 def test_missing_the_floor_by_less_than_a_rival_is_no_gain_where_some_model_keeps_it():
     objective = Objective(minimize="cost", min_accuracy=0.64)
     rivals = (make_run("static", first(210), cost=0.03), make_run("best single model", first(210), cost=0.03))
-    contest = make_contest(make_run("VineLM", first(229), cost=0.01), *rivals, objective)
-    assert compare([contest]).gains  # nobody keeps the floor, VineLM comes nearest and costs least
-    kept = compare([replace(contest, others=(make_run("m7", first(260), cost=0.02),))])
-    assert kept.rulings[0].static.outcome == kept.rulings[0].single.outcome == "gain"
+    comparison = make_comparison(make_run("VineLM", first(229), cost=0.01), *rivals, objective)
+    assert compare([comparison]).gains  # nobody keeps the floor, VineLM comes nearest and costs least
+    kept = compare([replace(comparison, others=(make_run("m7", first(260), cost=0.02),))])
+    assert kept.results[0].static.outcome == kept.results[0].single.outcome == "gain"
     assert not kept.gains
-    assert advice_text(kept.rulings[0]) == "use model m7"
+    assert advice_text(kept.results[0]) == "use model m7"
     assert verdict_headline(kept) == "No gain: use model m7."
-    assert "m7, the best single model with hindsight, kept the bounds better" in verdict_lines(kept)[0]
+    assert "m7, the best single model in hindsight, stays closer to the bounds" in verdict_lines(kept)[0]
 
 
 def test_more_objectives_ask_for_wider_intervals():
     rng = np.random.default_rng(2)
-    contest = make_contest(
+    comparison = make_comparison(
         make_run("VineLM", rng.random(N) < 0.6), make_run("static", rng.random(N) < 0.5), make_run("m1", first(9))
     )
-    alone, among = compare([contest]).rulings[0].static.difference, compare([contest] * 3).rulings[0].static.difference
-    assert compare([contest] * 3).level == pytest.approx(1 - 0.05 / 3)
+    alone, among = compare([comparison]).results[0].static.difference, compare([comparison] * 3).results[0].static.difference
+    assert compare([comparison] * 3).level == pytest.approx(1 - 0.05 / 3)
     assert among.low < alone.low < alone.high < among.high
 
 
@@ -135,11 +135,11 @@ def test_more_objectives_ask_for_wider_intervals():
     ],
 )
 def test_differences_read_in_the_objectives_unit(objective, text):
-    contest = make_contest(
+    comparison = make_comparison(
         make_run("VineLM", first(300), cost=0.01, latency=1.0),
         make_run("static", first(200), cost=0.02, latency=3.0),
         make_run("m1", first(100)),
         objective,
     )
-    comparison = compare([contest]).rulings[0].static
+    comparison = compare([comparison]).results[0].static
     assert difference_text(comparison, objective).startswith(text)

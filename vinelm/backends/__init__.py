@@ -1,4 +1,4 @@
-"""Backends: one package per provider, each giving ordinary LangChain chat models that report what a call used."""
+"""Backends: one package per provider. Each creates LangChain chat models that report the usage of every call."""
 
 import lazy_loader as lazy
 

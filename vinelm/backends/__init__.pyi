@@ -1,8 +1,8 @@
 from .base import Counts as Counts
 from .base import estimate_tokens as estimate_tokens
-from .diagnostics import Checkup as Checkup
-from .diagnostics import examine as examine
-from .diagnostics import faults_of_tables as faults_of_tables
+from .diagnostics import ModelDiagnosis as ModelDiagnosis
+from .diagnostics import catalog_problems as catalog_problems
+from .diagnostics import diagnose as diagnose
 from .offline.chat_model import OfflineChatModel as OfflineChatModel
 from .offline.chat_model import request_of as request_of
 from .offline.presets import BEHAVIOURS as BEHAVIOURS

@@ -1,4 +1,4 @@
-"""Chat models by the thousand: one per invocation, without paying for pydantic and LangChain's self-description each time."""
+"""What all backends share: cheap chat model instances, token estimates and token counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ M = TypeVar("M", bound=BaseChatModel)
 
 
 def bound_instance(kind: type[M], binding: Any) -> M:
-    """An instance of ``kind`` whose field ``binding`` is that, and every other field its default. Takes about 2 µs."""
+    """Create an instance of a chat model class with this ``binding`` and default values for all other fields.
+
+    Skips pydantic's validation and LangChain's serialization, which would be repeated for every invocation. Takes about 2 µs.
+    """
     prototype = _prototype(kind)
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", {**prototype.__dict__, "binding": binding})
@@ -25,22 +28,22 @@ def bound_instance(kind: type[M], binding: Any) -> M:
 @cache
 def _prototype(kind: type[BaseChatModel]) -> BaseChatModel:
     prototype = kind.model_construct(binding=None)
-    prototype._serialized  # noqa: B018 - LangChain computes it on first use and keeps it with the fields: now it is shared
+    prototype._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields: compute it once for all instances
     return prototype
 
 
 CHARS_PER_TOKEN = 4
-"""The fixed rule by which offline backends count tokens. Their usage says that it is an estimate."""
+"""Characters per token in estimates, for offline backends and servers that report no usage."""
 
 
 def estimate_tokens(chars: int) -> int:
-    """Tokens of a text of that many characters, by the fixed rule: at least 1."""
+    """Estimate the tokens of a text from its number of characters; at least 1."""
     return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tokens as the provider reports them; None where it does not. ``cached`` is a part of ``tokens_in``."""
+    """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown."""
 
     tokens_in: int
     tokens_out: int

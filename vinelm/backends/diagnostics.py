@@ -1,4 +1,4 @@
-"""Can every model of a catalog be called? What needs no call first; then, if asked, one cheap call to each."""
+"""Diagnostics of a catalog: whether every model can be called, first without a call, then on request with one short call."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from vinelm.observation import Usage
 from vinelm.protocols import Backend, CallContext, PricesCalls
 
 OFFLINE = ("recorded", "simulated")
-"""Providers that answer from a workflow's requests: there is nobody to call."""
+"""Providers that answer from a workflow's requests: there is no server to call."""
 PROMPT = "Count from one to twenty in English words, separated by commas. Write nothing else."
 MAX_TOKENS = 128
 OLD_PRICE_DAYS = 365
 REACHED: tuple[FailureKind, ...] = ("truncated", "empty", "content_filter")
-"""Failures of a call that the model did answer: good enough for a checkup."""
+"""Failures of calls that the model did answer: they prove that it can be reached."""
 
 
 @runtime_checkable
 class KnowsContext(Protocol):
-    """A backend whose server says how long a model's context is."""
+    """A backend whose server reports the context length of a model."""
 
     def context_tokens(self, model: Model) -> int | None:
-        """Tokens of prompt and answer together; None where the server does not say. Asks the server, costs nothing."""
+        """Return the context length in tokens (prompt and answer); None if the server does not report it. Costs nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What one call showed. ``tokens_per_s`` counts from the first token on; None where that cannot be told."""
+class CallProbe:
+    """The measurements of one short call. ``is_estimated``: the token counts are estimates."""
 
     latency_s: float
     ttft_s: float | None
@@ -49,20 +49,20 @@ class Reply:
 
     @property
     def is_reached(self) -> bool:
-        """The model answered, if only with the beginning of an answer."""
+        """Whether the model answered, if only in part."""
         return self.failure is None or self.failure in REACHED
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Output tokens after the first, by the time from the first to the end."""
+        """Output tokens per second after the first token; None if it cannot be computed."""
         if self.ttft_s is None or self.tokens_out is None or self.tokens_out < 2 or self.latency_s <= self.ttft_s:
             return None
         return (self.tokens_out - 1) / (self.latency_s - self.ttft_s)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkup:
-    """One model: what has to be mended, what is worth knowing, and what the call showed (None: none was made)."""
+class ModelDiagnosis:
+    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call (None: none was made)."""
 
     model: Model
     problems: tuple[str, ...] = ()
@@ -70,23 +70,34 @@ class Checkup:
     limits: Mapping[str, Any] = field(default_factory=dict)
     upper_bound_usd: float | None = None
     context_tokens: int | None = None
-    reply: Reply | None = None
+    probe: CallProbe | None = None
 
     @property
     def is_ok(self) -> bool:
-        """Nothing has to be mended."""
+        """Whether there is no problem to fix."""
         return not self.problems
 
 
-def examine(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: date, is_called: bool) -> Checkup:
-    """The checkup of one model. ``settings`` are the catalog's, by provider. Makes one call, unrepeated, if ``is_called``."""
+def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: date, is_called: bool) -> ModelDiagnosis:
+    """Check one model.
+
+    Args:
+        model: The model.
+        settings: The catalog's ``[backend.NAME]`` tables, by provider.
+        today: Date to compare the price's date with.
+        is_called: Also make one short call, without retries. Spends money.
+    """
     if model.provider not in PROVIDERS:
         known = ", ".join(PROVIDERS)
-        return Checkup(model=model, problems=(f"unknown provider {model.provider!r}: known are {known}",))
+        return ModelDiagnosis(model=model, problems=(f"unknown provider {model.provider!r}: known are {known}",))
     table = settings.get(model.provider, {})
-    found = Checkup(model=model, problems=_missing_key(model), notes=_old_price(model, today), limits=_limits(model, table))
+    found = ModelDiagnosis(
+        model=model, problems=_missing_key(model), notes=_old_price(model, today), limits=_limits(model, table)
+    )
     if model.provider in OFFLINE:
-        return replace(found, notes=(*found.notes, f"{model.provider}: answers from the workflow's requests, nobody is called"))
+        return replace(
+            found, notes=(*found.notes, f"{model.provider}: answers from the workflow's requests, no server is called")
+        )
     if not found.is_ok:
         return found
     try:
@@ -95,8 +106,8 @@ def examine(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: d
         return replace(found, problems=(*found.problems, _without_name(model, str(error))))
 
 
-def faults_of_tables(models: Sequence[Model], backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is wrong with a catalog as a whole: names, ``[backend.NAME]`` tables, limits of engines that no model has."""
+def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the problems of a catalog as a whole: model names, ``[backend.NAME]`` tables, limits of unknown engines."""
     try:
         catalog = Catalog(models, backends)
     except InputError as error:
@@ -135,7 +146,7 @@ def _limits(model: Model, table: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _asked(found: Checkup, table: Mapping[str, Any], *, is_called: bool) -> Checkup:
+def _asked(found: ModelDiagnosis, table: Mapping[str, Any], *, is_called: bool) -> ModelDiagnosis:
     model = found.model
     own = {**{key: value for key, value in table.items() if key != "limits"}, "max_retries": 0}
     backends = create_backends(Catalog([model], {model.provider: own}))
@@ -154,14 +165,14 @@ def _asked(found: Checkup, table: Mapping[str, Any], *, is_called: bool) -> Chec
             chat.invoke(messages, **options)
         except CallError as error:
             failed = error
-        found = _with_reply(found, usages[-1], failed)
+        found = _with_probe(found, usages[-1], failed)
         return _with_context(found, backend) if found.is_ok else found
     finally:
         _close(backends)
 
 
-def _with_reply(found: Checkup, usage: Usage, failed: CallError | None) -> Checkup:
-    reply = Reply(
+def _with_probe(found: ModelDiagnosis, usage: Usage, failed: CallError | None) -> ModelDiagnosis:
+    probe = CallProbe(
         latency_s=usage.latency_s,
         ttft_s=usage.ttft_s,
         tokens_in=usage.tokens_in,
@@ -172,19 +183,19 @@ def _with_reply(found: Checkup, usage: Usage, failed: CallError | None) -> Check
         detail=None if failed is None else _without_name(found.model, str(failed)),
     )
     problems, notes = found.problems, found.notes
-    if not reply.is_reached:
-        where = f": is {found.model.api_base} up?" if reply.failure == "server" and found.model.api_base else ""
-        problems = (*problems, f"{reply.detail}{where}")
-    elif reply.failure == "empty":
-        notes = (*notes, f"wrote no text within {MAX_TOKENS} tokens: a model that thinks first needs a larger max_tokens")
-    elif reply.failure == "content_filter":
+    if not probe.is_reached:
+        where = f": check that {found.model.api_base} is running" if probe.failure == "server" and found.model.api_base else ""
+        problems = (*problems, f"{probe.detail}{where}")
+    elif probe.failure == "empty":
+        notes = (*notes, f"wrote no text within {MAX_TOKENS} tokens: a reasoning model needs a larger max_tokens")
+    elif probe.failure == "content_filter":
         notes = (*notes, "its content filter stopped the answer to a harmless question")
-    if reply.is_estimated and reply.is_reached:
-        notes = (*notes, "the server counts no tokens: costs are estimated from the text's length")
-    return replace(found, reply=reply, problems=problems, notes=notes)
+    if probe.is_estimated and probe.is_reached:
+        notes = (*notes, "the server reports no token counts: costs are estimated from the length of the text")
+    return replace(found, probe=probe, problems=problems, notes=notes)
 
 
-def _with_context(found: Checkup, backend: Backend) -> Checkup:
+def _with_context(found: ModelDiagnosis, backend: Backend) -> ModelDiagnosis:
     if not isinstance(backend, KnowsContext):
         return found
     tokens, problems = backend.context_tokens(found.model), found.problems

@@ -1,4 +1,4 @@
-"""Providers by name, and the backends that a catalog needs."""
+"""The providers, and the backends of a catalog."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
         "vertex": "vinelm.backends.gemini.vertex",
     }
 )
-"""Provider to the module that has its ``create(setup: Setup) -> Backend``. Imported on first use: SDKs load slowly."""
+"""Maps a provider to the module with its ``create(settings) -> Backend``. Imported on first use: SDKs load slowly."""
 
 
 def create_backends(
     catalog: Catalog, *, workflow: Workflow | None = None, seed: int = 0, real_time: bool = False
 ) -> dict[str, Backend]:
-    """One backend per provider that the catalog uses, in the catalog's order. Makes no call and spends nothing.
+    """Create one backend per provider of the catalog, in the catalog's order. Makes no call.
 
-    ``seed`` and ``real_time`` hold for offline backends unless their ``[backend.NAME]`` table says otherwise.
-    :class:`ConfigError` names a provider that is unknown, a table that no model uses, an unknown or malformed setting.
+    Args:
+        catalog: The models, and the ``[backend.NAME]`` tables of their providers.
+        workflow: The workflow whose requests the offline backends answer.
+        seed: Decides simulated answers, unless the backend's table sets it.
+        real_time: Offline backends really take the time of a call, unless their table sets it.
+
+    Raises:
+        ConfigError: A provider or setting is unknown, or a backend's table has no model.
     """
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
     for model in catalog.models:
@@ -50,26 +56,24 @@ def create_backends(
 
 
 def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: int, real_time: bool) -> Backend:
-    setup = ProviderSettings(
+    settings = ProviderSettings(
         provider=provider,
         catalog=catalog,
         workflow=workflow,
-        settings=catalog.backends.get(provider, {}),
+        table=catalog.backends.get(provider, {}),
         seed=seed,
         real_time=real_time,
     )
-    backend: Backend = import_module(PROVIDERS[provider]).create(setup)
+    backend: Backend = import_module(PROVIDERS[provider]).create(settings)
     return backend
 
 
 def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
-    """By model, the limits that its backend holds its calls to; models without any are left out. Models on one engine share
-    one.
-    """
+    """Return the rate limiter of each model that has limits. Models on one engine share a limiter."""
     found: dict[str, EngineRateLimiter] = {}
     for model in catalog.models:
-        gates: Mapping[str, EngineRateLimiter] = getattr(backends.get(model.provider), "gates", {})
-        gate = gates.get(model.engine)
-        if gate is not None and gate.limits != RateLimits():
-            found[model.name] = gate
+        limiters: Mapping[str, EngineRateLimiter] = getattr(backends.get(model.provider), "gates", {})
+        limiter = limiters.get(model.engine)
+        if limiter is not None and limiter.limits != RateLimits():
+            found[model.name] = limiter
     return found

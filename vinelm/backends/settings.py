@@ -1,4 +1,4 @@
-"""What a provider's module is given to make its backend from. One file per provider, each with ``create(setup)``."""
+"""The settings that a provider's module creates its backend from."""
 
 from __future__ import annotations
 
@@ -15,32 +15,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderSettings:
-    """Everything that a provider may need. ``settings`` is its ``[backend.NAME]`` table, empty where there is none.
+    """Input of a provider's ``create(settings)``.
 
-    ``catalog`` is the whole catalog, other providers' models included.
+    Attributes:
+        provider: The provider's name.
+        catalog: The whole catalog, including models of other providers.
+        workflow: The workflow whose requests offline backends answer; None if there is none.
+        table: The provider's ``[backend.NAME]`` table.
+        seed: Default seed of simulated answers.
+        real_time: Default of whether offline calls really take their time.
     """
 
     provider: str
     catalog: Catalog
     workflow: Workflow | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    table: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     real_time: bool = False
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The catalog's models that this provider serves."""
+        """The catalog's models of this provider."""
         return tuple(model for model in self.catalog.models if model.provider == self.provider)
 
     def refuse_unknown(self, *known: str) -> None:
-        """:class:`ConfigError` if the settings have a key that is not among ``known``."""
-        for key in self.settings:
+        """Raise :class:`ConfigError` if the table has a key that is not among ``known``."""
+        for key in self.table:
             if key not in known:
                 raise ConfigError(f"[backend.{self.provider}]: unknown key {key!r}: known keys are {', '.join(known)}")
 
     def setting(self, key: str, kind: type[T], default: T) -> T:
-        """The setting, or the default; :class:`ConfigError` if it is of another type."""
-        value = self.settings.get(key, default)
+        """Return a setting of the table, or the default; :class:`ConfigError` if it has another type."""
+        value = self.table.get(key, default)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -49,7 +55,7 @@ class ProviderSettings:
 
 
 def model_options(model: Model, *known: str) -> Mapping[str, Any]:
-    """The model's options; :class:`ConfigError` names one that its provider does not have."""
+    """Return the model's options; :class:`ConfigError` names one that its provider does not know."""
     for key in model.options:
         if key not in known:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Where the commands write: tables to stdout, progress to stderr."""
+"""Output of the commands: tables and JSON on stdout, progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -12,28 +12,34 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
-"""What is never broken in a table: a line of a figure, a word of a text (with the blanks around it, as rich cuts)."""
+"""The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
 
 
 class Advance(Protocol):
-    """What long work calls back."""
+    """Callback for the progress of long work."""
 
     def __call__(self, done: float, total: float, detail: str = "") -> None:
-        """``done`` of ``total``, and a word on what that means."""
+        """Report that ``done`` of ``total`` is finished; ``detail`` is a short text beside the bar."""
 
 
 def stdout() -> Console:
-    """A console for data: no colour guessing inside numbers, 80 columns when the output is not a terminal."""
+    """Return a console for data: no highlighting of numbers, 80 columns if the output is not a terminal."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None) -> None:
-    """Print a table; the first column is text, the others are figures. A column whose name starts with ``<`` is text, too.
+    """Print a table on stdout.
 
-    Where it does not fit, headings and text wrap at spaces. Words and figures stay whole: below that it is wider than the
-    terminal.
+    If the table is too wide, headings and texts wrap at spaces. Words and figures are never broken: a table that still does
+    not fit is wider than the terminal.
+
+    Args:
+        title: Line above the table.
+        columns: Headings. The first column, and those whose heading starts with ``<``, are text; the others are figures.
+        rows: Cells of each row, formatted.
+        caption: Line below the table.
     """
     from rich import box
     from rich.table import Table
@@ -63,7 +69,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _wrapped(head: str, cells: Sequence[str]) -> str:
-    """A heading of figures on lines as narrow as its words and the figures allow."""
+    """Wrap the heading of a column of figures to the width of its longest word or figure."""
     import textwrap
 
     width = max(len(piece) for piece in (*head.split(), *cells))
@@ -71,7 +77,7 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Per column, the terminal's columns that the widest piece of its heading and cells takes."""
+    """Return, per column, the width of the widest piece of its heading and cells, in characters of the terminal."""
     from rich.cells import cell_len
 
     columns = ((head, *column) for head, column in zip(heads, cells, strict=True))
@@ -79,12 +85,12 @@ def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Patt
 
 
 def _total(widths: Sequence[int]) -> int:
-    """The terminal's columns that a table takes whose own columns are so wide."""
+    """Return the width of a table with columns of these widths."""
     return sum(widths) + 3 * len(widths) - 1
 
 
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
-    """A paragraph on stdout, wrapped to the terminal (100 columns at most); ``hanging`` indents its further lines."""
+    """Print a paragraph on stdout, wrapped to the terminal or 100 columns; ``hanging`` indents all lines but the first."""
     import textwrap
 
     import click
@@ -97,7 +103,11 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
-    """Gives ``start(description) -> advance(done, total)``: bars on stderr, unless quiet or no terminal."""
+    """Show progress bars on stderr; none if quiet or if stderr is not a terminal.
+
+    Yields:
+        ``start(description)``, which adds a bar and returns its callback.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -126,7 +136,7 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on stdout; NaN and infinity become null."""
+    """Print one JSON object on stdout; NaN and infinity become null."""
     import json
 
     print(json.dumps(_plain(value), indent=2, allow_nan=False))

@@ -29,6 +29,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "store-mismatch": "--store names the store",
         "store-missing": "`vinelm profile` makes a store",
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
+        "output-not-writable": "with --output-dir",
+        "too-few-requests": "with a larger --limit",
     }
 )
 """Error code to the options that help, as a clause that follows the message."""

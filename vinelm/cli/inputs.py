@@ -1,4 +1,4 @@
-"""What a command works on: a workflow by name, its catalog, and whether the models are simulated."""
+"""The inputs of a command: the workflow, its catalog and backends, samplers, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from vinelm.errors import ConfigError
 from vinelm.workflow import Workflow
 
 if TYPE_CHECKING:
-    from vinelm.protocols import Sampler
-
-
-if TYPE_CHECKING:
-    from vinelm.protocols import Backend
+    from vinelm.protocols import Backend, Sampler
     from vinelm.template import StopRule
 
 DEFAULT_PRESET = "paper"
@@ -23,7 +19,10 @@ DEFAULT_PRESET = "paper"
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """A workflow with its template bound to the catalog, and one backend per provider. ``note``: what was taken by default."""
+    """A workflow with its template bound to the catalog, and one backend per provider.
+
+    ``note`` describes the catalog that was used by default; None if the user named one.
+    """
 
     workflow: Workflow
     catalog: Catalog
@@ -32,7 +31,7 @@ class Inputs:
 
     @property
     def is_simulated(self) -> bool:
-        """Some answers are not those of real models."""
+        """Whether some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
 
@@ -46,10 +45,20 @@ def load_inputs(
     seed: int = 0,
     stop: str | None = None,
 ) -> Inputs:
-    """Read everything a run needs and check that it fits together. Writes nothing, calls no model.
+    """Load the workflow, catalog and backends of a command, and check that they fit together. Calls no model.
 
-    :class:`InputError` for anything that is wrong with it. ``preset`` names a simulated catalog and excludes ``models``;
-    with neither, workflows that bring a writer for simulated answers get the default preset.
+    Args:
+        spec: Registry name of the workflow, or ``module:attribute``.
+        models: Catalog file.
+        preset: Simulated catalog to use instead of ``models``. With neither, a workflow that can simulate answers gets the
+            default preset.
+        dataset: Path of the requests; None for the workflow's own.
+        limit: Number of requests to keep; None for all.
+        seed: Decides simulated answers.
+        stop: Stop rule; None for the workflow's own.
+
+    Raises:
+        InputError: An input is missing, invalid, or does not fit the others.
     """
     from vinelm.backends import create_backends
     from vinelm.workflows import load_workflow
@@ -66,7 +75,7 @@ def load_inputs(
 
 
 def catalog_for_check(models: Path | None) -> Catalog:
-    """The named catalog, or one whose models stand in where nothing is called."""
+    """Load the catalog file, or return the default simulated catalog for a check that calls no model."""
     if models is not None:
         return Catalog.from_file(models)
     from vinelm.backends import simulated_catalog
@@ -80,31 +89,30 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
     from vinelm.backends import simulated_catalog
 
     if preset is None and workflow.writer is None:
-        raise ConfigError(
-            f"workflow {workflow.name!r} needs --models: name a catalog file (there is no simulated writer for it)"
-        )
+        raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
     catalog = simulated_catalog(preset or DEFAULT_PRESET)
-    return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): give --models for real ones"
+    return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): use --models for real ones"
 
 
 def refuse_replacing(output: Path, made_of: Path) -> None:
-    """:class:`ConfigError` if ``output`` is the very file that a command reads: writing it would lose what was bought."""
+    """Raise :class:`ConfigError` if ``output`` is the input file itself, which would be overwritten."""
     if output.exists() and made_of.exists() and output.samefile(made_of):
-        raise ConfigError(f"{output}: this is the file that is read, and it would be replaced: give -o another name")
+        raise ConfigError(f"{output}: this is the input file and would be overwritten: use another name for -o")
 
 
 def refuse_other_file(output: Path) -> None:
-    """:class:`ConfigError` if ``output`` exists and is no trie file: only an earlier trie is replaced."""
+    """Raise :class:`ConfigError` if ``output`` exists and is not a trie file: only an earlier trie is replaced."""
     if output.is_file() and output.stat().st_size:
         with output.open("rb") as file:
             if file.read(2) != b"PK":
-                raise ConfigError(f"{output}: exists and is no trie file: give -o another name, or move it away")
+                raise ConfigError(f"{output}: exists and is not a trie file: use another name for -o, or move the file away")
 
 
 def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | Sampler:
-    """What the runner is given: the profiler's own samplers by name, ``neyman`` as an object with its ``goal``.
+    """Return the sampler for the runner: a name of the profiler's own samplers, or a Neyman sampler with its goal.
 
-    :class:`ConfigError` for an unknown name, and for a goal that would have no effect.
+    Raises:
+        ConfigError: The name is unknown, or the goal would have no effect.
     """
     from vinelm.profiler import SAMPLERS
 
@@ -115,7 +123,7 @@ def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | 
         ids = [request.id for request in inputs.workflow.requests]
         return NeymanSampler(inputs.workflow.template, inputs.catalog, ids, seed, goal=wanted)
     if goal is not None:
-        raise ConfigError(f"--goal has no effect with --sampler {name}: use --sampler neyman, or leave it out")
+        raise ConfigError(f"--goal has no effect with --sampler {name}: use --sampler neyman, or leave out --goal")
     if name not in SAMPLERS:
         raise ConfigError(f"unknown sampler {name!r}: use {', '.join(SAMPLERS)} or neyman")
     return name

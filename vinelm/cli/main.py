@@ -1,4 +1,4 @@
-"""The ``vinelm`` command: one file per subcommand, loaded when it is asked for; errors become exit codes here and only here."""
+"""The ``vinelm`` command. It loads a subcommand's module when it is needed, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ COMMANDS = (
     "calibrate",
     "report",
 )
-"""In the order of use. Each is ``vinelm.cli.commands.NAME.command``."""
+"""The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 TRACEBACK_ENV = "VINELM_TRACEBACK"
 
 if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
-    # Read when numpy is first imported. Our matrices are small: threads that wait for one another cost more than they do,
-    # on busy machines tenfold; and processes of a profile would each start as many as there are cores.
+    # numpy reads it when it is first imported. Our matrices are small: threads only add overhead (tenfold on a busy machine),
+    # and each process of a profile would start one thread per core.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
@@ -44,11 +44,11 @@ class LazyGroup(click.Group):
     """A group that imports a subcommand's module when the subcommand is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The subcommands in the order of use, not of the alphabet."""
+        """Return the subcommands in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand, its module imported; None if there is none of that name."""
+        """Import and return the subcommand; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
@@ -58,22 +58,27 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `vinelm demo`: no keys, no network, under a minute. `vinelm COMMAND --help` has an example for each.",
+    epilog="Start with `vinelm demo`: no API keys, no network, under a minute. `vinelm COMMAND --help` shows an example.",
 )
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 def cli() -> None:
     """Choose the model of every stage invocation of a LangGraph application.
 
-    Profile a workflow on your own labelled requests, estimate what every sequence of model choices achieves, and plan against
-    an objective: the cheapest that reaches an accuracy, or the most accurate within dollars or seconds.
+    Profile a workflow on your own labelled requests, estimate the accuracy, cost and latency of every sequence of model
+    choices, and plan for an objective: the lowest cost that reaches an accuracy, or the highest accuracy within a budget of
+    dollars or seconds.
 
-    Data goes to stdout, progress and errors to stderr. Exit codes: 0 done, 1 failed, 2 bad input, 3 stopped at its
-    budget (run the same line again to go on), 130 interrupted.
+    Data goes to stdout, progress and errors to stderr. Exit codes: 0 success, 1 failure, 2 bad input, 3 budget reached (run
+    the same command again to continue), 130 interrupted.
     """
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line ``args`` (default: the process's own); the exit code. An error is one line on stderr."""
+    """Run the command line and return the exit code. Prints an error as one line on stderr.
+
+    Args:
+        args: The arguments without the program's name; None for those of the process.
+    """
     try:
         result = cli.main(args=None if args is None else list(args), prog_name="vinelm", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -93,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(f"stopped: {message_with_hint(error)}", error, EXIT_BUDGET)
     except VineLMError as error:
         return _fail(f"error: {message_with_hint(error)}", error, EXIT_FAILED)
-    except BrokenPipeError:  # `vinelm plan ... | head`: the reader has enough
+    except BrokenPipeError:  # `vinelm plan ... | head`: the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except Exception as error:
@@ -102,7 +107,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _fail(line: str, error: BaseException, code: int) -> int:
-    """Print the one line, and the traceback only where it was asked for."""
+    """Print the error as one line, after the traceback if the environment asks for it; returns the exit code."""
     if os.environ.get(TRACEBACK_ENV):
         click.echo(redacted("".join(traceback.format_exception(error))), err=True)
     click.echo(redacted(" ".join(line.split())), err=True)

@@ -1,4 +1,4 @@
-"""An objective from a command's options; what is wrong with it is said in the options' own names."""
+"""Build an objective from a command's options, with error messages that name the options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 
 
 def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
-    """The objective that the options ask for; :class:`ConfigError`, naming them, if they ask for none."""
+    """Return the objective of the options.
+
+    Args:
+        bounds: Values of the objective options by field name.
+        **fixed: Further fields of the objective.
+
+    Raises:
+        ConfigError: The options are not a valid objective; the message names the options.
+    """
     from vinelm.objective import Objective
 
     if (bounds["maximize"] is None) == (bounds["minimize"] is None):
@@ -31,7 +39,7 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Bad input that is raised within names options (``--max-cost-usd``) in place of fields (``max_cost_usd``)."""
+    """Reword an input error raised in the block: it names options (``--max-cost-usd``), not fields (``max_cost_usd``)."""
     try:
         yield
     except InputError as error:

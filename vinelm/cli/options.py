@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ models_option = click.option(
     "--models",
     type=click.Path(path_type=Path),
     metavar="TOML",
-    help="Catalog of models with prices. Left out for a bundled workflow: simulated models, and the output says so.",
+    help="Catalog of models with prices. Default for a bundled workflow: simulated models, marked as such in the output.",
 )
 preset_option = click.option(
     "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, one-wins."
 )
 dataset_option = click.option(
-    "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format. Left out: the bundled ones."
+    "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format [default: the bundled ones]."
 )
 seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Decides samples, splits and simulated answers."
+    "--seed", type=int, default=0, show_default=True, help="Seed of samples, splits and simulated answers."
 )
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Use only the first N requests of the dataset.")
 stop_option = click.option(
     "--stop",
     type=click.Choice(["workflow", "oracle"]),
-    help="When a request leaves the loop: the workflow's own check, or exactly when right (labelled replay only). "
-    "Left out: as the workflow declares.",
+    help="When a request leaves the loop: when the workflow's own check passes, or when its answer is right (needs labels, so "
+    "for offline replay only) [default: as the workflow declares].",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of tables.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress bars.")
 estimator_option = click.option(
-    "--estimator", default="latent", show_default=True, metavar="NAME", help="How sparse observations become a trie."
+    "--estimator", default="latent", show_default=True, metavar="NAME", help="Estimator that fits the trie to the observations."
 )
 
 
 def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """One decorator that applies all, the first on top, as if written one below the other."""
+    """Combine several decorators into one, as if they were written below each other."""
 
     def apply(command: Command) -> Command:
         for decorator in reversed(decorators):
@@ -55,31 +55,35 @@ output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
     click.option("--maximize", metavar="accuracy", help="What to maximize."),
     click.option("--minimize", metavar="cost|latency", help="What to minimize."),
-    click.option("--min-accuracy", type=float, metavar="FRACTION", help="Floor, met on average over requests: 0.8 is 80 %."),
-    click.option("--max-cost-usd", type=float, metavar="USD", help="Dollars per request, on average over requests."),
-    click.option("--max-latency-s", type=float, metavar="S", help="Seconds from a request's arrival to its answer."),
+    click.option(
+        "--min-accuracy", type=float, metavar="FRACTION", help="Lowest accuracy, on average over requests: 0.8 is 80 %."
+    ),
+    click.option("--max-cost-usd", type=float, metavar="USD", help="Most dollars per request, on average over requests."),
+    click.option("--max-latency-s", type=float, metavar="S", help="Most seconds from a request's arrival to its answer."),
     click.option(
         "--cost-budget",
         type=click.Choice(["population", "per_request"]),
         default="population",
         show_default=True,
-        help="per_request caps every single request in place of the average.",
+        help="What --max-cost-usd bounds: the average over requests, or the cost of every request.",
     ),
     click.option(
         "--risk",
         type=click.Choice(["mean", "mean+sd", "dp"]),
         default="mean",
         show_default=True,
-        help="How the latency cap is read: by the mean, by the mean plus z standard deviations, or by a stochastic program "
-        "over the time that is left.",
+        help="How --max-latency-s is checked: by the mean, by the mean plus z standard deviations, or by a stochastic dynamic "
+        "program over the remaining time.",
     ),
     click.option(
         "--late-weight",
         type=float,
         metavar="W",
-        help="Right answers in time that make up for a late one; --risk dp [0.75].",
+        help="With --risk dp: cost of a late answer, in right answers [default: 0.75].",
     ),
-    click.option("--z", type=float, help="Standard deviations for --risk mean+sd or --cost-budget per_request."),
-    click.option("--confidence", type=float, metavar="LEVEL", help="Plan against the lower accuracy bound of this level."),
+    click.option("--z", type=float, help="Standard deviations to add with --risk mean+sd or --cost-budget per_request."),
+    click.option(
+        "--confidence", type=float, metavar="LEVEL", help="Plan with the lower confidence bound of accuracy at this level."
+    ),
 )
 """The fields of an :class:`~vinelm.objective.Objective`, under their own names."""

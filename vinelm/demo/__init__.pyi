@@ -1,5 +1,6 @@
+from .ground_truth import TableMaker as TableMaker
+from .page import demo_headline as demo_headline
 from .page import demo_page as demo_page
-from .page import headline as headline
 from .page import interval_note as interval_note
 from .page import own_check_line as own_check_line
 from .page import provenance as provenance
@@ -7,5 +8,5 @@ from .page import stop_note as stop_note
 from .pipeline import run_demo as run_demo
 from .result import DemoResult as DemoResult
 from .result import DemoSettings as DemoSettings
-from .tables import contest_runs as contest_runs
+from .tables import comparison_runs as comparison_runs
 from .tables import run_cells as run_cells

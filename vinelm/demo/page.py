@@ -1,11 +1,11 @@
-"""From what a demo found to a page, the verdict first."""
+"""The report of a demo: the verdict, then tables and charts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vinelm.demo.result import DemoResult, FullChoice, Judged
-from vinelm.demo.tables import contest_table, plain_runs, singles_table, summary_table
+from vinelm.demo.result import DemoResult, FullProfilePlans, StopRuleResult
+from vinelm.demo.tables import comparison_table, plain_runs, singles_table, summary_table
 from vinelm.evaluation import NAMES, Verdict
 from vinelm.recorded_table import RecordedTable
 from vinelm.reports import (
@@ -31,44 +31,43 @@ from vinelm.reports import (
 
 
 def demo_page(result: DemoResult) -> Report:
-    """The page of a demo."""
-    perfect, own, settings = result.perfect.verdict, result.own.verdict, result.settings
+    """Build the report of a demo."""
+    oracle_stop, own_check, settings = result.oracle_stop.verdict, result.own_check.verdict, result.settings
     return Report(
         title=f"VineLM on {settings.workflow.name}",
         subtitle=f"{len(result.held_out)} held-out requests served; {percent(result.profiled.result.coverage)} of the cost of "
         f"{len(result.training)} others profiled; {len(settings.catalog)} models, "
         f"{result.held_out_table.trie.n_nodes:,} paths",
-        headline=headline(result),
-        is_gain=bool(perfect.gains),
-        summary=summary_table(perfect),
-        findings=(own_check_line(own), interval_note(perfect)),
+        headline=demo_headline(result),
+        is_gain=bool(oracle_stop.gains),
+        summary=summary_table(oracle_stop),
+        findings=(own_check_line(own_check), interval_note(oracle_stop)),
         sections=(
-            _served(perfect),
-            _frontiers(result.perfect, "", "Frontiers", _FRONTIER_INTRO),
-            _full(result.perfect.full),
+            _served(oracle_stop),
+            _frontiers(result.oracle_stop, "", "Frontiers", _FRONTIER_INTRO),
+            _full(result.oracle_stop.full),
             _profile(result),
             *_own_check(result),
         ),
         provenance=provenance(result),
-        simulated=simulated_line(settings.catalog, settings.backends, "The SQL they write is really executed."),
+        simulated=simulated_line(settings.catalog, settings.backends, "Their answers are really executed."),
     )
 
 
 _FRONTIER_INTRO = (
-    "The same policies over a range of budgets, replayed on the complete table of what every held-out request shows on every "
-    "path. The oracle knows for each request which path is best: no control can do better, and none can know it."
+    "The same policies over a range of budgets, replayed on the complete table of every held-out request's outcome on every "
+    "path. The oracle knows the best path of each request in advance: an upper bound that no policy can exceed."
 )
 
 
-def headline(result: DemoResult) -> str:
-    """What the demo claims, under the stop rule that it holds for."""
-    return f"When the loop ends on right answers: {_uncapitalised(verdict_headline(result.perfect.verdict))}"
+def demo_headline(result: DemoResult) -> str:
+    """Summarise the demo in one sentence, naming the stop rule under which it holds."""
+    return f"With the oracle stop: {_uncapitalised(verdict_headline(result.oracle_stop.verdict))}"
 
 
 def own_check_line(own: Verdict) -> str:
-    """The verdict under the application's own check, and what that check is."""
-    said = _uncapitalised(verdict_headline(own))
-    return f"With the app's own check instead (the query ran and returned rows; wrong answers pass it, too): {said}"
+    """Summarise the verdict under the workflow's own check."""
+    return f"With the workflow's own check, which can also accept wrong answers: {_uncapitalised(verdict_headline(own))}"
 
 
 def _uncapitalised(sentence: str) -> str:
@@ -76,29 +75,29 @@ def _uncapitalised(sentence: str) -> str:
 
 
 def interval_note(verdict: Verdict) -> str:
-    """How the intervals were made."""
+    """Explain the intervals of the verdict."""
     return (
-        f"In brackets: paired bootstrap over held-out requests at {100 * verdict.level:.1f} %, so that all "
-        f"{len(verdict.rulings)} objectives together stay at 95 %. A gain needs the whole interval on the good side of zero, "
-        "and no bound missed by more than chance."
+        f"In parentheses: paired bootstrap intervals over the held-out requests, at {100 * verdict.level:.1f} % so that all "
+        f"{len(verdict.results)} objectives together have 95 % confidence (Bonferroni). A gain needs an interval that "
+        "excludes zero, and no significantly missed bound."
     )
 
 
 def stop_note(table: RecordedTable) -> str:
-    """How far the workflow's own check and the truth differ after the first invocation, every model counted alike."""
+    """Describe how the workflow's own check differs from the labels after the first invocation, averaged over the models."""
     first = table.trie.levels[1]
     right, stopped = table.success[:, first], table.stopped[:, first]
     accepted_wrong = float((stopped & ~right).sum() / max(stopped.sum(), 1))
     refused_right = float((right & ~stopped).sum() / max(right.sum(), 1))
     return (
         f"After the first invocation the workflow's own check ends {percent(float(stopped.mean()))} of the requests. "
-        f"{percent(accepted_wrong)} of the answers that it accepts are wrong, and it sends back {percent(refused_right)} of "
-        "the right ones: what it accepts, no later model can repair."
+        f"{percent(accepted_wrong)} of the answers that it accepts are wrong, and no later invocation can repair them. It "
+        f"rejects {percent(refused_right)} of the right answers."
     )
 
 
 def provenance(result: DemoResult) -> tuple[tuple[str, str], ...]:
-    """Dataset, coverage, counts, seed, versions, price dates."""
+    """Return the provenance of a demo: dataset, split, coverage, seed, models, prices and versions."""
     settings, profile = result.settings, result.profiled.result
     counts = ", ".join(f"depth {depth}: {count:,}" for depth, count in enumerate(profile.counts, start=1))
     same, total = result.agreed
@@ -107,12 +106,15 @@ def provenance(result: DemoResult) -> tuple[tuple[str, str], ...]:
         ("Split", f"{len(result.training)} training, {len(result.held_out)} held out, by request id and seed"),
         ("Seed", str(settings.seed)),
         ("Profiled rows", counts),
-        ("Coverage", f"{percent(profile.coverage)} of {usd(profile.exhaustive_usd)} (every reached cell once, estimated)"),
-        ("Estimator", str(result.perfect.annotated.meta["estimator"])),
+        (
+            "Coverage",
+            f"{percent(profile.coverage)} of {usd(profile.exhaustive_usd)} (every reachable cell once, estimated)",
+        ),
+        ("Estimator", str(result.oracle_stop.annotated.meta["estimator"])),
         *catalog_facts(settings.catalog),
         (
             "Served against replayed",
-            f"{same:,} of {total:,} requests served by VineLM showed exactly what the complete table says",
+            f"{same:,} of {total:,} requests served by VineLM had exactly the result of their replay",
         ),
         *version_facts(),
     )
@@ -122,51 +124,53 @@ def _served(verdict: Verdict) -> Section:
     return Section(
         title="Held-out requests, served",
         intro="Every row is the same LangGraph application answering the same held-out requests, none of which was profiled. "
-        "As in the paper, a request leaves the repair loop when its answer is right (oracle stop): a labelled replay can do "
-        "that, a service needs a check of its own; the last section shows the same with such a check. "
-        "VineLM, the static plan (one model per stage and a depth cap) and the best single model were chosen from the same "
-        "sampled observations; “with hindsight” is the single model that turned out best on these very requests.",
+        "As in the VineLM paper, a request leaves the repair loop when its answer is right (oracle stop). That needs labels; a "
+        "production service needs a check of its own, which the last section uses. VineLM, the static plan (one model per "
+        "stage and a maximum depth) and the best single model were planned with the same sampled observations; “in hindsight” "
+        "is the single model that did best on these held-out requests.",
         findings=verdict_lines(verdict),
-        parts=_contests(verdict),
+        parts=_comparisons(verdict),
     )
 
 
-def _contests(verdict: Verdict) -> tuple[Table, ...]:
-    """Per objective what is judged, and folded below it every single model."""
+def _comparisons(verdict: Verdict) -> tuple[Table, ...]:
+    """Return two tables per objective: the compared policies, and every single model (folded)."""
     return tuple(
-        table for ruling in verdict.rulings for table in (contest_table(ruling.contest, ruling), singles_table(ruling.contest))
+        table
+        for compared in verdict.results
+        for table in (comparison_table(compared.comparison, compared), singles_table(compared.comparison))
     )
 
 
-def _frontiers(judged: Judged, prefix: str, title: str, intro: str) -> Section:
-    return Section(title=title, intro=intro, parts=_frontier_parts(judged, prefix))
+def _frontiers(found: StopRuleResult, prefix: str, title: str, intro: str) -> Section:
+    return Section(title=title, intro=intro, parts=_frontier_parts(found, prefix))
 
 
-def _frontier_parts(judged: Judged, prefix: str) -> tuple[Table | Chart, ...]:
-    cost, latency = judged.frontiers.cost, judged.frontiers.latency
+def _frontier_parts(found: StopRuleResult, prefix: str) -> tuple[Table | Chart, ...]:
+    cost, latency = found.frontiers.cost, found.frontiers.latency
     return (
         cost_chart(f"{prefix}cost", cost),
-        frontier_table("The table behind the accuracy–cost frontier", cost, "budget", is_cost=True),
+        frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
         latency_chart(f"{prefix}latency", latency),
-        frontier_table("The table behind the accuracy–latency frontier", latency, "cap", is_cost=False),
+        frontier_table("Data of the accuracy–latency frontier", latency, "cap", is_cost=False),
     )
 
 
-def _full(choices: Iterable[FullChoice]) -> Section:
+def _full(choices: Iterable[FullProfilePlans]) -> Section:
     return Section(
-        title="With everything profiled",
-        intro="The same choices made from the complete training table in place of the sample, replayed on the held-out table: "
-        "what sparse profiling gave away. Not part of the verdict.",
+        title="With a complete profile",
+        intro="The same policies planned with the complete training table instead of the sample, replayed on the held-out "
+        "table. The difference is the loss from sparse profiling. Not part of the verdict.",
         parts=tuple(
             plain_runs(choice.runs, choice.objective, objective_words(choice.objective), _missing(choice)) for choice in choices
         ),
     )
 
 
-def _missing(choice: FullChoice) -> str:
+def _missing(choice: FullProfilePlans) -> str:
     roles = {role for _, role in choice.runs}
     gone = [NAMES[role] for role in NAMES if ("full" if role == "vinelm" else role) not in roles]
-    return f"By the complete table no plan meets the bounds for: {', '.join(gone)}." if gone else ""
+    return f"With the complete table, no plan meets the bounds for: {', '.join(gone)}." if gone else ""
 
 
 def _profile(result: DemoResult) -> Section:
@@ -185,28 +189,27 @@ def _profile(result: DemoResult) -> Section:
     )
     saved = result.profiled.result
     saving = (
-        f"{usd(saved.spent_usd)} spent: {saved.exhaustive_usd / saved.spent_usd:.0f} times less than every reached cell once, "
-        f"{saved.naive_usd / saved.spent_usd:.0f} times less than every path anew (both estimated)."
+        f"{usd(saved.spent_usd)} spent: {saved.exhaustive_usd / saved.spent_usd:.0f} times less than executing every reachable "
+        f"cell once, {saved.naive_usd / saved.spent_usd:.0f} times less than executing every path from the start (estimated)."
         if saved.spent_usd
         else ""
     )
-    bought = Table(
-        title="What the profile bought", columns=("model", "rows", "failed", "cost", "share"), rows=rows, note=saving
-    )
+    bought = Table(title="Cost of the profile", columns=("model", "rows", "failed", "cost", "share"), rows=rows, note=saving)
     intro = (
-        "Labels decided how far each request went, and every row keeps the verdict of the workflow's own check beside the "
-        "truth: one profile serves both stop rules."
+        "Labels decided how far each request went, and every row also records whether the workflow's own check accepted the "
+        "answer: one profile serves both stop rules."
     )
     return Section(title="What was profiled", intro=intro, parts=(bought, price_table(result.settings.catalog)))
 
 
 def _own_check(result: DemoResult) -> tuple[Section, ...]:
-    own = result.own
+    own = result.own_check
     section = Section(
         title="With the workflow's own check",
-        intro="What a service has: a request leaves the loop when its query ran and returned a row. The same profile, "
-        "estimated for this stop rule; policies replayed on the complete held-out table. " + stop_note(result.held_out_table),
+        intro="A production service has no labels: a request leaves the loop when the workflow's own check accepts the answer. "
+        "The trie of this stop rule was estimated from the same profile, and the policies were replayed on the complete "
+        "held-out table. " + stop_note(result.held_out_table),
         findings=(verdict_headline(own.verdict), *verdict_lines(own.verdict)),
-        parts=(*_contests(own.verdict), *_frontier_parts(own, "own-")),
+        parts=(*_comparisons(own.verdict), *_frontier_parts(own, "own-")),
     )
     return (section,)

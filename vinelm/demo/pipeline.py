@@ -1,4 +1,4 @@
-"""The whole idea in a minute: profile → estimate → plan → serve → report, on the bundled NL2SQL requests."""
+"""The steps of a demo: profile, estimate, plan, serve, replay and compare."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.dataset import split_requests
-from vinelm.demo.ground_truth import LoadProgress, table_beside
-from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullChoice, Judged, Profiled
+from vinelm.demo.ground_truth import StepProgress, table_in_background
+from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullProfilePlans, StopRuleResult, TrainingProfile
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation import (
     NAMES,
@@ -18,7 +18,7 @@ from vinelm.evaluation import (
     Role,
     compare,
     frontiers_on,
-    replayed_contest,
+    replayed_comparison,
     replayed_run,
     showcase,
 )
@@ -31,41 +31,52 @@ ESTIMATOR = "latent"
 
 
 def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, ...]]:
-    """(training, held-out) requests; :class:`DatasetError` if either side is empty."""
+    """Split the workflow's requests into (training, held-out).
+
+    Raises:
+        DatasetError: One of the two would be empty.
+    """
     training, held_out = split_requests(settings.workflow.requests, settings.held_out, settings.seed)
     if not training or not held_out:
-        raise DatasetError(f"{len(settings.workflow.requests)} requests are too few to split: use more (--limit)")
+        raise DatasetError(
+            f"{len(settings.workflow.requests)} requests are too few to split: use more requests", code="too-few-requests"
+        )
     return tuple(training), tuple(held_out)
 
 
-def under(settings: DemoSettings, stop: StopRule) -> DemoSettings:
-    """The same demo with the workflow under another stop rule."""
+def with_stop_rule(settings: DemoSettings, stop: StopRule) -> DemoSettings:
+    """Return the settings with the workflow under another stop rule."""
     return replace(settings, workflow=replace(settings.workflow, template=settings.workflow.template.with_stop(stop)))
 
 
-def _emptied(folder: Path) -> Path:
-    """The folder, made, and without the store of an earlier demo; :class:`ConfigError` if that cannot be."""
+def _prepared_folder(folder: Path) -> Path:
+    """Create the folder and delete the store of an earlier demo; returns the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for tail in ("", "-wal", "-shm", ".lock"):
             (folder / f"demo.db{tail}").unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot write there: {error.strerror}: choose another --output-dir") from error
+        raise ConfigError(
+            f"{folder}: cannot write to this folder ({error.strerror}): choose another folder", code="output-not-writable"
+        ) from error
     return folder
 
 
-def profile_training(settings: DemoSettings, training: Sequence[Request], step: LoadProgress) -> Profiled:
-    """Profile ``coverage`` of the training split into ``demo.db``; an earlier one is replaced. Ctrl-C ends the demo, too.
+def profile_training(settings: DemoSettings, training: Sequence[Request], step: StepProgress) -> TrainingProfile:
+    """Profile a sample of the training split into ``demo.db``, replacing an earlier one.
 
-    Under the oracle stop: labels decide how far a request goes, and every row keeps the verdict of the workflow's own check
-    beside the truth. One profile then serves both stop rules (see :func:`estimated`).
+    The profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the workflow's
+    own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
+
+    Raises:
+        KeyboardInterrupt: The profile was interrupted.
     """
     from vinelm.profiler import profile, store_identity
     from vinelm.reports import usd
     from vinelm.traces import ObservationStore
 
-    path = _emptied(settings.output_dir) / "demo.db"
-    settings = under(settings, "oracle")
+    path = _prepared_folder(settings.output_dir) / "demo.db"
+    settings = with_stop_rule(settings, "oracle")
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
     with ObservationStore.create(path, identity) as store:
@@ -74,16 +85,16 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
             on_progress=lambda now: step(now.coverage, settings.coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
         )  # fmt: skip
         spend = dict(store.spend("model"))
-    if result.stopped_by == "interrupted":  # the profiler ends in order, and keeps its rows: a demo of them would mislead
+    if result.stopped_by == "interrupted":  # the profiler returns normally; a demo of a part of the rows would mislead
         raise KeyboardInterrupt
-    return Profiled(result=result, store=path, spend_by_model={str(model): item for model, item in spend.items()})
+    return TrainingProfile(result=result, store=path, spend_by_model={str(model): item for model, item in spend.items()})
 
 
-def estimated(settings: DemoSettings, profiled: Profiled, stop: StopRule) -> AnnotatedTrie:
-    """The trie of one stop rule from the one profile, written to ``demo-STOP.vine``.
+def estimate_trie(settings: DemoSettings, profiled: TrainingProfile, stop: StopRule) -> AnnotatedTrie:
+    """Estimate the trie of one stop rule and write it to ``demo-STOP.vine``.
 
-    Under the workflow's own stop only rows that it would have reached count. What such a profile never saw is a request whose
-    right answer the check sends back: the page says how rare that is.
+    Under the workflow's own stop, only the rows that it would have reached are used. The profile lacks requests whose right
+    answer the check rejects, because the oracle stop ended them; the report states how rare they are.
     """
     from vinelm.api import estimate_store
     from vinelm.vinefile import save_trie
@@ -98,73 +109,81 @@ def serve_held_out(
     annotated: AnnotatedTrie,
     held_out: Sequence[Request],
     objectives: Sequence[Objective],
-    step: LoadProgress,
+    step: StepProgress,
 ) -> list[PolicyComparison]:
-    """Every policy through the real LangGraph application."""
-    from vinelm.evaluation import Service
+    """Serve the held-out requests through the LangGraph application under every policy and objective."""
+    from vinelm.evaluation import HeldOutServing
 
-    service = Service(settings.workflow, Plans(annotated), settings.backends, held_out)
-    return service.contests(objectives, step)
+    serving = HeldOutServing(settings.workflow, Plans(annotated), settings.backends, held_out)
+    return serving.compare(objectives, step)
 
 
-def replayed(annotated: AnnotatedTrie, held_out: RecordedTable) -> list[PolicyComparison]:
-    """Every policy on the complete held-out table."""
+def replay_held_out(annotated: AnnotatedTrie, held_out: RecordedTable) -> list[PolicyComparison]:
+    """Replay every policy on the complete held-out table, for each objective that all of them can meet."""
     plans = Plans(annotated)
-    contests = (replayed_contest(plans, held_out, objective) for objective in showcase(plans))
-    return [contest for contest in contests if contest is not None]
+    comparisons = (replayed_comparison(plans, held_out, objective) for objective in showcase(plans))
+    return [comparison for comparison in comparisons if comparison is not None]
 
 
-def judged(
-    annotated: AnnotatedTrie, contests: Sequence[PolicyComparison], tables: tuple[RecordedTable, RecordedTable], seed: int
-) -> Judged:
-    """Verdict and frontiers of one stop rule, and what its complete (training, held-out) tables would have chosen."""
+def evaluate_stop_rule(
+    annotated: AnnotatedTrie, comparisons: Sequence[PolicyComparison], tables: tuple[RecordedTable, RecordedTable], seed: int
+) -> StopRuleResult:
+    """Compare the policies under one stop rule, sweep the budgets, and plan with the complete training table.
+
+    ``tables`` are the complete (training, held-out) tables under that rule.
+    """
     training, held_out = tables
     full = training.annotate()
     cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
-    apart = tuple(full_choice(Plans(full), held_out, contest.objective) for contest in contests)
-    return Judged(
-        annotated=annotated, verdict=compare(contests, seed=seed), frontiers=Frontiers(cost=cost, latency=latency), full=apart
-    )
+    full_plans = tuple(full_profile_plans(Plans(full), held_out, comparison.objective) for comparison in comparisons)
+    frontiers = Frontiers(cost=cost, latency=latency)
+    return StopRuleResult(annotated=annotated, verdict=compare(comparisons, seed=seed), frontiers=frontiers, full=full_plans)
 
 
-def full_choice(plans: Plans, held_out: RecordedTable, objective: Objective) -> FullChoice:
-    """What the three policies would do if everything had been profiled."""
+def full_profile_plans(plans: Plans, held_out: RecordedTable, objective: Objective) -> FullProfilePlans:
+    """Replay the plans that the three policies make with a fully profiled trie."""
     shown_as: dict[Role, Role] = {"vinelm": "full", "static": "static", "single": "single"}
     found = [(replayed_run(plans, held_out, objective, role, NAMES[role]), shown) for role, shown in shown_as.items()]
-    return FullChoice(objective=objective, runs=tuple((run, role) for run, role in found if run is not None))
+    return FullProfilePlans(objective=objective, runs=tuple((run, role) for run, role in found if run is not None))
 
 
-def agreement(plans: Plans, held_out: RecordedTable, contests: Sequence[PolicyComparison]) -> tuple[int, int]:
-    """(served requests of VineLM that show exactly what the replay shows, all of them)."""
+def replay_agreement(plans: Plans, held_out: RecordedTable, comparisons: Sequence[PolicyComparison]) -> tuple[int, int]:
+    """Return (requests that VineLM served with exactly the replay's result, all requests that it served)."""
     same = total = 0
-    for contest in contests:
-        served = contest.vinelm
-        again = replayed_run(plans, held_out, contest.objective, "vinelm", served.policy)
+    for comparison in comparisons:
+        served = comparison.vinelm
+        again = replayed_run(plans, held_out, comparison.objective, "vinelm", served.policy)
         total += len(served)
         if again is not None:
             same += int(((served.success == again.success) & (abs(served.cost_usd - again.cost_usd) < 1e-12)).sum())
     return same, total
 
 
-def run_demo(settings: DemoSettings, start: Callable[[str], LoadProgress]) -> DemoResult:
-    """Everything but the page, one progress bar per step. Writes a store and two tries into ``output_dir``."""
+def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> DemoResult:
+    """Run a demo. Writes a store and two tries into ``output_dir``; spends money with real models.
+
+    Args:
+        settings: What to run on.
+        start: Starts a progress bar with this title and returns its callback.
+    """
     training, held_out = split(settings)
-    with table_beside(settings.load, [request.id for request in (*training, *held_out)]) as table:
+    with table_in_background(settings.recorded_table, [request.id for request in (*training, *held_out)]) as table:
         profiled = profile_training(settings, training, start("profile training requests"))
-        perfect, own = (estimated(settings, profiled, rule) for rule in ("oracle", "workflow"))
-        plans = Plans(perfect)
+        oracle_trie, workflow_trie = (estimate_trie(settings, profiled, rule) for rule in ("oracle", "workflow"))
+        plans = Plans(oracle_trie)
         serving = start("serve held-out requests")
-        served = serve_held_out(under(settings, "oracle"), perfect, held_out, showcase(plans), serving)
-        both = table.wait(start("complete table, to judge by"))
-    learnt, kept = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
-    by_rule = {rule: (learnt.with_stop(rule), kept.with_stop(rule)) for rule in ("oracle", "workflow")}
+        served = serve_held_out(with_stop_rule(settings, "oracle"), oracle_trie, held_out, showcase(plans), serving)
+        both = table.wait(start("compute all outcomes"))
+    training_table, held_out_table = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
+    by_rule = {rule: (training_table.with_stop(rule), held_out_table.with_stop(rule)) for rule in ("oracle", "workflow")}
+    replayed = replay_held_out(workflow_trie, by_rule["workflow"][1])
     return DemoResult(
         settings=settings,
         training=training,
         held_out=held_out,
         profiled=profiled,
         held_out_table=by_rule["workflow"][1],
-        perfect=judged(perfect, served, by_rule["oracle"], settings.seed),
-        own=judged(own, replayed(own, by_rule["workflow"][1]), by_rule["workflow"], settings.seed),
-        agreed=agreement(plans, by_rule["oracle"][1], served),
+        oracle_stop=evaluate_stop_rule(oracle_trie, served, by_rule["oracle"], settings.seed),
+        own_check=evaluate_stop_rule(workflow_trie, replayed, by_rule["workflow"], settings.seed),
+        agreed=replay_agreement(plans, by_rule["oracle"][1], served),
     )

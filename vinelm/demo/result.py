@@ -1,4 +1,4 @@
-"""What a demo runs on, and what it found."""
+"""Settings and results of a demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.demo.ground_truth import TruthLoader
+from vinelm.demo.ground_truth import TableMaker
 from vinelm.evaluation import PolicyFrontier, PolicyRun, Role, Verdict
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileResult
@@ -20,7 +20,7 @@ from vinelm.workflow import Request, Workflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontiers:
-    """Both sweeps of one stop rule."""
+    """The sweeps over cost caps and latency caps under one stop rule."""
 
     cost: tuple[PolicyFrontier, ...]
     latency: tuple[PolicyFrontier, ...]
@@ -28,14 +28,23 @@ class Frontiers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What a demo runs on. ``load`` makes workflow, catalog and backends again, the same, in another process. ``coverage``:
-    share of the training split's exhaustive dollars; ``held_out``: share of requests.
+    """Settings of a demo.
+
+    Attributes:
+        workflow: The workflow, with its template bound to the catalog.
+        catalog: The models.
+        backends: One backend per provider.
+        recorded_table: Computes the complete table of outcomes, which the policies are judged by. Runs in another process.
+        output_dir: Folder that gets the store, the tries and the report.
+        seed: Decides the split, the sample and the bootstrap.
+        coverage: Fraction of the dollars that profiling the whole training split would cost, in (0, 1].
+        held_out: Fraction of the requests that are held out, in (0, 1).
     """
 
     workflow: Workflow
     catalog: Catalog
     backends: Mapping[str, Backend]
-    load: TruthLoader
+    recorded_table: TableMaker
     output_dir: Path
     seed: int = 0
     coverage: float = 0.02
@@ -43,8 +52,8 @@ class DemoSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """The sparse profile of the training split: what was bought, and the store that holds it."""
+class TrainingProfile:
+    """The sparse profile of the training split, and the store that holds it."""
 
     result: ProfileResult
     store: Path
@@ -52,36 +61,38 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullChoice:
-    """One objective planned from the complete training table: the runs of the policies that have a feasible plan there."""
+class FullProfilePlans:
+    """One objective planned with the complete training table: the runs of all policies that have a feasible plan."""
 
     objective: Objective
     runs: tuple[tuple[PolicyRun, Role], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One stop rule's part: objectives with their contests and verdict, frontiers, and contests of the fully profiled trie."""
+class StopRuleResult:
+    """The results under one stop rule: the trie, the verdict, the frontiers, and the plans of a full profile."""
 
     annotated: AnnotatedTrie
     verdict: Verdict
     frontiers: Frontiers
-    full: tuple[FullChoice, ...]
+    full: tuple[FullProfilePlans, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """Everything that a demo found.
+    """All results of a demo.
 
-    ``perfect`` is judged under the oracle stop, its contests served; ``own`` under the workflow's own check, its contests
-    replayed on ``held_out_table``. ``agreed``: of the served requests, how many showed exactly what a replay says.
+    Attributes:
+        oracle_stop: Results under the oracle stop; its requests were served.
+        own_check: Results under the workflow's own check; its requests were replayed on ``held_out_table``.
+        agreed: Number of requests served by VineLM whose replay gives the same result, and the number of all.
     """
 
     settings: DemoSettings
     training: tuple[Request, ...]
     held_out: tuple[Request, ...]
-    profiled: Profiled
+    profiled: TrainingProfile
     held_out_table: RecordedTable
-    perfect: Judged
-    own: Judged
+    oracle_stop: StopRuleResult
+    own_check: StopRuleResult
     agreed: tuple[int, int]

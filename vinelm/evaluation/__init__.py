@@ -1,4 +1,4 @@
-"""Compares policies: plans and baselines, run or replayed on the same requests, and what may be claimed from it."""
+"""Evaluation of policies: VineLM and its baselines, served or replayed on the same requests, and compared statistically."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""What VineLM is compared with, in the same interface: nodes to plan over, and policies that do not replan."""
+"""Baselines: the nodes that a restricted policy may plan over, and policies that do not replan."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from vinelm.trie import BoolArray, Trie
 
 
 def single_model_nodes(annotated: AnnotatedTrie, model: str) -> BoolArray:
-    """Answerable nodes whose whole path runs on ``model``, shape (n + 1,): one model for everything, and a depth cap.
+    """Mark the answerable nodes whose whole path runs on one model.
 
-    :class:`ConfigError` for a model that the trie lacks.
+    Returns:
+        A mask of shape (n + 1,) over the nodes of the trie.
+
+    Raises:
+        ConfigError: The trie has no such model.
     """
     trie = annotated.trie
     if model not in trie.models:
@@ -27,9 +31,12 @@ def single_model_nodes(annotated: AnnotatedTrie, model: str) -> BoolArray:
 
 
 def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
-    """Answerable nodes that a workflow-level plan can end at, shape (n + 1,): one model per stage, and a depth cap (§5.1).
+    """Mark the answerable nodes of workflow-level plans: one model per stage and a maximum depth (VineLM paper §5.1).
 
-    8 models at 3 invocations give 136 of them, 2 models at 4 give 14.
+    A generate stage with a repair loop has 136 such plans with 8 models and 3 invocations, and 14 with 2 models and 4.
+
+    Returns:
+        A mask of shape (n + 1,) over the nodes of the trie.
     """
     trie = annotated.trie
     uniform = np.ones(len(trie), np.bool_)
@@ -44,22 +51,27 @@ def workflow_level_nodes(annotated: AnnotatedTrie) -> BoolArray:
 
 
 def best_single_model(planner: Planner, objective: Objective) -> tuple[str, ...]:
-    """The best path that runs on one model throughout, as models from the root."""
-    alone = np.zeros(len(planner.trie), np.bool_)
-    for model in planner.trie.models:
-        alone |= single_model_nodes(planner.annotated, model)
-    return planner.plan(objective, candidates=alone).path
+    """Plan the best path that runs on one model only; returns its models from the root."""
+    return planner.plan(objective, candidates=any_single_model_nodes(planner.annotated)).path
+
+
+def any_single_model_nodes(annotated: AnnotatedTrie) -> BoolArray:
+    """Mark the answerable nodes whose whole path runs on one model, whichever it is. Shape (n + 1,)."""
+    nodes = np.zeros(len(annotated.trie), np.bool_)
+    for model in annotated.trie.models:
+        nodes |= single_model_nodes(annotated, model)
+    return nodes
 
 
 def best_workflow_level(planner: Planner, objective: Objective) -> tuple[str, ...]:
-    """The best workflow-level plan (Murakkab's space), as models from the root."""
+    """Plan the best workflow-level path (the search space of Murakkab); returns its models from the root."""
     return planner.plan(objective, candidates=workflow_level_nodes(planner.annotated)).path
 
 
 def greedy_cascade(planner: Planner, objective: Objective) -> tuple[str, ...]:
-    """A path found one invocation at a time: at each node the best of ending here and of the next answers one step away.
+    """Plan one invocation at a time: at each node, compare ending here with the nearest answers below.
 
-    Looks no further, so it misses what only pays off later.
+    The search looks one answer ahead only, so it misses paths that pay off later. Returns the path's models from the root.
     """
     trie, node = planner.trie, 0
     while True:
@@ -75,7 +87,7 @@ def greedy_cascade(planner: Planner, objective: Objective) -> tuple[str, ...]:
 
 
 def _next_answers(trie: Trie, node: int) -> BoolArray:
-    """The answerable nodes below ``node`` with no other in between."""
+    """Mark the answerable nodes below ``node`` that have no other answerable node in between."""
     near = np.zeros(len(trie), np.bool_)
     open_nodes = trie.children(node)
     while open_nodes:

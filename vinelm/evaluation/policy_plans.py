@@ -1,4 +1,4 @@
-"""One objective planned three ways from the same trie: VineLM, the best static plan, the best single model."""
+"""Plans for one objective over the same trie: VineLM's, the best static plan and the best single model."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
 from vinelm.errors import InfeasibleError
-from vinelm.evaluation.baselines import single_model_nodes, workflow_level_nodes
+from vinelm.evaluation.baselines import any_single_model_nodes, single_model_nodes, workflow_level_nodes
 from vinelm.evaluation.policy_run import Role
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
-"""Policies by role, as every table calls them."""
+"""Display name of each policy that is planned, by role."""
 
 
 def path_text(trie: Trie, node: int) -> str:
-    """A path in words: ``generate a, repair b, repair c``; ``a, up to 3 invocations`` where one model does it all."""
+    """Describe a path: ``generate a, repair b, repair c``, or ``a, up to 3 invocations`` for a path on one model."""
     edges = list(trie.edges(node))
     if len(edges) > 1 and len({model for _, model in edges}) == 1:
         return f"{edges[0][1]}, up to {len(edges)} invocations"
@@ -29,8 +29,8 @@ def path_text(trie: Trie, node: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """Who planned what: ``decision`` is None where that policy has no plan that meets the bounds."""
+class PlannedPolicy:
+    """One policy's plan. ``decision`` is None where none of its paths meets the bounds; ``plan`` describes the path."""
 
     policy: str
     role: Role
@@ -39,7 +39,7 @@ class Planned:
 
 
 class Plans:
-    """Plans over one trie, also within the workflow-level plans (§5.1) and the single models that it contains."""
+    """Plans over one trie for VineLM (all paths), the best static plan (VineLM paper §5.1) and the best single model."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         self.annotated = annotated
@@ -47,30 +47,38 @@ class Plans:
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective, role: Role = "vinelm") -> Decision:
-        """What the policy of that role plans before a request. Errors are the planner's."""
+        """Plan for a request that has just arrived, among the paths that a policy of this role may choose.
+
+        Raises:
+            InfeasibleError: No path meets the bounds, and the objective asks to raise then.
+        """
         return self.planner.plan(objective, candidates=self._mask(role), elapsed_s=float(self.annotated.latency_s[0]))
 
     def node(self, objective: Objective, role: Role = "vinelm") -> int | None:
-        """The node to end at; None where no plan of that role meets the bounds."""
+        """Return the node that the plan ends at, or None if no path of this role meets the bounds."""
         try:
             decision = self.decision(objective, role)
         except InfeasibleError:
             return None
         return decision.target if decision.is_feasible else None
 
-    def compared(self, objective: Objective) -> list[Planned]:
-        """VineLM first, then its rivals. Where VineLM has no feasible plan, the planner's error comes through."""
+    def compare(self, objective: Objective) -> list[PlannedPolicy]:
+        """Plan for VineLM, the best static plan and the best single model, in this order.
+
+        Raises:
+            InfeasibleError: VineLM has no feasible path, and the objective asks to raise then.
+        """
         best = self.decision(objective)
-        found = [Planned(NAMES["vinelm"], "vinelm", best, path_text(self.trie, best.target))]
+        found = [PlannedPolicy(NAMES["vinelm"], "vinelm", best, path_text(self.trie, best.target))]
         for role in ("static", "single"):
             node = self.node(objective, role)
             decision = None if node is None else self.decision(objective, role)
             plan = "none meets the bounds" if node is None else path_text(self.trie, node)
-            found.append(Planned(NAMES[role], role, decision, plan))
+            found.append(PlannedPolicy(NAMES[role], role, decision, plan))
         return found
 
-    def throughout(self) -> Iterator[tuple[str, int]]:
-        """(model, node) of each model that every stage allows, run to the last invocation."""
+    def single_model_paths(self) -> Iterator[tuple[str, int]]:
+        """Yield (model, node) for each model that can run every invocation down to the last."""
         deepest = self.trie.max_depth
         for model in self.trie.models:
             nodes = np.flatnonzero(single_model_nodes(self.annotated, model))
@@ -79,12 +87,12 @@ class Plans:
                 yield model, full[0]
 
     def model_at(self, node: int) -> str:
-        """The model of the node's own invocation."""
+        """Return the model of the node's last invocation."""
         return self.trie.models[int(self.trie.model[node])]
 
     @property
     def best_single_accuracy(self) -> float:
-        """The highest estimated accuracy that one model reaches alone."""
+        """The highest estimated accuracy of a path that runs on one model."""
         return float(self.annotated.accuracy[self._single].max())
 
     def _mask(self, role: Role) -> BoolArray | None:
@@ -96,7 +104,4 @@ class Plans:
 
     @cached_property
     def _single(self) -> BoolArray:
-        alone = np.zeros(len(self.trie), np.bool_)
-        for model in self.trie.models:
-            alone |= single_model_nodes(self.annotated, model)
-        return alone
+        return any_single_model_nodes(self.annotated)

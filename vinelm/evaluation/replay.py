@@ -1,4 +1,4 @@
-"""Policies judged on a complete table of outcomes, request by request, without running anything."""
+"""Replay: policies evaluated on a complete table of recorded outcomes, without calling a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
 from vinelm.evaluation.policy_run import PolicyRun, Role, resample_weights
-from vinelm.evaluation.sweep import Contestant, PolicyFrontier, cap_grid, point_of, sweep
+from vinelm.evaluation.sweep import PolicyFrontier, SweepPolicy, cap_grid, point_of, sweep
 from vinelm.evaluation.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
@@ -21,8 +21,8 @@ from vinelm.trie import BoolArray, FloatArray, Trie
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """What each request of the table showed. Arrays have shape (requests,); ``node`` is where the request ended."""
+class ReplayResult:
+    """Per-request results of a replay. Arrays have shape (requests,); ``node`` is the node at which the request ended."""
 
     success: BoolArray
     cost_usd: FloatArray
@@ -32,7 +32,7 @@ class Replayed:
 
     @property
     def path(self) -> tuple[tuple[str, ...], ...]:
-        """The models that each request ran, in order."""
+        """The models that each request called, in order."""
         prefixes = {int(node): self.trie.prefix(int(node)) for node in np.unique(self.node)}
         return tuple(prefixes[int(node)] for node in self.node)
 
@@ -44,16 +44,25 @@ def replay(
     *,
     candidates: BoolArray | None = None,
     load: Mapping[str, float] | None = None,
-) -> Replayed:
-    """Every request of the table under a planner (which then needs its objective), or along a fixed path of models.
+) -> ReplayResult:
+    """Replay every request of the table under a planner, or along a fixed path of models.
 
-    Stops follow the table's template. A planner replans after every invocation with what the request has really taken; where
-    the objective has no per-request bound that would change nothing, so one plan serves all. ``load`` shapes plans only.
-    The planner's trie must be the table's. :class:`ConfigError` where something does not fit.
+    A planner replans after every invocation with the seconds and dollars that the request has really used. Without a
+    per-request bound that would not change the plan, so it plans once. Requests stop by the table's stop rule.
+
+    Args:
+        table: The recorded outcomes.
+        plan: A planner over the same trie, or the models of a path.
+        objective: Required with a planner, not allowed with a path.
+        candidates: Mask over nodes, shape (n + 1,): the nodes that the planner may end at; None for all.
+        load: Extra seconds per invocation by engine, for planning only; recorded latencies stay as they are.
+
+    Raises:
+        ConfigError: The arguments do not fit together, or the planner's trie is another one.
     """
     if not isinstance(plan, Planner):
         if objective is not None or candidates is not None or load is not None:
-            raise ConfigError("a fixed path is replayed as it is: leave objective, candidates and load out")
+            raise ConfigError("a fixed path is replayed as it is: leave out objective, candidates and load")
         return follow(table, table.trie.node(tuple(plan)))
     if objective is None:
         raise ConfigError("a planner needs an objective to replay")
@@ -65,8 +74,8 @@ def replay(
     return at_nodes(table, np.array(ends, np.intp))
 
 
-def follow(table: RecordedTable, target: int) -> Replayed:
-    """Every request along one path to ``target``, stops respected."""
+def follow(table: RecordedTable, target: int) -> ReplayResult:
+    """Replay every request along the path to the node ``target``, until it stops or the path ends."""
     path = np.array(table.trie.path(target), np.intp)
     if not len(path):
         raise ConfigError("a path needs at least one model")
@@ -75,8 +84,8 @@ def follow(table: RecordedTable, target: int) -> Replayed:
     return at_nodes(table, path[ended.argmax(axis=1)])
 
 
-def at_nodes(table: RecordedTable, node: npt.NDArray[np.intp]) -> Replayed:
-    """Request i having ended at ``node[i]``: its answer there, and everything spent on the way."""
+def at_nodes(table: RecordedTable, node: npt.NDArray[np.intp]) -> ReplayResult:
+    """Return the results if request i ends at ``node[i]``: its answer there, and the cost and latency of the whole path."""
     rows = np.arange(len(node))
     cost, latency = np.zeros(len(node)), np.zeros(len(node))
     at = node.copy()
@@ -85,7 +94,7 @@ def at_nodes(table: RecordedTable, node: npt.NDArray[np.intp]) -> Replayed:
         cost[on] += table.cost_usd[rows[on], at[on]]
         latency[on] += table.latency_s[rows[on], at[on]]
         at[on] = table.trie.parent[at[on]]
-    return Replayed(table.success[rows, node], cost, latency, node, table.trie)
+    return ReplayResult(table.success[rows, node], cost, latency, node, table.trie)
 
 
 def _replan(  # noqa: PLR0917
@@ -96,7 +105,7 @@ def _replan(  # noqa: PLR0917
     candidates: BoolArray | None,
     load: Mapping[str, float] | None,
 ) -> int:
-    """The node at which one request ends."""
+    """Return the node at which one request ends if the planner replans after every invocation."""
     node, trie = 0, table.trie
     elapsed, spent = float(table.latency_s[row, 0]), float(table.cost_usd[row, 0])
     while True:
@@ -110,12 +119,12 @@ def _replan(  # noqa: PLR0917
             return node
 
 
-def oracle(table: RecordedTable, objective: Objective) -> Replayed:
-    """The best that any control could do on these requests: each runs the path that is best for it, known in hindsight.
+def oracle(table: RecordedTable, objective: Objective) -> ReplayResult:
+    """Replay an oracle that knows each request's outcomes in advance: an upper bound for every policy.
 
-    ``max_latency_s``, and ``max_cost_usd`` under ``per_request``, hold for each request. A population budget is shared out
-    where it buys most: successes in order of what each adds to the request's cheapest end. ``min_accuracy`` is met by the
-    requests that add least to the target. Requests that cannot meet a bound end as cheaply (or as fast) as they can.
+    Each request runs the path that is best for it. ``max_latency_s``, and ``max_cost_usd`` per request, hold for each request.
+    A population budget goes to the requests that become right for the least extra cost. ``min_accuracy`` is met by the
+    requests that add least to the target. A request that cannot meet its bounds ends as cheaply (or as fast) as it can.
     """
     cost, latency = table.trie.accumulate(table.cost_usd), table.trie.accumulate(table.latency_s)
     usable = table.reached & table.trie.answerable
@@ -151,8 +160,8 @@ def _limit(bound: float | None) -> float:
 HINDSIGHT = "oracle (best path of each request)"
 
 
-def run_of(replayed: Replayed, policy: str, plan: str, expected_accuracy: float | None = None) -> PolicyRun:
-    """A replay as a run."""
+def run_of(replayed: ReplayResult, policy: str, plan: str, expected_accuracy: float | None = None) -> PolicyRun:
+    """Convert a replay to the run of a policy."""
     return PolicyRun(
         policy=policy,
         plan=plan,
@@ -164,7 +173,7 @@ def run_of(replayed: Replayed, policy: str, plan: str, expected_accuracy: float 
 
 
 def replayed_run(plans: Plans, table: RecordedTable, objective: Objective, role: Role, name: str) -> PolicyRun | None:
-    """The policy of that role on the table; None where it has no plan that meets the bounds. VineLM replans on the way."""
+    """Replay the policy of this role; None if it has no plan that meets the bounds. VineLM replans after every invocation."""
     node = plans.node(objective, role)
     if node is None:
         return None
@@ -172,8 +181,8 @@ def replayed_run(plans: Plans, table: RecordedTable, objective: Objective, role:
     return run_of(found, name, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
 
 
-def replayed_contest(plans: Plans, table: RecordedTable, objective: Objective) -> PolicyComparison | None:
-    """One objective on the table; None where some policy has no feasible plan."""
+def replayed_comparison(plans: Plans, table: RecordedTable, objective: Objective) -> PolicyComparison | None:
+    """Replay all policies under one objective; None if one of them has no plan that meets the bounds."""
     runs = {role: replayed_run(plans, table, objective, role, NAMES[role]) for role in ("vinelm", "static", "single")}
     node = plans.node(objective, "single")
     vinelm, static, single = runs["vinelm"], runs["static"], runs["single"]
@@ -181,7 +190,7 @@ def replayed_contest(plans: Plans, table: RecordedTable, objective: Objective) -
         return None
     others = tuple(
         run_of(follow(table, at), model, path_text(plans.trie, at), float(plans.annotated.accuracy[at]))
-        for model, at in plans.throughout()
+        for model, at in plans.single_model_paths()
     )
     return PolicyComparison(
         objective=objective, vinelm=vinelm, static=static, single=single, model=plans.model_at(node), others=others
@@ -191,29 +200,39 @@ def replayed_contest(plans: Plans, table: RecordedTable, objective: Objective) -
 def frontiers_on(
     table: RecordedTable, annotated: AnnotatedTrie, full: AnnotatedTrie | None, *, seed: int
 ) -> tuple[tuple[PolicyFrontier, ...], tuple[PolicyFrontier, ...]]:
-    """(accuracy–cost, accuracy–latency) on the table: plans from ``annotated``, apart from it from ``full``, and the oracle."""
+    """Sweep all policies and the oracle over cost caps and latency caps, replayed on the table.
+
+    Args:
+        table: The held-out outcomes.
+        annotated: The trie that the policies plan over.
+        full: A trie from the complete training table, planned over as a further policy; None to leave it out.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The accuracy–cost frontiers and the accuracy–latency frontiers, one per policy.
+    """
     plans = Plans(annotated)
-    contestants = [_contestant(plans, table, role, NAMES[role], role) for role in ("vinelm", "static", "single")]
+    policies = [_sweep_policy(plans, table, role, NAMES[role], role) for role in ("vinelm", "static", "single")]
     if full is not None:
-        contestants.insert(1, _contestant(Plans(full), table, "vinelm", "VineLM, fully profiled", "full"))
-    ceiling = Contestant(
+        policies.insert(1, _sweep_policy(Plans(full), table, "vinelm", "VineLM, fully profiled", "full"))
+    ceiling = SweepPolicy(
         HINDSIGHT, "hindsight", lambda objective: run_of(oracle(table, objective), HINDSIGHT, "differs by request")
     )
-    contestants.append(ceiling)
-    cost = sweep(contestants, "max_cost_usd", cap_grid(annotated, "max_cost_usd"), seed=seed)
-    latency = sweep(contestants, "max_latency_s", cap_grid(annotated, "max_latency_s"), seed=seed)
+    policies.append(ceiling)
+    cost = sweep(policies, "max_cost_usd", cap_grid(annotated, "max_cost_usd"), seed=seed)
+    latency = sweep(policies, "max_latency_s", cap_grid(annotated, "max_latency_s"), seed=seed)
     return (*cost, _every_model(plans, table, seed)), tuple(latency)
 
 
-def _contestant(plans: Plans, table: RecordedTable, role: Role, name: str, shown_as: Role) -> Contestant:
+def _sweep_policy(plans: Plans, table: RecordedTable, role: Role, name: str, shown_as: Role) -> SweepPolicy:
     run: Callable[[Objective], PolicyRun | None] = lambda objective: replayed_run(plans, table, objective, role, name)  # noqa: E731
-    return Contestant(name, shown_as, run)
+    return SweepPolicy(name, shown_as, run)
 
 
 def _every_model(plans: Plans, table: RecordedTable, seed: int) -> PolicyFrontier:
-    """Each model throughout, without any cap: one point per model."""
+    """Replay each single model without a cap: one point per model."""
     objective = Objective(maximize="accuracy")
     weights = resample_weights(len(table.request_ids), seed)
-    runs = [run_of(follow(table, node), model, path_text(plans.trie, node)) for model, node in plans.throughout()]
+    runs = [run_of(follow(table, node), model, path_text(plans.trie, node)) for model, node in plans.single_model_paths()]
     points = tuple(point_of(run, objective, weights, float("inf")) for run in runs)
     return PolicyFrontier("each model alone", "model", points)

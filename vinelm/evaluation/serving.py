@@ -1,4 +1,4 @@
-"""One labelled request through the real graph, scored: how a policy is judged where it will run."""
+"""Serving for evaluation: labelled requests answered by the LangGraph application under a policy, and scored."""
 
 from __future__ import annotations
 
@@ -22,9 +22,18 @@ from vinelm.workflow import Request, Workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What one request showed. ``latency_s`` is by the policy's clock (virtual for virtual backends), ``cost_usd`` of all
-    calls, failed ones included. A failed request has its ``failure`` kind and no success. ``decisions`` is the policy's trace.
+class ServedRequest:
+    """The result of one served request.
+
+    Attributes:
+        request_id: The request.
+        success: Whether the answer is right; False for a failed request.
+        cost_usd: Dollars of all calls, failed ones included.
+        latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
+        prefix: The models that ran, in order.
+        decisions: The policy's trace.
+        failure: Kind of the failure; None if the application returned.
+        detail: The failure's message.
     """
 
     request_id: str
@@ -45,12 +54,21 @@ def serve(
     objective: Objective | None,
     *,
     policy: RecordingPolicy | None = None,
-) -> Served:
-    """Invoke the compiled ``app`` on the request and score its answer. Spends money with real models.
+) -> ServedRequest:
+    """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
-    Without ``policy`` the request gets a session of ``vine`` (a :class:`VineLM` with a trie) for ``objective``. A policy serves
-    one request: make a new one for each. Errors of the caller's input are raised; a failed call or an exception of the
-    application's own code makes the request a failure.
+    A failed call, or an exception in the application's own code, makes the request a failure; it is not raised.
+
+    Args:
+        workflow: The workflow, for the graph's input and the scorer.
+        vine: The adapter that the application was built with.
+        app: The compiled LangGraph application.
+        request: The labelled request.
+        objective: The objective of a new session; requires ``vine`` to be a :class:`VineLM` with a trie.
+        policy: A policy to use instead of a session. It serves one request only.
+
+    Raises:
+        VineLMError: The configuration or the request is invalid.
     """
     if policy is None:
         policy = _session(workflow, vine, request, objective)
@@ -64,10 +82,10 @@ def serve(
         failure, detail = error.kind, str(error)
     except VineLMError:
         raise
-    except Exception as error:  # the application's own; its text may hold a prompt
+    except Exception as error:  # raised by the application's own code; its text may contain a prompt
         failure, detail = "tool", type(error).__name__
     prefix = max((done.prefix for done in policy.invocations), key=len, default=())
-    return Served(
+    return ServedRequest(
         request_id=request.id,
         success=failure is None and bool(workflow.score(request, state)),
         cost_usd=policy.spent_usd,
@@ -80,7 +98,7 @@ def serve(
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Whether the answer in a state is right for that request: what the oracle stop asks."""
+    """Return a function from graph state to whether its answer is right for this request, as the oracle stop needs it."""
     return lambda state: bool(workflow.score(request, state))
 
 
@@ -95,29 +113,37 @@ Done = Callable[[int, int], None]
 
 
 @dataclass
-class Service:
-    """The application on a set of requests; each fixed path is served once. Calls the models: spends money with real ones."""
+class HeldOutServing:
+    """Serves a set of requests through the application under each policy. Spends money with real models.
+
+    Each fixed path is served once, whatever the number of objectives that chose it.
+    """
 
     workflow: Workflow
     plans: Plans
     backends: Mapping[str, Backend]
     requests: Sequence[Request]
-    _fixed: dict[int, tuple[Served, ...]] = field(default_factory=dict, init=False)
+    _fixed: dict[int, tuple[ServedRequest, ...]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         annotated = self.plans.annotated
         self.vine = VineLM(annotated.catalog, self.backends, template=annotated.template, trie=annotated)
         self.app = build_graph(self.workflow, self.vine)
 
-    def contests(self, objectives: Sequence[Objective], on_done: Done) -> list[PolicyComparison]:
-        """VineLM, its rivals and every single model under each objective. ``on_done(done, total)`` counts requests.
+    def compare(self, objectives: Sequence[Objective], on_done: Done) -> list[PolicyComparison]:
+        """Serve every request under VineLM, the best static plan and every single model, for each objective.
 
-        :class:`InfeasibleError` where a policy has no plan that meets an objective's bounds.
+        Args:
+            objectives: The objectives to plan for.
+            on_done: Called as ``on_done(done, total)`` after each served request.
+
+        Raises:
+            InfeasibleError: A policy has no plan that meets the bounds of an objective.
         """
         fixed = {
             node for objective in objectives for node in (self._node(objective, "static"), self._node(objective, "single"))
         }
-        fixed |= {node for _, node in self.plans.throughout()}
+        fixed |= {node for _, node in self.plans.single_model_paths()}
         total, done = len(self.requests) * (len(objectives) + len(fixed)), 0
 
         def count() -> None:
@@ -126,10 +152,10 @@ class Service:
             on_done(done, total)
 
         for node in sorted(fixed):
-            self._fixed[node] = tuple(self._along(node, request, count) for request in self.requests)
-        return [self._contest(objective, count) for objective in objectives]
+            self._fixed[node] = tuple(self._serve_along(node, request, count) for request in self.requests)
+        return [self._comparison(objective, count) for objective in objectives]
 
-    def _contest(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
+    def _comparison(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
         static, single = self._node(objective, "static"), self._node(objective, "single")
         own = []
         for request in self.requests:
@@ -141,7 +167,7 @@ class Service:
             static=self._run(self._fixed[static], NAMES["static"], static),
             single=self._run(self._fixed[single], NAMES["single"], single),
             model=self.plans.model_at(single),
-            others=tuple(self._run(self._fixed[node], model, node) for model, node in self.plans.throughout()),
+            others=tuple(self._run(self._fixed[node], model, node) for model, node in self.plans.single_model_paths()),
         )
 
     def _node(self, objective: Objective, role: str) -> int:
@@ -150,7 +176,7 @@ class Service:
             raise InfeasibleError(f"no {NAMES[role]} meets {objective}: loosen its bounds")  # type: ignore[index]
         return node
 
-    def _along(self, node: int, request: Request, count: Callable[[], None]) -> Served:
+    def _serve_along(self, node: int, request: Request, count: Callable[[], None]) -> ServedRequest:
         policy = StaticPolicy(
             self.plans.annotated.template,
             self.plans.trie.prefix(node),
@@ -162,7 +188,7 @@ class Service:
         count()
         return served
 
-    def _run(self, served: Sequence[Served], policy: str, node: int) -> PolicyRun:
+    def _run(self, served: Sequence[ServedRequest], policy: str, node: int) -> PolicyRun:
         return PolicyRun(
             policy=policy,
             plan=path_text(self.plans.trie, node),

@@ -1,6 +1,6 @@
-"""A discrete-event simulation of shared engines: queues, slowdown, other people's traffic, and any policy on top (§5.4).
+"""Discrete-event simulation of shared engines: queues, slowdown and background traffic, under any policy (VineLM paper §5.4).
 
-Nothing here is measured on a real engine. Needs simpy (the extra ``sim``).
+No figure here was measured on a real engine. Needs simpy (extra ``sim``).
 """
 
 from __future__ import annotations
@@ -14,20 +14,26 @@ import numpy.typing as npt
 
 from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError
-from vinelm.evaluation.replay import Replayed
+from vinelm.evaluation.replay import ReplayResult
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import FloatArray
 
 Process = Generator[Any, Any, None]
 CALIBRATION = (0, 1, 2, 4, 8, 16, 32)
-"""Other requests in the engine at which its slowdown is measured (§5.4)."""
+"""Numbers of background requests at which an engine's slowdown is measured (VineLM paper §5.4)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """``slots`` requests run at once, the others wait in line. A running request takes 1 + ``slope`` x (others running) times
-    as long. Other people's requests arrive as a Poisson process and take log-normal times.
+class SimulatedEngine:
+    """An engine with a queue, a linear slowdown and background traffic.
+
+    Attributes:
+        name: The engine's name in the catalog.
+        slots: Requests that run at once; further ones wait in a queue.
+        slope: A request takes 1 + slope × (other running requests) times as long.
+        others_per_s: Rate of background requests, a Poisson process.
+        others_mean_s: Mean zero-load seconds of a background request; log-normal.
     """
 
     name: str
@@ -37,12 +43,15 @@ class Engine:
     others_mean_s: float = 1.0
 
 
-Chooser = Callable[[int, float, float, Mapping[str, float]], str | None]
-"""(node, elapsed_s, spent_usd, load by engine) to the next model, None to end."""
+ModelChooser = Callable[[int, float, float, Mapping[str, float]], str | None]
+"""Maps (node, elapsed_s, spent_usd, extra seconds by engine) to the next model; None ends the request."""
 
 
-def planned(planner: Planner, objective: Objective, *, has_load: bool = True) -> Chooser:
-    """Replans after every invocation; without ``has_load`` it does not look at the engines (§5.4's load-unaware policy)."""
+def replanning_chooser(planner: Planner, objective: Objective, *, has_load: bool = True) -> ModelChooser:
+    """Return a policy that replans after every invocation.
+
+    With ``has_load=False`` it ignores the engines' load: the load-unaware policy of the VineLM paper, §5.4.
+    """
 
     def choose(node: int, elapsed_s: float, spent_usd: float, load: Mapping[str, float]) -> str | None:
         decision = planner.plan(objective, node=node, elapsed_s=elapsed_s, spent_usd=spent_usd, load=load if has_load else None)
@@ -51,40 +60,60 @@ def planned(planner: Planner, objective: Objective, *, has_load: bool = True) ->
     return choose
 
 
-def static(path: Sequence[str], planner: Planner) -> Chooser:
-    """Follows one path and ends at its last model."""
+def static_chooser(path: Sequence[str], planner: Planner) -> ModelChooser:
+    """Return a policy that follows one path and ends after its last model."""
     nodes = [0, *planner.trie.path(planner.trie.node(path))]
     follow = dict(zip(nodes, [*path, None], strict=True))
     return lambda node, elapsed_s, spent_usd, load: follow[node]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What a simulation runs in. ``load_age_s``: engines report so often; None: just before every decision.
+class SimulationSettings:
+    """Settings of a simulation.
 
-    ``has_correction``: old reports are corrected by our own dispatches since.
+    Attributes:
+        engines: All engines of the catalog.
+        curves: Slowdown curve by engine, for load-aware policies.
+        load_age_s: Seconds between load reports; None: a fresh report before every decision.
+        has_correction: Correct old reports by the calls dispatched since.
+        seed: Seed of the background traffic.
     """
 
-    engines: tuple[Engine, ...]
+    engines: tuple[SimulatedEngine, ...]
     curves: Mapping[str, SlowdownCurve]
     load_age_s: float | None = None
     has_correction: bool = True
     seed: int = 0
 
 
-def simulate(table: RecordedTable, arrivals_s: npt.ArrayLike, choose: Chooser, setting: Setting) -> Replayed:
-    """Request i of the table arrives at ``arrivals_s[i]``; what each showed, ``latency_s`` counted from its arrival.
+def simulate(
+    table: RecordedTable, arrivals_s: npt.ArrayLike, choose: ModelChooser, setting: SimulationSettings
+) -> ReplayResult:
+    """Simulate the requests of a table on shared engines. Deterministic for a given seed.
 
-    The table's latencies are those of an empty engine. Deterministic per seed. :class:`ConfigError` without simpy, or where an
-    engine of the catalog is not simulated.
+    Args:
+        table: Recorded outcomes; their latencies count as zero-load latencies.
+        arrivals_s: Arrival time of each request, shape (requests,).
+        choose: The policy.
+        setting: Engines, slowdown curves and load reports.
+
+    Returns:
+        The results, with ``latency_s`` counted from each request's arrival.
+
+    Raises:
+        ConfigError: simpy is not installed, or an engine of the catalog is missing from the settings.
     """
-    return _Run(table, np.asarray(arrivals_s, np.float64), choose, setting).result()
+    return _Simulation(table, np.asarray(arrivals_s, np.float64), choose, setting).result()
 
 
-def calibrate(engine: Engine, base_s: Sequence[float], *, repeats: int = 50, seed: int = 0) -> SlowdownCurve:
-    """The engine's slowdown curve by the paper's experiment: one request behind N others sent just before, for each N.
+def simulated_slowdown(engine: SimulatedEngine, base_s: Sequence[float], *, repeats: int = 50, seed: int = 0) -> SlowdownCurve:
+    """Measure a simulated engine's slowdown curve: time one request behind N others, for several N (VineLM paper §5.4).
 
-    ``base_s`` are zero-load times to draw from.
+    Args:
+        engine: The engine; its own background traffic is not simulated here.
+        base_s: Zero-load seconds to draw from.
+        repeats: Runs for each N.
+        seed: Seed of the draws.
     """
     simpy = _simpy()
     rng = np.random.default_rng(seed)
@@ -115,8 +144,8 @@ class _EnvironmentClock:
         raise NotImplementedError("simulated time passes in the simulation only")
 
 
-class _Run:
-    def __init__(self, table: RecordedTable, arrivals_s: FloatArray, choose: Chooser, setting: Setting) -> None:
+class _Simulation:
+    def __init__(self, table: RecordedTable, arrivals_s: FloatArray, choose: ModelChooser, setting: SimulationSettings) -> None:
         self.table, self.choose, self.setting = table, choose, setting
         simpy = _simpy()
         self.env = simpy.Environment()
@@ -140,11 +169,11 @@ class _Run:
         if setting.load_age_s is not None:
             self.env.process(self._reports(setting.load_age_s))
 
-    def result(self) -> Replayed:
+    def result(self) -> ReplayResult:
         while self.open:
             self.env.step()
         rows = np.arange(len(self.node))
-        return Replayed(self.table.success[rows, self.node], self.cost, self.latency, self.node, self.table.trie)
+        return ReplayResult(self.table.success[rows, self.node], self.cost, self.latency, self.node, self.table.trie)
 
     def _request(self, row: int, at_s: float) -> Process:
         yield self.env.timeout(at_s)
@@ -167,7 +196,7 @@ class _Run:
         self.latency[row], self.cost[row], self.node[row] = self.env.now - at_s, cost, node
         self.open -= 1
 
-    def _others(self, engine: Engine) -> Process:
+    def _others(self, engine: SimulatedEngine) -> Process:
         while True:
             yield self.env.timeout(self.rng.exponential(1.0 / engine.others_per_s))
             base_s = float(self.rng.lognormal(np.log(engine.others_mean_s) - 0.125, 0.5))
@@ -183,8 +212,8 @@ class _Run:
             self.load.report(name, slots.count + len(slots.queue))
 
 
-def _serve(env: Any, slots: Any, engine: Engine, base_s: float, done: list[float]) -> Process:
-    """One invocation on one engine; the time it took goes to ``done``."""
+def _serve(env: Any, slots: Any, engine: SimulatedEngine, base_s: float, done: list[float]) -> Process:
+    """Simulate one invocation on one engine; its duration is appended to ``done``."""
     came = env.now
     with slots.request() as turn:
         yield turn

@@ -1,4 +1,4 @@
-"""Frontiers: what each policy reaches on the same held-out requests over a grid of budgets."""
+"""Sweeps: the accuracy that each policy reaches on the same held-out requests over a grid of cost or latency caps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.policy_plans import Plans
-from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, pareto, resample_weights
+from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
 from vinelm.objective import Objective
 from vinelm.trie import FloatArray
 
@@ -19,8 +20,8 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A policy in a sweep. ``run`` replays it on the held-out requests under an objective; None: no feasible plan."""
+class SweepPolicy:
+    """A policy in a sweep. ``run`` evaluates it on the held-out requests; it returns None if no plan meets the bounds."""
 
     name: str
     role: Role
@@ -28,15 +29,19 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One cap of a sweep: what a policy does under it, per request.
+class SweepPoint:
+    """A policy's averages per request under one cap of a sweep.
 
-    ``worth`` is what the objective counts, with its interval; ``late`` the share of answers after the cap (None: not known).
+    Attributes:
+        cap: The cap in dollars or seconds; infinity for none.
+        plan: The plan before the request, in words.
+        utility: Mean of :meth:`PolicyRun.utility`, with its 95 % interval.
+        late: Fraction of answers after the latency cap; None if not known.
     """
 
     cap: float
     plan: str
-    worth: Interval
+    utility: Interval
     accuracy: float
     cost_usd: float
     latency_s: float
@@ -45,39 +50,45 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFrontier:
-    """A contestant's points, by rising cap; caps without a feasible plan are missing."""
+    """A policy's points by rising cap. Caps without a feasible plan are left out."""
 
     name: str
     role: Role
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
 
 
-def sweep(contestants: Sequence[Contestant], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[PolicyFrontier]:
-    """Maximise accuracy under each cap in turn, for each contestant. All intervals use the same resamples (paired)."""
+def sweep(policies: Sequence[SweepPolicy], bound: Bound, caps: Sequence[float], *, seed: int = 0) -> list[PolicyFrontier]:
+    """Maximise accuracy under each cap, for each policy.
+
+    Args:
+        policies: The policies to evaluate.
+        bound: Which bound the caps are values of.
+        caps: Dollars or seconds per request.
+        seed: Seed of the bootstrap; all intervals use the same resamples.
+    """
     weights: dict[int, FloatArray] = {}
 
-    def point(contestant: Contestant, cap: float) -> Point | None:
+    def point(policy: SweepPolicy, cap: float) -> SweepPoint | None:
         objective = Objective(maximize="accuracy", max_cost_usd=cap) if bound == "max_cost_usd" else Objective(
             maximize="accuracy", max_latency_s=cap
         )  # fmt: skip
-        run = contestant.run(objective)
+        run = policy.run(objective)
         if run is None:
             return None
         drawn = weights.setdefault(len(run), resample_weights(len(run), seed))
         return point_of(run, objective, drawn, cap)
 
     return [
-        PolicyFrontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None))
-        for c in contestants
+        PolicyFrontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in policies
     ]
 
 
-def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: float) -> Point:
-    """What ``run`` shows under ``objective``; ``weights`` are resamples of its requests."""
-    return Point(
+def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: float) -> SweepPoint:
+    """Summarise a run under an objective. ``weights`` are bootstrap weights from :func:`resample_weights`."""
+    return SweepPoint(
         cap=cap,
         plan=run.plan,
-        worth=mean_interval(run.worth(objective), weights),
+        utility=mean_interval(run.utility(objective), weights),
         accuracy=run.accuracy,
         cost_usd=run.mean_cost_usd,
         latency_s=run.mean_latency_s,
@@ -85,15 +96,11 @@ def point_of(run: PolicyRun, objective: Objective, weights: FloatArray, cap: flo
     )
 
 
-def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
-    """Answerable nodes that no other beats on accuracy and expected dollars (or seconds), by rising amount."""
-    nodes = np.flatnonzero(annotated.trie.answerable)
-    amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
-    return [int(nodes[i]) for i in pareto([(float(amounts[n]), float(annotated.accuracy[n])) for n in nodes])]
-
-
 def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Caps from the cheapest (fastest) to the most accurate path of the estimated frontier; dollars spaced geometrically."""
+    """Choose caps from the cheapest (or fastest) to the most accurate path of the estimated frontier.
+
+    Dollars are spaced geometrically, seconds evenly.
+    """
     is_cost = bound == "max_cost_usd"
     amounts = annotated.path_cost_usd if is_cost else annotated.path_latency_s
     nodes = frontier_nodes(annotated, "cost" if is_cost else "latency")
@@ -101,18 +108,19 @@ def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[f
     if not 0 < low < high:
         return [high]
     caps = np.geomspace(low, high, n_caps) if is_cost else np.linspace(low, high, n_caps)
-    # A cap equal to a path's own figure admits it: rounding must not take that away.
+    # A cap that equals a path's own cost or latency admits that path: rounding must not exclude it.
     return [float(cap) * (1 + 1e-9) for cap in caps]
 
 
 def showcase(plans: Plans) -> tuple[Objective, ...]:
-    """Most accurate within a budget; cheapest above a floor; where latencies are known, most accurate within a latency cap.
+    """Choose a report's objectives: accuracy within a cost budget, cost above an accuracy floor, accuracy within a latency cap.
 
-    Fixed rules, no search, and every policy has a plan that meets them by the same estimates:
+    The bounds follow from fixed rules over the estimates, so that every policy has a feasible plan:
 
-    - the budget is the geometric mean of the frontier's cheapest and dearest path, rounded up to two figures;
-    - the floor lies two thirds of the way from the cheapest path's accuracy to the best single model's, at most 95 %;
-    - the latency cap is the mean of the fastest frontier path and the most accurate one, rounded up to half a second.
+    - The budget is the geometric mean of the cheapest and the most expensive frontier path, rounded up to two digits.
+    - The floor lies two thirds of the way from the cheapest path's accuracy to the best single model's, at most 95 %.
+    - The latency cap is the mean of the fastest and the most accurate frontier path, rounded up to half a second. It is left
+      out if the trie has no latencies.
     """
     annotated = plans.annotated
     by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
@@ -129,7 +137,7 @@ def showcase(plans: Plans) -> tuple[Objective, ...]:
 
 
 def _two_figures_up(value: float) -> float:
-    """The next number with two significant figures: 0.001234 becomes 0.0013."""
+    """Round up to two significant digits: 0.001234 becomes 0.0013."""
     if value <= 0:
         return 0.0
     places = 1 - floor(log10(value))

@@ -1,4 +1,4 @@
-"""What may be claimed: VineLM against the plans a user could freeze, by paired bootstrap on held-out requests."""
+"""The verdict: VineLM compared with fixed plans by paired bootstrap over held-out requests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ Outcome = Literal["gain", "no gain shown", "loss"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyComparison:
-    """The runs of one objective: VineLM's, and those of the best static plan and the best single model as chosen from the
-    same observations. ``model`` is that single model's name. ``others`` are shown but not judged.
+    """The runs of all policies under one objective, on the same requests.
+
+    Attributes:
+        objective: The objective that each policy planned for.
+        vinelm: VineLM's run.
+        static: Run of the best static plan by the same estimates.
+        single: Run of the best single model by the same estimates.
+        model: Name of that single model.
+        others: One run per single model; shown in reports, not part of the test.
     """
 
     objective: Objective
@@ -27,17 +34,21 @@ class PolicyComparison:
 
     @property
     def best_single_in_hindsight(self) -> PolicyRun:
-        """The single model that turned out best on these requests: bounds kept first, then what the objective counts."""
+        """The single model that did best on these requests: least violation of the bounds first, then highest utility."""
         alone = (replace(self.single, policy=self.model), *self.others)
-        return min(alone, key=lambda run: (run.shortfall(self.objective), -float(run.worth(self.objective).mean())))
+        return min(alone, key=lambda run: (run.shortfall(self.objective), -float(run.utility(self.objective).mean())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """VineLM minus a rival in what the objective counts (more is better), and what that allows to say.
+class PairwiseComparison:
+    """The paired difference between VineLM and one baseline, and its outcome.
 
-    A gain needs an interval above zero *and* no bound that is missed by more than chance and by more than the rival misses it
-    (``overshot``). ``is_same``: every request showed the same under both.
+    Attributes:
+        rival: The baseline's run.
+        difference: Mean utility of VineLM minus the baseline's, with its interval.
+        outcome: ``gain`` if the interval lies above zero and VineLM did not overshoot, ``loss`` if it lies below zero.
+        overshot: VineLM significantly missed a bound, and by more than the baseline.
+        is_same: Every request had the same success and cost under both.
     """
 
     rival: PolicyRun
@@ -49,23 +60,21 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """One objective's comparisons: with the static plan and the single model that the same observations would have chosen, and
-    with the single model that turned out best (``best_single_in_hindsight``, chosen with hindsight).
-    """
+    """One objective's results: VineLM against the static plan, the single model, and the best single model in hindsight."""
 
-    contest: PolicyComparison
-    static: Comparison
-    single: Comparison
-    best_single_in_hindsight: Comparison
+    comparison: PolicyComparison
+    static: PairwiseComparison
+    single: PairwiseComparison
+    best_single_in_hindsight: PairwiseComparison
 
     @property
     def is_gain(self) -> bool:
-        """Better than what the same observations would have frozen, and not behind any single model, hindsight included."""
+        """Whether VineLM gains on the static plan and on the single model, and no single model does better in hindsight."""
         return self.static.outcome == "gain" and self.beats_single
 
     @property
     def beats_single(self) -> bool:
-        """Better than the chosen single model, and neither behind the best one nor further from the bounds than it."""
+        """Whether VineLM gains on the chosen single model, and no single model does better in hindsight."""
         if self.single.outcome != "gain" or self.best_single_in_hindsight.overshot:
             return False
         return self.best_single_in_hindsight.difference.value >= 0
@@ -73,45 +82,52 @@ class ComparisonResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """All rulings, at a level shared among the objectives (Bonferroni), and the headline."""
+    """The results of all objectives. ``level``: confidence level of each interval, after the Bonferroni correction."""
 
-    rulings: tuple[ComparisonResult, ...]
+    results: tuple[ComparisonResult, ...]
     level: float
 
     @property
     def gains(self) -> tuple[ComparisonResult, ...]:
-        """Objectives under which VineLM is worth having."""
-        return tuple(r for r in self.rulings if r.is_gain)
+        """The results in which VineLM gains."""
+        return tuple(r for r in self.results if r.is_gain)
 
 
-def compare(contests: Sequence[PolicyComparison], *, seed: int = 0) -> Verdict:
-    """Rule on every objective. The level is 95 % over all objectives together: 1 - 0.05 / their number for each."""
-    level = 1.0 - 0.05 / len(contests)
-    weights = resample_weights(len(contests[0].vinelm), seed)
+def compare(comparisons: Sequence[PolicyComparison], *, seed: int = 0) -> Verdict:
+    """Compare VineLM with the baselines under every objective.
 
-    def compare(contest: PolicyComparison, rival: PolicyRun) -> Comparison:
-        objective = contest.objective
-        difference = mean_interval(contest.vinelm.worth(objective) - rival.worth(objective), weights, level)
-        missed = contest.vinelm.misses_bounds(objective, weights, level)
-        overshot = missed and contest.vinelm.shortfall(objective) > rival.shortfall(objective)
+    The confidence is 95 % over all objectives together: each interval has the level 1 - 0.05 / their number (Bonferroni).
+
+    Args:
+        comparisons: One per objective, all over the same requests.
+        seed: Seed of the bootstrap.
+    """
+    level = 1.0 - 0.05 / len(comparisons)
+    weights = resample_weights(len(comparisons[0].vinelm), seed)
+
+    def pairwise(comparison: PolicyComparison, rival: PolicyRun) -> PairwiseComparison:
+        objective = comparison.objective
+        difference = mean_interval(comparison.vinelm.utility(objective) - rival.utility(objective), weights, level)
+        missed = comparison.vinelm.misses_bounds(objective, weights, level)
+        overshot = missed and comparison.vinelm.shortfall(objective) > rival.shortfall(objective)
         outcome: Outcome = "no gain shown"
         if difference.low > 0 and not overshot:
             outcome = "gain"
         elif difference.high < 0:
             outcome = "loss"
-        own = contest.vinelm
+        own = comparison.vinelm
         is_same = bool((own.success == rival.success).all() and (own.cost_usd == rival.cost_usd).all())
-        return Comparison(rival=rival, difference=difference, outcome=outcome, overshot=overshot, is_same=is_same)
+        return PairwiseComparison(rival=rival, difference=difference, outcome=outcome, overshot=overshot, is_same=is_same)
 
     return Verdict(
-        rulings=tuple(
+        results=tuple(
             ComparisonResult(
-                contest=c,
-                static=compare(c, c.static),
-                single=compare(c, c.single),
-                best_single_in_hindsight=compare(c, c.best_single_in_hindsight),
+                comparison=c,
+                static=pairwise(c, c.static),
+                single=pairwise(c, c.single),
+                best_single_in_hindsight=pairwise(c, c.best_single_in_hindsight),
             )
-            for c in contests
+            for c in comparisons
         ),
         level=level,
     )

@@ -1,24 +1,24 @@
-"""Frontiers as charts, and the table behind them."""
+"""Charts of accuracy against cost and latency, as Plotly figures, and the tables of their data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from vinelm.evaluation import Point, PolicyFrontier, Role
+from vinelm.evaluation import PolicyFrontier, Role, SweepPoint
 from vinelm.reports.document import Chart, Row, Series, Table
 from vinelm.reports.formatting import percent, percent_interval, seconds, usd
 
-BANDS = "Bands and bars are 95 % bootstrap intervals over the held-out requests, each plan taken as given."
+BANDS = "Bands and bars: 95 % bootstrap intervals over the held-out requests, for given plans."
 
 
 def cost_chart(name: str, frontiers: Sequence[PolicyFrontier], *, note: str = "") -> Chart:
-    """Accuracy over the dollars really spent per request; the cap that led to a point is in its hover text."""
+    """Plot accuracy against the dollars spent per request. The hover text has the budget that led to each point."""
     return Chart(
         name=name,
         title="Accuracy–cost frontier",
-        caption="Each point maximises accuracy under one average budget; across: dollars really spent per request. "
-        f"{BANDS} {note}".strip(),
+        caption="Each point maximises accuracy under one budget per request, on average. Horizontal axis: dollars spent per "
+        f"request. {BANDS} {note}".strip(),
         x_title="mean cost per request, US$ (log scale)",
         y_title="accuracy",
         x_prefix="$",
@@ -28,20 +28,20 @@ def cost_chart(name: str, frontiers: Sequence[PolicyFrontier], *, note: str = ""
 
 
 def latency_chart(name: str, frontiers: Sequence[PolicyFrontier], *, note: str = "") -> Chart:
-    """Right answers in time over the latency cap: an answer after its cap counts as wrong, for every policy alike."""
+    """Plot the fraction of right answers in time against the latency cap. A late answer counts as wrong for every policy."""
     return Chart(
         name=name,
         title="Accuracy–latency frontier",
         caption="Each point maximises accuracy under one latency cap; an answer after the cap counts as wrong. "
         f"{BANDS} {note}".strip(),
         x_title="latency cap per request, s",
-        y_title="right and within the cap",
+        y_title="right answers within the cap",
         series=tuple(_series(f, [p.cap for p in f.points], "cap", seconds) for f in frontiers if f.points),
     )
 
 
 def frontier_table(title: str, frontiers: Sequence[PolicyFrontier], bound_name: str, *, is_cost: bool) -> Table:
-    """The figures behind a chart, one row per policy and cap."""
+    """Return the data of a chart as a table, one row per policy and cap."""
     rows = tuple(
         Row(role=frontier.role, cells=_cells(frontier, point, is_cost=is_cost), detail=point.plan)
         for frontier in frontiers
@@ -52,33 +52,33 @@ def frontier_table(title: str, frontiers: Sequence[PolicyFrontier], bound_name: 
     return Table(title=title, columns=columns, rows=rows, is_folded=True)
 
 
-def _cells(frontier: PolicyFrontier, point: Point, *, is_cost: bool) -> tuple[str, ...]:
-    figures = (percent_interval(point.worth), usd(point.cost_usd), seconds(point.latency_s))
+def _cells(frontier: PolicyFrontier, point: SweepPoint, *, is_cost: bool) -> tuple[str, ...]:
+    figures = (percent_interval(point.utility), usd(point.cost_usd), seconds(point.latency_s))
     if is_cost:
-        return (frontier.name, usd(point.cap), percent(point.worth.value), *figures)
-    found = (percent(point.accuracy), percent(point.worth.value))
+        return (frontier.name, usd(point.cap), percent(point.utility.value), *figures)
+    found = (percent(point.accuracy), percent(point.utility.value))
     return (frontier.name, seconds(point.cap), *found, *figures, percent(point.late))
 
 
 def _series(frontier: PolicyFrontier, x: list[float], bound: str, unit: object) -> Series:
-    spoken = usd if unit is usd else seconds
+    format_cap = usd if unit is usd else seconds
     return Series(
         name=frontier.name,
         role=frontier.role,
         x=x,
-        y=[p.worth.value for p in frontier.points],
-        low=[p.worth.low for p in frontier.points],
-        high=[p.worth.high for p in frontier.points],
-        hover=[_hover(frontier, p, bound, spoken(p.cap)) for p in frontier.points],
+        y=[p.utility.value for p in frontier.points],
+        low=[p.utility.low for p in frontier.points],
+        high=[p.utility.high for p in frontier.points],
+        hover=[_hover(frontier, p, bound, format_cap(p.cap)) for p in frontier.points],
         is_line=frontier.role != "model",
     )
 
 
-def _hover(frontier: PolicyFrontier, point: Point, bound: str, cap: str) -> str:
+def _hover(frontier: PolicyFrontier, point: SweepPoint, bound: str, cap: str) -> str:
     steps = point.plan.replace(", ", "<br>→ ")
     at = f" at {bound} {cap}" if frontier.role != "model" or bound == "cap" else ""
     return (
-        f"<b>{frontier.name}</b>{at}<br>{percent(point.worth.value)} ({percent_interval(point.worth)})<br>"
+        f"<b>{frontier.name}</b>{at}<br>{percent(point.utility.value)} ({percent_interval(point.utility)})<br>"
         f"{usd(point.cost_usd)}, {seconds(point.latency_s)} per request<br>{steps}"
     )
 
@@ -93,8 +93,9 @@ SYMBOL: dict[Role, str] = {
 
 
 def figure(chart: Chart, *, note: str = "") -> dict[str, Any]:
-    """``{"data": [...], "layout": {...}}`` for ``Plotly.newPlot``, plain JSON types. ``note`` stands inside the chart, so that
-    it goes along where the picture alone is passed on.
+    """Return ``{"data": [...], "layout": {...}}`` for ``Plotly.newPlot``, in plain JSON types.
+
+    ``note`` is printed inside the chart, so that an exported picture still has it.
     """
     traces: list[dict[str, Any]] = []
     for series in chart.series:

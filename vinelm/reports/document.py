@@ -1,4 +1,4 @@
-"""What a report is made of, before it has a look: sections of tables and charts, and the figures' plain data."""
+"""The content of a report, independent of its format: sections with tables and charts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from vinelm.evaluation import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One line or cloud of a chart. ``low`` and ``high`` are interval ends of ``y``; ``hover`` holds one text per point."""
+    """One line or set of points in a chart.
+
+    ``low`` and ``high`` are the ends of the interval of each ``y``; ``hover`` holds one text per point.
+    """
 
     name: str
     role: Role
@@ -24,7 +27,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One figure. ``name`` identifies it within the page."""
+    """One chart. ``name`` identifies it within the page."""
 
     name: str
     title: str
@@ -38,7 +41,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One table row; ``role`` marks it with that policy's colour, ``detail`` stands small under the first cell."""
+    """One table row. ``role`` sets its colour; ``detail`` is small print under the first cell."""
 
     cells: tuple[str, ...]
     role: Role | None = None
@@ -47,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. ``text_columns`` are set left, the others right, as figures. A folded table opens on a click and in print."""
+    """One table. ``text_columns`` are aligned left, figures right. A folded table opens on a click, and in print."""
 
     title: str
     columns: tuple[str, ...]
@@ -59,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with a paragraph and a list of findings, then its charts and tables in order."""
+    """A heading with a paragraph and a list of findings, followed by charts and tables."""
 
     title: str
     intro: str = ""
@@ -69,9 +72,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One page. ``simulated`` says in a line what was not real; it goes into the head and into every chart.
+    """One page.
 
-    ``summary`` stands under the headline: the whole page in a few rows.
+    Attributes:
+        headline: The main result in one sentence.
+        is_gain: Whether the headline reports a gain; sets its colour.
+        summary: The main results as a table under the headline.
+        simulated: What was simulated, shown in the head and in every chart; None if nothing was.
+        provenance: (name, value) pairs at the end of the page.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Figures as a person reads them: dollars, seconds, per cent. Unknown is a dash."""
+"""Format figures for people: dollars, seconds, percentages. An unknown value is a dash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vinelm.objective import Objective
 
 
 def usd(value: float | None) -> str:
-    """Dollars to three significant figures: per-request costs span five orders of magnitude."""
+    """Format dollars with three significant digits, and at least cents: costs per request span five orders of magnitude."""
     if value is None or not isfinite(value):
         return "-"
     if value == 0:
@@ -19,30 +19,23 @@ def usd(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds with their unit."""
+    """Format seconds with one decimal and the unit."""
     return "-" if value is None or not isfinite(value) else f"{value:,.1f} s"
 
 
 def percent(value: float | None) -> str:
-    """A fraction as per cent, to one place."""
+    """Format a fraction as a percentage with one decimal."""
     return "-" if value is None or not isfinite(value) else f"{100 * value:.1f} %"
 
 
 def percent_interval(interval: Interval | None) -> str:
-    """An interval of fractions in per cent: ``58.2 to 67.9``."""
+    """Format an interval of fractions in percent: ``58.2 to 67.9``."""
     if interval is None or not isfinite(interval.low) or not isfinite(interval.high):
         return "-"
     return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
 def objective_words(objective: Objective) -> str:
-    """An objective as a sentence: ``Maximize accuracy, cost <= $0.00213``."""
-    words = ["Maximize accuracy" if objective.maximize else f"Minimize {objective.minimize}"]
-    if objective.min_accuracy is not None:
-        words.append(f"accuracy >= {percent(objective.min_accuracy)}")
-    if objective.max_cost_usd is not None:
-        each = " for each request" if objective.cost_budget == "per_request" else ""
-        words.append(f"cost <= {usd(objective.max_cost_usd)}{each}")
-    if objective.max_latency_s is not None:
-        words.append(f"latency <= {seconds(objective.max_latency_s)}")
-    return ", ".join(words)
+    """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
+    words = objective.describe(accuracy=percent, usd=usd, seconds=seconds)
+    return words[:1].upper() + words[1:]

@@ -1,4 +1,4 @@
-"""A report as one HTML file: script, style and figures inside, no request to anywhere."""
+"""Render a report as one self-contained HTML file: scripts, styles and charts are inlined, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = re.compile(r"(\d) s\b")
 
 
 def render(report: Report) -> str:
-    """The page. Plotly's script is inlined once; every text is escaped."""
+    """Return the report as HTML. Plotly's script is inlined once; every text is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from plotly.offline import get_plotlyjs
 
@@ -34,7 +34,7 @@ def render(report: Report) -> str:
 
 
 def _typeset(value: object) -> object:
-    """Texts with the signs that a terminal may lack, and figures kept on one line; markup (script, charts) stays as it is."""
+    """Use typographic signs in texts, and keep figures and their units on one line; markup stays as it is."""
     if type(value) is not str:
         return value
     for plain, typeset in (("<= ", "≤\N{NO-BREAK SPACE}"), (">= ", "≥\N{NO-BREAK SPACE}"), (" %", "\N{NO-BREAK SPACE}%")):
@@ -43,12 +43,18 @@ def _typeset(value: object) -> object:
 
 
 def write_page(report: Report, path: str | Path) -> Path:
-    """Write the page, whole or not at all, and return its path. :class:`ConfigError` if it cannot be written."""
+    """Write the report as an HTML file, atomically, and return its path.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
     target = Path(path)
     text = render(report)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(target, text.encode())
     except OSError as error:
-        raise ConfigError(f"{target}: cannot write the report: {error.strerror}: choose another --output-dir") from error
+        raise ConfigError(
+            f"{target}: cannot write the report ({error.strerror}): choose another folder", code="output-not-writable"
+        ) from error
     return target

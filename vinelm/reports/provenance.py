@@ -1,4 +1,4 @@
-"""Where a report's figures come from, as name and value pairs."""
+"""The provenance of a report: workflow, data, models, prices and versions, as (name, value) pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def workflow_facts(workflow: Workflow) -> Facts:
-    """Name, template and data of a workflow."""
+    """Describe a workflow: name, invocations, stop rule and dataset."""
     path = " → ".join(stage.name for stage in workflow.template.invocations)
     return (
         ("Workflow", f"{workflow.name}: {path}"),
@@ -27,20 +27,20 @@ def workflow_facts(workflow: Workflow) -> Facts:
 
 
 def catalog_facts(catalog: Catalog) -> Facts:
-    """Which models, and how old their prices are."""
+    """Describe a catalog: its models and the dates of their prices."""
     days = sorted(model.price.as_of for model in catalog.models)
     dated = f"{days[0]}" if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     return (("Models", f"{len(catalog)}: {', '.join(catalog)}"), ("Prices as of", dated))
 
 
 def version_facts() -> Facts:
-    """What computed it."""
+    """Describe the versions of VineLM, Python and the main packages."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "plotly"))
     return (("Made by", f"vinelm {__version__}, Python {platform.python_version()}, {packages}"),)
 
 
 def price_table(catalog: Catalog) -> Table:
-    """The catalog's prices with their sources."""
+    """Return a table of the catalog's prices with date and source."""
     rows = tuple(
         Row(cells=(m.name, usd(m.price.input), usd(m.price.output), str(m.price.as_of), m.price.source)) for m in catalog.models
     )
@@ -49,12 +49,12 @@ def price_table(catalog: Catalog) -> Table:
 
 
 def simulated_line(catalog: Catalog, backends: Mapping[str, Backend], note: str = "") -> str | None:
-    """What was simulated; None if nothing was."""
+    """Describe which models are simulated, followed by ``note``; None if all are real."""
     names = [model.name for model in catalog.models if backends[model.provider].is_simulated]
     if not names:
         return None
     who = f"All {len(names)} models are" if len(names) == len(catalog) else f"{', '.join(names)} are"
     return (
-        f"{who} simulated with fixed, committed parameters: answers, prices, token counts and latencies are not those of real "
-        f"models. {note}".strip()
+        f"{who} simulated with fixed parameters: answers, prices, token counts and latencies are not those of real models. "
+        f"{note}".strip()
     )

@@ -1,4 +1,4 @@
-"""The report of a user's own store: what the trie promises over a range of budgets, and how sure the rows make it."""
+"""The report of a store and its trie: estimated accuracy over a range of budgets, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api import require_same_workflow
 from vinelm.errors import EvidenceError
-from vinelm.evaluation import NAMES, Bound, Interval, Plans, Point, PolicyFrontier, Role, cap_grid, path_text, showcase
+from vinelm.evaluation import NAMES, Bound, Interval, Plans, PolicyFrontier, Role, SweepPoint, cap_grid, path_text, showcase
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
@@ -22,29 +22,39 @@ from vinelm.reports.provenance import Facts, catalog_facts, price_table, version
 from vinelm.trie import FloatArray
 
 REFITS = 60
-"""Bootstrap refits of the estimator: enough for the ends of a 95 % interval to be read to a point."""
+"""Number of bootstrap refits of the estimator: the ends of a 95 % interval are then accurate to about a point."""
 
 Done = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resampled:
-    """A trie, and its path accuracies when fitted again on resampled requests. ``accuracy``: (refits, n + 1)."""
+    """A trie and its path accuracies refitted on resampled requests. ``accuracy`` has shape (refits, n + 1)."""
 
     annotated: AnnotatedTrie
     accuracy: FloatArray
 
     def interval(self, node: int) -> Interval:
-        """95 % percentile interval of A(node), moved where needed so as to hold the estimate."""
+        """Return the 95 % percentile interval of the node's accuracy, widened where needed to contain the estimate."""
         value = float(self.annotated.accuracy[node])
         low, high = np.quantile(self.accuracy[:, node], [0.025, 0.975])
         return Interval(value, min(float(low), value), max(float(high), value))
 
 
 def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int = 0, on_done: Done | None = None) -> Report:
-    """The page for a store and the trie estimated from it. Reads both, calls nothing.
+    """Build the report of a store and the trie estimated from it. Calls no model.
 
-    :class:`StoreError`, :class:`TrieFileError`, :class:`ConfigError` if one is unreadable or they do not belong together.
+    Args:
+        store: Path of the observation store.
+        trie: The annotated trie, or the path of its ``.vine`` file.
+        seed: Seed of the bootstrap.
+        on_done: Called as ``on_done(done, total)`` after each refit.
+
+    Raises:
+        StoreError: The store cannot be read.
+        TrieFileError: The trie file cannot be read.
+        ConfigError: The trie was estimated for another workflow or dataset.
+        EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
     from vinelm.vinefile import load_trie
@@ -68,15 +78,15 @@ def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int
         sections=(
             Section(
                 title="Estimated frontiers",
-                intro="What the trie promises for each budget. Nothing was served: a promise picked as the best of many "
-                "estimates tends to be too good. Judge on requests that were not profiled before relying on it.",
+                intro="The estimated accuracy of each policy's best plan, for each budget. Nothing was served, and the highest "
+                "of many estimates is biased upwards: validate a plan on requests that were not profiled.",
                 parts=(
                     replace(cost_chart("cost", cost), caption=_COST_CAPTION),
-                    frontier_table("The table behind the accuracy–cost frontier", cost, "budget", is_cost=True),
+                    frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
                     *(_latency_parts(plans, resampled) if annotated.knows_latency else ()),
                 ),
             ),
-            Section(title="What plans promise", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
+            Section(title="Estimated plans", parts=tuple(_objective_table(plans, resampled, o) for o in showcase(plans))),
             Section(title="What was profiled", parts=(_depth_table(annotated), price_table(annotated.catalog))),
         ),
         provenance=_provenance(annotated, Path(store), Path(where), seed),
@@ -90,23 +100,28 @@ def _latency_parts(plans: Plans, resampled: Resampled) -> tuple[Chart, Table]:
     frontiers = estimated_frontiers(plans, resampled, "max_latency_s")
     return (
         replace(latency_chart("latency", frontiers), y_title="accuracy", caption=_LATENCY_CAPTION),
-        frontier_table("The table behind the accuracy–latency frontier", frontiers, "cap", is_cost=False),
+        frontier_table("Data of the accuracy–latency frontier", frontiers, "cap", is_cost=False),
     )
 
 
-_REFIT_NOTE = f"Bands: 95 % of {REFITS} refits on resampled requests, each path taken as given."
+_REFIT_NOTE = f"Bands: 95 % of {REFITS} refits on resampled requests, for given paths."
 _COST_CAPTION = (
-    f"Each point maximises accuracy under one average budget; across: the dollars it is expected to cost. {_REFIT_NOTE}"
-)
-_LATENCY_CAPTION = (
-    "Each point maximises accuracy among the paths whose expected latency, gone all the way at zero load, stays below the cap. "
+    "Each point maximises accuracy under one budget per request, on average. Horizontal axis: expected dollars per request. "
     f"{_REFIT_NOTE}"
 )
-_CAVEAT = "Estimates from a sample; nothing was served. Intervals hold for plans fixed in advance, not for the best of many."
+_LATENCY_CAPTION = (
+    "Each point maximises accuracy among the paths whose expected latency (all invocations, zero load) is within the cap. "
+    f"{_REFIT_NOTE}"
+)
+_CAVEAT = "Estimated from a sample; nothing was served. Intervals hold for plans fixed in advance, not for the best of many."
 
 
 def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int, on_done: Done | None = None) -> Resampled:
-    """Fit the trie's own estimator again on :data:`REFITS` resamples of the requests. Seconds of work, no I/O."""
+    """Refit the trie's estimator on :data:`REFITS` bootstrap resamples of the requests. Takes seconds.
+
+    Raises:
+        EvidenceError: ``rows`` is empty.
+    """
     from vinelm.estimator import make_estimator
 
     by_request: dict[str, list[Observation]] = defaultdict(list)
@@ -128,7 +143,7 @@ def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int
 
 
 def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """VineLM, the best static plan and the best single model over the grid of caps, by the trie's own figures."""
+    """Estimate the frontiers of VineLM, the best static plan and the best single model over a grid of caps."""
     caps = cap_grid(plans.annotated, bound)
     roles: tuple[Role, ...] = ("vinelm", "static", "single")
     return tuple(
@@ -137,7 +152,7 @@ def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tup
     )
 
 
-def _point(plans: Plans, resampled: Resampled, bound: Bound, cap: float, role: Role) -> Point | None:
+def _point(plans: Plans, resampled: Resampled, bound: Bound, cap: float, role: Role) -> SweepPoint | None:
     is_cost = bound == "max_cost_usd"
     objective = (
         Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
@@ -146,10 +161,10 @@ def _point(plans: Plans, resampled: Resampled, bound: Bound, cap: float, role: R
     if node is None:
         return None
     annotated = plans.annotated
-    return Point(
+    return SweepPoint(
         cap=cap,
         plan=path_text(plans.trie, node),
-        worth=resampled.interval(node),
+        utility=resampled.interval(node),
         accuracy=float(annotated.accuracy[node]),
         cost_usd=float(annotated.path_cost_usd[node]),
         latency_s=float(annotated.path_latency_s[node]),
@@ -159,7 +174,7 @@ def _point(plans: Plans, resampled: Resampled, bound: Bound, cap: float, role: R
 
 def _objective_table(plans: Plans, resampled: Resampled, objective: Objective) -> Table:
     rows = []
-    for item in plans.compared(objective):
+    for item in plans.compare(objective):
         if item.decision is None:
             rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
             continue
@@ -173,28 +188,28 @@ def _objective_table(plans: Plans, resampled: Resampled, objective: Objective) -
 
 
 def _headline(plans: Plans) -> str:
-    compared = [plans.compared(objective) for objective in showcase(plans)]
+    compared = [plans.compare(objective) for objective in showcase(plans)]
     static = sum(best.plan != rival.plan for best, rival, _ in compared)
     single = sum(best.plan != rival.plan for best, _, rival in compared)
     if not single:
-        return "No gain estimated: one model, fixed in advance, is the best plan under all three objectives."
+        return f"No gain estimated: a single model is the best plan under all {len(compared)} objectives."
     return (
-        f"Estimated only: VineLM's plan is not the best static one under {static} of {len(compared)} objectives, "
-        f"and not a single model under {single}. Serve held-out requests to know."
+        f"Estimate: VineLM's plan differs from the best static plan under {static} of {len(compared)} objectives, and from the "
+        f"best single model under {single}. Serve held-out requests to measure the gain."
     )
 
 
 def _best(annotated: AnnotatedTrie, plans: Plans, resampled: Resampled) -> tuple[str, str]:
     anything = Objective(maximize="accuracy")
-    said = []
+    lines = []
     for role, words in (("vinelm", "Most accurate path"), ("single", "Most accurate single model")):
         node = plans.decision(anything, role).target  # type: ignore[arg-type]
         interval = resampled.interval(node)
-        said.append(
+        lines.append(
             f"{words}: {path_text(annotated.trie, node)}, {percent(interval.value)} ({percent_interval(interval)}) at "
             f"{usd(float(annotated.path_cost_usd[node]))} per request."
         )
-    return said[0], said[1]
+    return lines[0], lines[1]
 
 
 def _depth_table(annotated: AnnotatedTrie) -> Table:
@@ -214,7 +229,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Dataset", f"sha256 {meta.get('dataset_digest', 'not recorded')}"),
         ("Stop rule", annotated.template.stop),
         ("Estimator", str(meta.get("estimator"))),
-        ("Coverage", f"{percent(meta.get('coverage'))} of the cost of every reached cell once (estimated)"),
+        ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("spent_usd"))),
         ("Seed", f"{seed} (bootstrap)"),
         *catalog_facts(annotated.catalog),

@@ -99,7 +99,7 @@ def test_vertex_whose_account_is_refused(wire, vertex, tokens, mode):
     tokens.answers(refuse)
     wire.answers(gemini_answer("four"))
     error, _ = fails(vertex(), mode)
-    assert str(error) == "m: auth: Google's credentials are refused: are they still good?"
+    assert str(error) == "m: auth: Google's credentials were rejected: check that they are still valid"
     assert not wire.asked
 
 
@@ -120,7 +120,7 @@ def test_a_token_endpoint_that_is_down_is_no_refusal():
         ("azure", {"api_key_env": "NOT_SET"}, "environment variable NOT_SET is not set"),
         ("azure", {"options": {"api_version": "1", "n": 2}}, "option 'n' is set by VineLM: leave it out"),
         ("vertex", {"options": {}}, "model 'm': no Google Cloud project: add options = { project"),
-        ("vertex", {"api_key_env": "MY_KEY"}, "knows its project: leave project and location out"),
+        ("vertex", {"api_key_env": "MY_KEY"}, "already has a project: leave out project and location"),
         ("vertex", {}, "model 'm': no Google credentials: set GOOGLE_APPLICATION_CREDENTIALS"),
         ("vertex", {"options": {"project": "p", "temprature": 1}}, "no Google credentials"),
     ],

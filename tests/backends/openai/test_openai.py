@@ -237,5 +237,5 @@ def test_event_loops_leave_nothing_behind(wire, client):
     for _ in range(3):
         made.ask("ainvoke")
         made.ask("astream")
-    (clients,) = made.backend.wire.clients.all()
+    (clients,) = made.backend.transport.clients.all()
     assert clients.loops == 0

@@ -227,7 +227,7 @@ def test_ctrl_c_is_one_word_and_keeps_a_curve_if_there_is_one(engine, tmp_path, 
     assert process.returncode == 130
     assert (tmp_path / "slowdown.json").exists() == (others == 3)
     if others == 3:
-        assert "Interrupted: the curve is that of the runs done so far." in " ".join(out.split())
+        assert "Interrupted: the curve is fitted to the completed runs." in " ".join(out.split())
         assert err == ""
     else:
         assert (out, err.strip()) == ("", "interrupted")
@@ -276,7 +276,7 @@ def test_an_endpoint_that_refuses_gets_one_call(engine, capsys, tmp_path):
         (["gpu-1", "--repeats", "0"], ("--repeats",)),
         (["gpu-1", "--delay-s", "nan"], ("delay_s is nan",)),
         (["gpu-1", "--prompts", "none.txt"], ("none.txt", "cannot read the prompts")),
-        (["gpu-1", "--prompts", "empty.txt"], ("empty.txt", "holds no prompt")),
+        (["gpu-1", "--prompts", "empty.txt"], ("empty.txt", "has no prompts")),
         (["gpu-1", "--flush-url", "gpu-1/flush"], ("'gpu-1/flush' is no URL",)),
         (["gpu-1", "-o", "none/slowdown.json"], ("none/slowdown.json", "make the folder")),
         (["gpu-1", "-o", "empty.txt"], ("empty.txt", "holds no slowdown curves")),

@@ -101,13 +101,13 @@ def test_tables_for_people(wire, capsys):
     wire.answers(serving())
     catalog(entry(wire))
     assert main(["doctor", "models.toml"]) == 0
-    assert "Nothing was sent. Add --yes to call each model once: at most $0.00" in capsys.readouterr().out
+    assert "Nothing was sent. Add --yes to call each model once, for at most $0.00" in capsys.readouterr().out
     assert main(["doctor", "models.toml", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "answers" in said
     assert "4,096" in said
     assert "Spent $0.000" in said
-    assert "mend" not in said
+    assert "problem" not in said
 
 
 def refusing(status, code=None):
@@ -155,7 +155,7 @@ def test_nobody_listens_and_too_slow(wire, capsys):
     code, said = asked_in_json(capsys, "--yes")
     assert code == 1
     assert [model["problems"] for model in said["models"]] == [
-        ["server: the connection failed or broke off: is http://127.0.0.1:9/v1 up?"],
+        ["server: the connection failed or broke off: check that http://127.0.0.1:9/v1 is running"],
         ["timeout: the server took too long"],
     ]
 
@@ -165,7 +165,7 @@ def test_nobody_listens_and_too_slow(wire, capsys):
     [
         ({"finish_reason": "length"}, None),
         ({"pieces": (), "finish_reason": "stop"}, "wrote no text within 128 tokens"),
-        ({"usage": None}, "the server counts no tokens"),
+        ({"usage": None}, "the server reports no token counts"),
     ],
 )
 def test_a_beginning_is_enough(wire, capsys, how, note):
@@ -213,7 +213,7 @@ def test_one_broken_entry_does_not_hide_the_others(wire, capsys):
     catalog(entry(wire, "broken", price=""), entry(wire))
     assert main(["doctor", "models.toml", "--yes"]) == 1
     said = capsys.readouterr().out
-    assert "mend  models.toml: model 'broken': no price" in said
+    assert "problem  models.toml: model 'broken': no price" in said
     assert "answers" in said
 
 
@@ -229,7 +229,7 @@ def test_an_old_price_is_a_note(wire, capsys):
 def test_simulated_models_have_nobody_to_call(capsys):
     catalog(f'[[model]]\nname = "sim"\nprovider = "simulated"\nmodel = "sonnet"\n{PRICE}\n')
     code, said = asked_in_json(capsys, "--yes")
-    assert (code, said["models"][0]["notes"]) == (0, ["simulated: answers from the workflow's requests, nobody is called"])
+    assert (code, said["models"][0]["notes"]) == (0, ["simulated: answers from the workflow's requests, no server is called"])
 
 
 def test_a_file_that_is_no_catalog(capsys):

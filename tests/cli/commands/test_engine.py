@@ -40,5 +40,5 @@ def test_the_server_takes_its_place(tmp_path):
 def test_without_sglang_it_is_one_line(capsys):
     assert main(["engine", "m"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: SGLang is not installed here: on a host with a GPU")
+    assert said.startswith("error: SGLang is not installed: run pip install 'vinelm[sglang]' on a host with a GPU")
     assert said.count("\n") == 1

@@ -51,7 +51,7 @@ def test_the_evidence_is_told_and_travels_with_the_file(folder, capsys):
     make_store("s.db", RETRY, 200)
     assert main(["estimate", "s.db"]) == 0
     said = capsys.readouterr()
-    for words in ("Held out", "Best path: ", "Held-out error", "Optimism", "Another opinion (cascade)"):
+    for words in ("Validation", "Best path: ", "Held-out error", "Optimism", "Estimator cascade differs"):
         assert words in said.out
     assert said.err == ""
     assert main(["estimate", "s.db", "--json"]) == 0

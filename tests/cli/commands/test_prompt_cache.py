@@ -152,7 +152,7 @@ def test_the_trie_and_the_store_show_it(made, capsys):
             {"first": 0, "switched": 0, "kept": 0.95}, abs=0.001
         )
     assert main(["trie", "show", str(trie)]) == 0
-    assert "What keeping a model saves" in capsys.readouterr().out
+    assert "Savings from keeping a model" in capsys.readouterr().out
     assert main(["store", "info", str(store)]) == 0
     assert "95.0 % after itself" in capsys.readouterr().out
     assert main(["trie", "show", str(made[False][1])]) == 0

@@ -57,7 +57,7 @@ def change(path, sql):
 
 def test_info_says_whose_how_many_and_how_much(capsys):
     text = run(capsys, "info", "a.db")
-    for words in ("toy: 2 rows of simulated models", "1 observed of 2", "small", "Coverage", "Ledger"):
+    for words in ("toy: 2 rows of simulated models", "1 of 2 observed", "small", "Coverage", "Ledger"):
         assert words in text
     facts = json.loads(run(capsys, "info", "a.db", "--json"))
     assert facts["rows_per_depth"] == {"1": 1, "2": 1}
@@ -87,7 +87,7 @@ def test_info_of_a_store_with_a_row_that_does_not_fit_still_answers(capsys):
 
 
 def test_check_of_a_whole_store_and_of_a_damaged_one(capsys):
-    assert "a.db: whole (2 rows, 1 checkpoints, 1 ledger entries)" in run(capsys, "check", "a.db")
+    assert "a.db: no damage (2 rows, 1 checkpoints, 1 ledger entries)" in run(capsys, "check", "a.db")
     change("a.db", "UPDATE blobs SET content = x'00'")
     text = run(capsys, "check", "a.db", code=1)
     assert "DAMAGE" in text
@@ -104,9 +104,9 @@ def test_a_copy_of_a_live_run_is_refused_until_accepted(capsys, folder):
     line = refused(capsys, folder, "check", "copy.db")
     assert "copy.db-wal" in line
     assert "vinelm store check --accept STORE" in line
-    assert "whole (2 rows" in run(capsys, "check", "--accept", "copy.db")
+    assert "no damage (2 rows" in run(capsys, "check", "--accept", "copy.db")
     assert "2 rows" in run(capsys, "info", "copy.db")
-    assert "whole (3 rows" in run(capsys, "check", "a.db")
+    assert "no damage (3 rows" in run(capsys, "check", "a.db")
 
 
 @pytest.mark.parametrize("table", ["rows.csv", "rows.csv.gz", "rows.parquet"])
@@ -123,7 +123,7 @@ def test_merge(capsys, folder):
     text = run(capsys, "merge", "a.db", "b.db", "-o", "m.db")
     assert "b.db: 2 new rows" in text
     assert "wrote 4 rows to m.db" in text
-    assert "whole (4 rows, 2 checkpoints" in run(capsys, "check", "m.db")
+    assert "no damage (4 rows, 2 checkpoints" in run(capsys, "check", "m.db")
     assert "exists already" in refused(capsys, folder, "merge", "a.db", "b.db", "-o", "m.db")
 
 
@@ -134,7 +134,7 @@ def test_a_log_becomes_a_store_that_estimate_takes(capsys, folder):
     assert main(["estimate", "log.db", "-o", "log.vine", "--no-check", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["observations"] == 8
     assert main(["plan", "log.vine", "--maximize", "accuracy"]) == 0
-    assert "Latency: not known" in " ".join(capsys.readouterr().out.split())
+    assert "Latency: unknown" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "log.vine", "--maximize", "accuracy", "--max-latency-s", "5"]) == 2
     assert "--max-latency-s needs latencies" in capsys.readouterr().err
     assert main(["report", "log.db", "log.vine", "-o", "report"]) == 0
@@ -167,14 +167,14 @@ def test_a_log_with_conditions_subsets_and_names(capsys, folder):
         (["export", "none.db", "-o", "x.csv"], ("no such store",)),
         (["export", "a.db", "-o", "x.xlsx"], ("x.xlsx", ".csv", ".parquet")),
         (["export", "a.db", "-o", "no/x.csv"], ("the folder no does not exist",)),
-        (["import", "none.csv", "-o", "x.db"], ("none.csv: no such table",)),
+        (["import", "none.csv", "-o", "x.db"], ("none.csv: no such file",)),
         (["import", "log.txt", "-o", "x.db"], ("log.txt: unknown table format",)),
         (["import", "none.csv", "-o", "x.db", *MAPPED, "--stop", "oracle"], ("none.csv: cannot read the table",)),
         (
             ["import", "log.csv", "-o", "x.db"],
-            ("give --request-column, --model-column, --success-column", "log.csv.store.json"),
+            ("with --request-column, --model-column, --success-column", "log.csv.store.json"),
         ),
-        (["import", "log.csv", "-o", "x.db", "--request-column", "id"], ("give --model-column, --success-column",)),
+        (["import", "log.csv", "-o", "x.db", "--request-column", "id"], ("with --model-column, --success-column",)),
         (["import", "log.csv", "-o", "a.db", *MAPPED, "--stop", "oracle"], ("a.db: exists already",)),
         (["import", "log.csv", "-o", "x.db", *MAPPED], ("it is unknown when a request ends", "--stopped-if", "--stop oracle")),
         (["import", "log.csv", "-o", "x.db", *MAPPED, "--stopped-if", "=1"], ("'=1' is not a condition",)),

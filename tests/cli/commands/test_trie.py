@@ -5,8 +5,8 @@ import json
 import pytest
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.cli.commands.trie import frontier
 from vinelm.cli.main import main
+from vinelm.evaluation import frontier_nodes
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
@@ -30,7 +30,7 @@ def annotated(catalog) -> AnnotatedTrie:
 
 
 def test_the_frontier_is_what_no_path_beats(annotated):
-    found = frontier(annotated)
+    found = frontier_nodes(annotated, "cost")
     cost, accuracy = annotated.path_cost_usd, annotated.accuracy
     ends = [u for u in range(1, len(annotated.trie)) if annotated.trie.answerable[u]]
     for node in ends:
@@ -46,7 +46,7 @@ def test_show_prints_provenance_prices_and_the_frontier(annotated, tmp_path, mon
     save_trie("t.vine", annotated)
     assert main(["trie", "show", "t.vine", "--top", "3"]) == 0
     text = capsys.readouterr().out
-    for words in ("t.vine: 14 paths", "exact", "2026-01-01", "Frontier of accuracy and cost: ", "Paths by depth"):
+    for words in ("t.vine: 14 paths", "exact", "2026-01-01", "Pareto frontier of accuracy and cost: ", "Paths by depth"):
         assert words in text
     assert max(len(line) for line in text.splitlines()) <= 80
 

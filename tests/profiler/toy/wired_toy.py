@@ -87,5 +87,5 @@ def wired(n_requests=8, seconds=0.0, is_async=False):
         n_requests=n_requests, build=build, template=Template((Stage("generate", ("m0", "m1")),)), score=lambda *_: True
     )
     catalog = catalog_for(workflow)
-    setup = ProviderSettings(provider="test", catalog=catalog, settings={"backoff_s": 0.001})
+    setup = ProviderSettings(provider="test", catalog=catalog, table={"backoff_s": 0.001})
     return LoadedWorkflow(workflow, catalog, {"test": RemoteBackend(setup, ToyWire(seconds))})

@@ -1,4 +1,4 @@
-"""Amazon Bedrock by boto3's Converse and ConverseStream (extra ``bedrock``). Spends money."""
+"""Amazon Bedrock over boto3's Converse and ConverseStream (extra ``bedrock``). Calls spend money."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MAX_CONNECTIONS = 256
 BEARER = "AWS_BEARER_TOKEN_BEDROCK"
 
 
-class BedrockWire:
-    """The two thin shells around boto3; see :class:`vinelm.backends.remote.transport.Transport`."""
+class BedrockTransport:
+    """The transport over boto3; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
@@ -39,45 +39,45 @@ class BedrockWire:
         self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
 
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` if its region, its key or boto3 is missing."""
+        """Raise :class:`ConfigError` if the model's region, its key or boto3 is missing."""
         self.clients.of(model)
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """The arguments of ``converse``."""
+        """Build the arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed."""
+        """Return an upper bound of the call's cost in dollars."""
         return upper_bound_usd(model, body)
 
     def connect(self, model: Model) -> None:
-        """Make the client."""
+        """Create the client."""
         self.clients.of(model)
 
     async def aconnect(self, model: Model) -> None:
-        """The same: clients are shared by all event loops."""
+        """Create the client; it is shared by all event loops."""
         self.clients.of(model)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt."""
+        """Make one attempt."""
         client = self.clients.of(model)
         if not request.is_streamed:
-            reply = client.converse(modelId=model.model_id, **request.body)
-            yield begun(reply)
-            yield whole(reply)
+            response = client.converse(modelId=model.model_id, **request.body)
+            yield begun(response)
+            yield whole(response)
             return
-        reply = client.converse_stream(modelId=model.model_id, **request.body)
+        response = client.converse_stream(modelId=model.model_id, **request.body)
         try:
-            yield begun(reply)
-            for event in reply["stream"]:
+            yield begun(response)
+            for event in response["stream"]:
                 yield pieces(event)
         finally:
-            reply["stream"].close()
+            response["stream"].close()
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine: a thread waits for each piece."""
+        """Like :meth:`send`, for a coroutine: a thread waits for each piece."""
         import asyncio
 
         deltas = self.send(model, request)
@@ -94,7 +94,7 @@ class BedrockWire:
             _when_done(step, deltas.close)
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of boto3 means."""
+        """Translate an exception of boto3."""
         return failed(error)
 
     def close(self) -> None:
@@ -103,16 +103,17 @@ class BedrockWire:
         self._threads.shutdown(wait=False)
 
 
-class BedrockBackend(RemoteBackend[BedrockWire]):
-    """Chat models on Bedrock. Credentials are boto3's: its usual chain, or a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
+class BedrockBackend(RemoteBackend[BedrockTransport]):
+    """Chat models on Bedrock.
 
-    An entry's option ``region`` says where (default: the environment's); ``api_base`` is another endpoint. boto3 is
-    synchronous: asynchronous calls wait on threads of the backend's own.
+    Credentials come from boto3's usual chain, or from a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``. A catalog entry's
+    option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. boto3 is synchronous: async
+    calls wait on threads of the backend.
     """
 
 
 def region_of(model: Model) -> str:
-    """Where the model runs; :class:`ConfigError` if nobody says so, or its key is in a variable that boto3 does not read."""
+    """Return the model's region; :class:`ConfigError` if there is none, or boto3 does not read the entry's key variable."""
     if model.api_key_env not in (None, BEARER):
         raise ConfigError(f"model {model.name!r}: api_key_env is {model.api_key_env}: Bedrock's API key is read from {BEARER}")
     if model.api_key_env is not None and not os.environ.get(BEARER, "").strip():
@@ -145,14 +146,14 @@ def _make_client(model: Model) -> Any:
 
 @cache
 def _loader() -> Any:
-    """What reads boto3's descriptions of services: kept, because reading them is nine tenths of making a client."""
+    """Return the loader of boto3's service descriptions. It is cached: loading them takes 90 % of creating a client."""
     from botocore.loaders import create_loader
 
     return create_loader()
 
 
 def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
-    """Close the generator that a thread may still be in: a caller that leaves does not wait for the server."""
+    """Close a generator as soon as its thread is done with it, without making a cancelled caller wait for the server."""
 
     def finish(_: Future[Any]) -> None:
         close()
@@ -163,9 +164,9 @@ def _when_done(step: Future[Any], close: Callable[[], None]) -> None:
         step.add_done_callback(finish)
 
 
-def create(setup: ProviderSettings) -> BedrockBackend:
-    """The backend for a catalog's Bedrock models. Makes no call. :class:`ConfigError` names what does not fit."""
-    for model in setup.models:
+def create(settings: ProviderSettings) -> BedrockBackend:
+    """Create the backend of the catalog's Bedrock models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model)
-    return BedrockBackend(setup, BedrockWire())
+    return BedrockBackend(settings, BedrockTransport())

@@ -1,4 +1,4 @@
-"""LangChain messages to a Bedrock Converse request: pure.
+"""Build a Bedrock Converse request from LangChain messages.
 
 Wire format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
 """
@@ -29,10 +29,10 @@ OURS = ("modelId", "messages", "system", "inferenceConfig", "toolConfig", "maxTo
 def converse_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
 ) -> TransportRequest:
-    """The arguments of ``converse``. Options that Converse has no word for go to the model (additionalModelRequestFields).
+    """Build the arguments of ``converse``. Options unknown to Converse go to the model (additionalModelRequestFields).
 
-    :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
-    no word for.
+    :class:`ConfigError` for an option that the backend sets itself, :class:`WorkflowError` for a message that the format
+    cannot represent.
     """
     asked = asked_of(model, model.options, options, OURS)
     given = asked.rest
@@ -46,7 +46,7 @@ def converse_request(
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    """Return an upper bound of the call's cost in dollars, including retries."""
     prompt = _prompt_text(body)
     return call_meter.upper_bound_usd(
         model,
@@ -57,7 +57,7 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
-    """:class:`ConfigError` for an option that the backend decides itself."""
+    """Raise :class:`ConfigError` for an option that the backend sets itself."""
     refuse_ours(model, options, OURS)
 
 
@@ -75,7 +75,7 @@ def _place(body: dict[str, Any], options: Mapping[str, Any]) -> None:
 
 
 def _conversation(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Turns of user and assistant in strict alternation, as Converse wants them: neighbours of one role are joined."""
+    """Convert messages to alternating user and assistant turns, as Converse requires; joins turns of the same role."""
     turns: list[dict[str, Any]] = []
     try:
         for message in messages:
@@ -88,10 +88,10 @@ def _conversation(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
             elif blocks:
                 turns.append({"role": role, "content": blocks})
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # their text holds the message itself
+        pass  # their message contains the chat message
     else:
         return turns
-    raise WorkflowError("a message has content that Bedrock's Converse has no word for: send text or images as base64 data")
+    raise WorkflowError("a message has content that Bedrock's Converse cannot represent: send text or images as base64 data")
 
 
 def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
@@ -110,15 +110,15 @@ def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
 
 
 def _parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """Text and images, by way of the OpenAI format, which LangChain translates the others into."""
+    """Convert text and images, by way of the OpenAI format, into which LangChain translates the others."""
     if isinstance(message.content, str):
-        if message.content.strip():  # Converse refuses blank texts
+        if message.content.strip():  # Converse rejects blank texts
             yield {"text": message.content}
         return
     parts = [part for part in message.content if isinstance(part, str) or part.get("type") not in _NOT_SENT]
     plain = message.model_copy(update={"content": parts, **({"tool_calls": []} if isinstance(message, AIMessage) else {})})
-    for wire in convert_to_openai_messages([plain], text_format="block"):
-        for part in wire["content"]:
+    for converted in convert_to_openai_messages([plain], text_format="block"):
+        for part in converted["content"]:
             if part["type"] == "text":
                 if part["text"].strip():
                     yield {"text": part["text"]}

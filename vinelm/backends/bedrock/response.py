@@ -1,4 +1,4 @@
-"""What Bedrock's Converse answers, as boto3 parsed it: pieces of an answer, or a failure. Pure.
+"""Parse responses and errors of Bedrock's Converse, as boto3 returns them.
 
 Wire format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html; errors:
 https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html
@@ -49,22 +49,22 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
 _TOO_LONG = re.compile(r"too long|context (length|window)|maximum (context|input|number of)|too many (input )?tokens", re.I)
 
 
-def begun(reply: Mapping[str, Any]) -> Delta:
-    """The first piece: the server took the request."""
-    return Delta(request_id=reply.get("ResponseMetadata", {}).get("RequestId"))
+def begun(response: Mapping[str, Any]) -> Delta:
+    """Return the first piece: the server accepted the request."""
+    return Delta(request_id=response.get("ResponseMetadata", {}).get("RequestId"))
 
 
-def whole(reply: Mapping[str, Any]) -> Delta:
-    """All of a ``converse`` answer. :class:`AttemptFailed` (malformed) if it is none."""
+def whole(response: Mapping[str, Any]) -> Delta:
+    """Parse a whole ``converse`` response; :class:`AttemptFailed` (malformed) if it is invalid."""
     try:
-        return _whole(reply)
+        return _whole(response)
     except (KeyError, TypeError, ValueError, AttributeError):
-        pass  # their text may quote the answer
+        pass  # their message may quote the answer
     raise AttemptFailed("malformed", "the server's answer is no conversation turn")
 
 
 def pieces(event: Mapping[str, Any]) -> Delta:
-    """One event of a stream. :class:`AttemptFailed` (malformed) if it is none."""
+    """Parse one event of a stream; :class:`AttemptFailed` (malformed) if it is invalid."""
     try:
         return _event(event)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -72,15 +72,15 @@ def pieces(event: Mapping[str, Any]) -> Delta:
     raise AttemptFailed("malformed", "the server's answer is no event of a conversation")
 
 
-def _whole(reply: Mapping[str, Any]) -> Delta:
-    content = reply["output"]["message"]["content"]
+def _whole(response: Mapping[str, Any]) -> Delta:
+    content = response["output"]["message"]["content"]
     return Delta(
         text="".join(block["text"] for block in content if "text" in block),
         reasoning="".join(_thought(block["reasoningContent"]) for block in content if "reasoningContent" in block),
         tools=list(_tools(content)),
-        finish_reason=reply["stopReason"],
-        counts=_counts(reply["usage"]),
-        provider_latency_s=_latency_s(reply),
+        finish_reason=response["stopReason"],
+        counts=_counts(response["usage"]),
+        provider_latency_s=_latency_s(response),
     )
 
 
@@ -111,18 +111,18 @@ def _thought(block: Mapping[str, Any]) -> str:
 
 
 def _counts(usage: Mapping[str, Any]) -> Counts:
-    """``inputTokens`` leaves out what was read from or written to the prompt cache; ours does not."""
+    """Return the token counts. Unlike Converse's ``inputTokens``, ``tokens_in`` includes prompt cache reads and writes."""
     read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
     return Counts(int(usage["inputTokens"]) + (read or 0) + (written or 0), int(usage["outputTokens"]), read)
 
 
-def _latency_s(reply: Mapping[str, Any]) -> float | None:
-    milliseconds = reply.get("metrics", {}).get("latencyMs")
+def _latency_s(response: Mapping[str, Any]) -> float | None:
+    milliseconds = response.get("metrics", {}).get("latencyMs")
     return None if milliseconds is None else float(milliseconds) / 1000.0
 
 
 def failed(error: Exception) -> AttemptFailed | None:
-    """What an exception of boto3 means. Of the server's own words only the error's code is repeated, and only a known one."""
+    """Translate an exception of boto3. Of the server's message, only a known error code is repeated."""
     from botocore import eventstream, exceptions, parsers
 
     if isinstance(error, exceptions.ClientError):
@@ -160,7 +160,7 @@ def _refused(response: Mapping[str, Any]) -> AttemptFailed:
 
 
 def _transport(error: Exception) -> AttemptFailed | None:
-    """While a stream is read, urllib3's own errors come through; known by name, it is no dependency of ours."""
+    """Recognise urllib3's errors while a stream is read, by name: urllib3 is not a dependency."""
     names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] == "urllib3"}
     if "TimeoutError" in names:
         return AttemptFailed("timeout", "the server took too long")

@@ -1,4 +1,4 @@
-"""Google's Gemini API by google-genai (extra ``gemini``). Spends money."""
+"""Google's Gemini API over google-genai (extra ``gemini``). Calls spend money."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from google.genai import Client
 
 
-class GeminiWire(SdkTransport["Client", "Client"]):
-    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
+class GeminiTransport(SdkTransport["Client", "Client"]):
+    """The transport over the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
@@ -39,25 +39,25 @@ class GeminiWire(SdkTransport["Client", "Client"]):
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """Contents and config."""
+        """Build the contents and the config."""
         return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed."""
+        """Return an upper bound of the call's cost in dollars."""
         return upper_bound_usd(model, body)
 
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` if its key, the SDK or an option is missing or unknown."""
+        """Raise :class:`ConfigError` if the model's key or the SDK is missing, or an option is unknown."""
         self.credentials(model)
         if _config(model, config_options(model)) is None:
             raise ConfigError(f"model {model.name!r}: options are not of google-genai's GenerateContentConfig: see its names")
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """What the SDK's client is told of who calls, and which of Google's services."""
+        """Return the client's settings for authentication, and for the Google service to use."""
         return {"vertexai": False, "api_key": named_key(model, "GEMINI_API_KEY")}
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt."""
+        """Make one attempt."""
         models, reader = self.clients.of(model).sync().models, GeminiStreamReader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
         kept: list[Any] = []
@@ -65,19 +65,19 @@ class GeminiWire(SdkTransport["Client", "Client"]):
             with kept_responses(kept):  # the stream begins with its first chunk
                 if request.is_streamed:
                     chunks = iter(models.generate_content_stream(**arguments))
-                    reply = next(chunks, None)
+                    response = next(chunks, None)
                 else:
-                    chunks, reply = iter(()), models.generate_content(**arguments)
+                    chunks, response = iter(()), models.generate_content(**arguments)
             yield _begun(kept, request)
-            while reply is not None:
-                yield reader.delta(reply)
-                reply = next(chunks, None)
+            while response is not None:
+                yield reader.delta(response)
+                response = next(chunks, None)
         finally:
-            for response in kept:
-                response.close()
+            for opened in kept:
+                opened.close()
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
+        """Like :meth:`send`, for a coroutine."""
         models = (await self.clients.of(model).asynchronous()).aio.models
         reader = GeminiStreamReader(self._signatures.of(model.model_id))
         arguments = _arguments(model, request)
@@ -87,36 +87,37 @@ class GeminiWire(SdkTransport["Client", "Client"]):
             with kept_responses(kept):
                 if request.is_streamed:
                     chunks = aiter(await models.generate_content_stream(**arguments))
-                    reply = await anext(chunks, None)
+                    response = await anext(chunks, None)
                 else:
-                    reply = await models.generate_content(**arguments)
+                    response = await models.generate_content(**arguments)
             yield _begun(kept, request)
-            while reply is not None:
-                yield reader.delta(reply)
-                reply = None if chunks is None else await anext(chunks, None)
+            while response is not None:
+                yield reader.delta(response)
+                response = None if chunks is None else await anext(chunks, None)
         finally:
-            for response in kept:
-                await response.aclose()
+            for opened in kept:
+                await opened.aclose()
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the SDK means."""
+        """Translate an exception of the SDK."""
         return failed(error)
 
     def _made(self, model: Model) -> EventLoopClients[Client, Client]:
         return clients_of(base_url=model.api_base, **self.credentials(model))
 
 
-class GeminiBackend(RemoteBackend[GeminiWire]):
-    """Chat models on the Gemini API. The key is read from the entry's ``api_key_env``; ``api_base`` is another endpoint.
+class GeminiBackend(RemoteBackend[GeminiTransport]):
+    """Chat models on the Gemini API.
 
-    An entry's ``options`` go into the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's
-    automatic function calls are off.
+    In a catalog entry, ``api_key_env`` names the key's variable, ``api_base`` sets another endpoint, and ``options`` are
+    fields of the SDK's ``GenerateContentConfig`` (``temperature``, ``thinking_config``, ...). The SDK's automatic function
+    calling is disabled.
     """
 
     def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.diagnostics.KnowsContext`: what the API gives as the model's input limit."""
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`: the model's input limit by the API."""
         with suppress(Exception):
-            return self.wire.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
+            return self.transport.clients.of(model).sync().models.get(model=model.model_id).input_token_limit
         return None
 
 
@@ -125,7 +126,7 @@ def _begun(kept: list[Any], request: TransportRequest) -> Delta:
 
 
 def _config(model: Model, config: Mapping[str, Any]) -> Any:
-    """The SDK's config; None where it has no such options. :class:`ConfigError` without the SDK."""
+    """Return the SDK's config; None if it rejects the options. Raises :class:`ConfigError` without the SDK."""
     try:
         from google.genai import types
     except ImportError as error:
@@ -146,9 +147,9 @@ def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     return {"model": model.model_id, "contents": contents, "config": config}
 
 
-def create(setup: ProviderSettings) -> GeminiBackend:
-    """The backend for a catalog's Gemini models. Makes no call. :class:`ConfigError` names what does not fit."""
-    for model in setup.models:
+def create(settings: ProviderSettings) -> GeminiBackend:
+    """Create the backend of the catalog's Gemini models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model)
-    return GeminiBackend(setup, GeminiWire())
+    return GeminiBackend(settings, GeminiTransport())

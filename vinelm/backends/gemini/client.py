@@ -1,4 +1,4 @@
-"""google-genai's clients on HTTP clients of ours: responses can be closed early, and event loops do not share sockets."""
+"""Clients of google-genai over our own HTTP clients, so that responses can be closed early and event loops share no socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESPONSES: ContextVar[list[Any] | None] = ContextVar("vinelm_gemini_responses",
 
 @contextmanager
 def kept_responses(kept: list[Any]) -> Iterator[None]:
-    """While this is open, responses that begin in this context are put into ``kept``: the SDK itself does not give them out."""
+    """Collect the HTTP responses that start in this context in ``kept``; the SDK does not expose them."""
     token = _RESPONSES.set(kept)
     try:
         yield
@@ -27,7 +27,7 @@ def kept_responses(kept: list[Any]) -> Iterator[None]:
 
 
 def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
-    """google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
+    """Create google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
 
     def make() -> tuple[Client, Any]:
         import httpx2

@@ -1,4 +1,4 @@
-"""LangChain messages to a Gemini ``generateContent`` request: pure, but for signatures that are remembered.
+"""Build a Gemini ``generateContent`` request from LangChain messages and the thought signatures of earlier responses.
 
 Wire format: https://ai.google.dev/api/generate-content
 """
@@ -25,18 +25,18 @@ OURS = (
     "contents", "system_instruction", "candidate_count", "max_output_tokens", "max_tokens", "http_options",
     "automatic_function_calling", "tool_config",
 )  # fmt: skip
-"""Parameters that the backend decides; as options they are refused. The answer's length is the entry's ``max_tokens``."""
+"""Parameters that the backend sets; not allowed as options. The maximum output length is the entry's ``max_tokens``."""
 VERTEX_OPTIONS = ("project", "location")
-"""Options of a Vertex model that say where it is."""
+"""Options of a Vertex model that select its project and location."""
 
 
 def content_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], signatures: Signatures, *, is_streamed: bool
 ) -> TransportRequest:
-    """``contents`` and ``config`` of ``generate_content``. Options go into the config under the SDK's names.
+    """Build ``contents`` and ``config`` of ``generate_content``. Options go into the config under the SDK's names.
 
-    :class:`ConfigError` for an option that the backend decides itself, :class:`WorkflowError` for a message that the format has
-    no word for.
+    :class:`ConfigError` for an option that the backend sets itself, :class:`WorkflowError` for a message that the format
+    cannot represent.
     """
     asked = asked_of(model, config_options(model), options, OURS)
     given = asked.rest
@@ -53,7 +53,7 @@ def content_request(
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    """Return an upper bound of the call's cost in dollars, including retries."""
     prompt = _prompt_text(body)
     return call_meter.upper_bound_usd(
         model,
@@ -63,18 +63,18 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
 
 
 def config_options(model: Model) -> dict[str, Any]:
-    """The entry's options that are the SDK's ``GenerateContentConfig``'s."""
+    """Return the entry's options that belong to the SDK's ``GenerateContentConfig``."""
     own = VERTEX_OPTIONS if model.provider == "vertex" else ()
     return {key: value for key, value in model.options.items() if key not in own}
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
-    """:class:`ConfigError` for an option that the backend decides itself."""
+    """Raise :class:`ConfigError` for an option that the backend sets itself."""
     refuse_ours(model, options, OURS)
 
 
 def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) -> list[dict[str, Any]]:
-    """Turns of user and model; neighbours of one role are joined, as results of parallel calls have to be."""
+    """Convert messages to user and model turns; joins turns of the same role, as results of parallel calls require."""
     turns: list[dict[str, Any]] = []
     names = {call["id"]: call["name"] for message in messages if isinstance(message, AIMessage) for call in _all_calls(message)}
     try:
@@ -88,10 +88,10 @@ def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) 
             elif parts:
                 turns.append({"role": role, "parts": parts})
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # their text holds the message itself
+        pass  # their message contains the chat message
     else:
         return turns
-    raise WorkflowError("a message has content that Gemini's API has no word for: send text or images as base64 data")
+    raise WorkflowError("a message has content that Gemini's API cannot represent: send text or images as base64 data")
 
 
 def _parts(message: BaseMessage, names: Mapping[Any, Any], signatures: ModelSignatures) -> Iterator[dict[str, Any]]:
@@ -116,15 +116,15 @@ def _all_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
 
 
 def _content(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """Text and images, by way of the OpenAI format, which LangChain translates the others into."""
+    """Convert text and images, by way of the OpenAI format, into which LangChain translates the others."""
     if isinstance(message.content, str):
         if message.content:
             yield {"text": message.content}
         return
     parts = [part for part in message.content if isinstance(part, str) or part.get("type") not in _NOT_SENT]
     plain = message.model_copy(update={"content": parts, **({"tool_calls": []} if isinstance(message, AIMessage) else {})})
-    for wire in convert_to_openai_messages([plain], text_format="block"):
-        for part in wire["content"]:
+    for converted in convert_to_openai_messages([plain], text_format="block"):
+        for part in converted["content"]:
             yield {"text": part["text"]} if part["type"] == "text" else _image(part["image_url"]["url"])
 
 

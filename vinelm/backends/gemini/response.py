@@ -1,4 +1,4 @@
-"""What Gemini answers, as google-genai parsed it: pieces of an answer, or a failure. Pure but for the ids of tool calls.
+"""Parse responses and errors of Gemini, as google-genai returns them.
 
 Wire format: https://ai.google.dev/api/generate-content; errors: https://ai.google.dev/gemini-api/docs/troubleshooting
 """
@@ -52,28 +52,28 @@ _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 class GeminiStreamReader:
-    """Reads the chunks of one attempt in turn: each tool call comes whole, and gets the next place."""
+    """Parses the chunks of one attempt in order. Each tool call arrives whole and gets the next index."""
 
     def __init__(self, signatures: ModelSignatures) -> None:
         self._signatures = signatures
         self._tools = 0
 
-    def delta(self, reply: Any) -> Delta:
-        """The next chunk, or the whole answer. :class:`AttemptFailed` (malformed) if it is none."""
+    def delta(self, response: Any) -> Delta:
+        """Parse the next chunk or the whole answer; :class:`AttemptFailed` (malformed) if it is invalid."""
         try:
-            return self._delta(reply)
+            return self._delta(response)
         except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-            pass  # their text may quote the answer
+            pass  # their message may quote the answer
         raise AttemptFailed("malformed", "the server's answer is no generated content")
 
-    def _delta(self, reply: Any) -> Delta:
-        counts = _counts(reply.usage_metadata)
-        if not reply.candidates:
-            is_blocked = reply.prompt_feedback is not None and reply.prompt_feedback.block_reason is not None
+    def _delta(self, response: Any) -> Delta:
+        counts = _counts(response.usage_metadata)
+        if not response.candidates:
+            is_blocked = response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None
             if not is_blocked and counts is None:
                 raise ValueError("no candidates")
-            return Delta(finish_reason="BLOCKED" if is_blocked else None, counts=counts, request_id=reply.response_id)
-        candidate = reply.candidates[0]
+            return Delta(finish_reason="BLOCKED" if is_blocked else None, counts=counts, request_id=response.response_id)
+        candidate = response.candidates[0]
         parts = (candidate.content.parts or []) if candidate.content is not None else []
         reason = candidate.finish_reason
         return Delta(
@@ -82,7 +82,7 @@ class GeminiStreamReader:
             tools=list(self._calls(parts)),
             finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
             counts=counts,
-            request_id=reply.response_id,
+            request_id=response.response_id,
         )
 
     def _calls(self, parts: Any) -> Iterator[ToolPiece]:
@@ -97,7 +97,7 @@ class GeminiStreamReader:
 
 
 def _counts(usage: Any) -> Counts | None:
-    """``candidatesTokenCount`` leaves thoughts out, which cost as much; ours does not."""
+    """Return the token counts. Unlike ``candidatesTokenCount``, ``tokens_out`` includes thoughts, which are billed alike."""
     if usage is None or usage.prompt_token_count is None:
         return None
     thoughts = usage.thoughts_token_count
@@ -106,7 +106,7 @@ def _counts(usage: Any) -> Counts | None:
 
 
 def failed(error: Exception) -> AttemptFailed | None:
-    """What an exception of google-genai means. Of the server's own words only a known status is repeated."""
+    """Translate an exception of google-genai. Of the server's message, only a known status is repeated."""
     from google.genai import errors
 
     if isinstance(error, errors.APIError):
@@ -115,13 +115,13 @@ def failed(error: Exception) -> AttemptFailed | None:
 
 
 def _unauthorized(error: Exception) -> AttemptFailed | None:
-    """Google's credentials, on Vertex: a token could not be had."""
+    """Translate an error of Google's credentials (Vertex)."""
     from google.auth import exceptions
 
     if isinstance(error, exceptions.TransportError) or getattr(error, "retryable", False) is True:
         return AttemptFailed("server", "Google's token endpoint cannot be reached")
     if isinstance(error, exceptions.GoogleAuthError):
-        return AttemptFailed("auth", "Google's credentials are refused: are they still good?")
+        return AttemptFailed("auth", "Google's credentials were rejected: check that they are still valid")
     return None
 
 
@@ -141,7 +141,7 @@ def _refused(error: Any) -> AttemptFailed:
 
 
 def _wait_s(error: Any) -> float | None:
-    """From the headers, or from the ``RetryInfo`` in the body, which is where Google writes it."""
+    """Return the seconds to wait, from the headers or from Google's ``RetryInfo`` in the body; None if neither has it."""
     headers = getattr(error.response, "headers", None)
     asked_s = retry_after_s(headers) if headers is not None else None
     body = error.details.get("error", error.details) if isinstance(error.details, Mapping) else {}

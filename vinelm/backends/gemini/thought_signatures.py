@@ -1,4 +1,4 @@
-"""The signatures that Gemini puts on its tool calls and wants back with them. LangChain's tool calls have no place for them."""
+"""Gemini's thought signatures: it signs its tool calls and requires them back, but LangChain's tool calls cannot carry them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 KEPT = 10_000
 UNSIGNED = ("gemini-1", "gemini-2", "gemma")
-"""Beginnings of the names of models that do without."""
+"""Prefixes of the names of models without signatures."""
 NO_SIGNATURE = base64.urlsafe_b64decode("skip_thought_signature_validator")
-"""What a client sends for a call that another model made: https://ai.google.dev/gemini-api/docs/thought-signatures"""
+"""The placeholder for a call of another model: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 
 class Signatures:
@@ -22,18 +22,18 @@ class Signatures:
         self._known: OrderedDict[tuple[str, str], bytes | None] = OrderedDict()
 
     def of(self, model_id: str) -> ModelSignatures:
-        """Those of one model."""
+        """Return the signatures of one model."""
         return ModelSignatures(self, model_id)
 
     def put(self, model_id: str, call_id: str, signature: bytes | None) -> None:
-        """Keep one; None for a call that came unsigned."""
+        """Store a call's signature; None for an unsigned call."""
         with self._lock:
             self._known[model_id, call_id] = signature
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
 
     def get(self, model_id: str, call_id: str) -> bytes | None:
-        """The signature of a call; the stand-in for one that this process did not see that model make."""
+        """Return the signature of a call, or the placeholder if this process did not see the model make it."""
         with self._lock:
             return self._known.get((model_id, call_id), NO_SIGNATURE)
 
@@ -46,9 +46,9 @@ class ModelSignatures:
     model_id: str
 
     def remember(self, call_id: str, signature: bytes | None) -> None:
-        """The model made that call, signed or not: of parallel calls it signs the first."""
+        """Store the signature of a call. Of parallel calls, the model signs only the first."""
         self.signatures.put(self.model_id, call_id, signature)
 
     def known(self, call_id: str) -> bytes | None:
-        """What goes back with the call; None where nothing does."""
+        """Return the signature to send with the call; None if the model uses none."""
         return None if self.model_id.startswith(UNSIGNED) else self.signatures.get(self.model_id, call_id)

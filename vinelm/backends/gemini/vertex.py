@@ -1,4 +1,4 @@
-"""Gemini models on Google Cloud's Vertex AI by google-genai (extra ``gemini``). Spends money.
+"""Gemini models on Google Cloud's Vertex AI over google-genai (extra ``gemini``). Calls spend money.
 
 Wire format: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference
 """
@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
 
-from vinelm.backends.gemini.backend import GeminiBackend, GeminiWire
+from vinelm.backends.gemini.backend import GeminiBackend, GeminiTransport
 from vinelm.backends.gemini.request import check_options
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.backend import check_base
@@ -23,8 +23,8 @@ from vinelm.errors import ConfigError
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
-class VertexWire(GeminiWire):
-    """Gemini's wire, to a project's place in Google Cloud, with Google's application default credentials."""
+class VertexTransport(GeminiTransport):
+    """Gemini's transport, with a Google Cloud project and application default credentials."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,18 +32,18 @@ class VertexWire(GeminiWire):
         self._credentials_lock = threading.Lock()
 
     def connect(self, model: Model) -> None:
-        """Make the client, and fetch its token before the clock of an attempt starts."""
+        """Create the client and refresh its token, before the latency of an attempt is measured."""
         super().connect(model)
         self._refresh()
 
     async def aconnect(self, model: Model) -> None:
-        """The same without blocking the event loop."""
+        """Like :meth:`connect`, without blocking the event loop."""
         await super().aconnect(model)
         if self._credentials is not None and not self._credentials.valid:
             await asyncio.to_thread(self._refresh)
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """A key of Vertex's express mode, if the entry names one; else project, place, and Google's own chain."""
+        """Return the key of Vertex's express mode if the entry names one, else project, location and Google's credentials."""
         if model.api_key_env is not None:
             return {"vertexai": True, "api_key": named_key(model, "GOOGLE_API_KEY")}
         project, location = _where(model)
@@ -59,7 +59,7 @@ class VertexWire(GeminiWire):
             raise ConfigError(f"model {model.name!r}: Vertex AI needs google-genai: pip install 'vinelm[gemini]'") from error
         with self._credentials_lock:
             if self._credentials is None:
-                with suppress(google.auth.exceptions.GoogleAuthError):  # its text may name what is in the file
+                with suppress(google.auth.exceptions.GoogleAuthError):  # its message may quote the credentials file
                     self._credentials, _ = google.auth.default(scopes=SCOPES)
             if self._credentials is None:
                 raise ConfigError(
@@ -69,7 +69,7 @@ class VertexWire(GeminiWire):
             return self._credentials
 
     def _refresh(self) -> None:
-        """A failure is not told here: the attempt's own one is."""
+        """Refresh an expired token. A failure is ignored here: the attempt will report it."""
         if self._credentials is None:
             return
         with self._credentials_lock, suppress(Exception):
@@ -80,18 +80,20 @@ class VertexWire(GeminiWire):
 
 
 class VertexBackend(GeminiBackend):
-    """Gemini models on Vertex AI: options ``project`` and ``location`` say where (default: ``GOOGLE_CLOUD_PROJECT`` and
-    ``GOOGLE_CLOUD_LOCATION``, else ``global``). Other options and the rest as for Gemini.
+    """Gemini models on Vertex AI.
+
+    The options ``project`` and ``location`` select the project (default: ``GOOGLE_CLOUD_PROJECT``) and location (default:
+    ``GOOGLE_CLOUD_LOCATION``, else ``global``). Everything else is as in :class:`GeminiBackend`.
     """
 
 
 def _where(model: Model) -> tuple[str | None, str | None]:
-    """Project and location; :class:`ConfigError` if nobody names the project, or the entry has both them and a key."""
+    """Return project and location; :class:`ConfigError` if there is no project, or the entry has both them and a key."""
     given = [model.options.get(name) for name in ("project", "location")]
     if model.api_key_env is not None:
         if any(given):
             raise ConfigError(
-                f"model {model.name!r}: a key of Vertex's express mode knows its project: leave project and location out"
+                f"model {model.name!r}: a key of Vertex's express mode already has a project: leave out project and location"
             )
         return None, None
     project = given[0] or os.environ.get("GOOGLE_CLOUD_PROJECT")
@@ -102,10 +104,10 @@ def _where(model: Model) -> tuple[str | None, str | None]:
     return str(project), str(given[1] or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global")
 
 
-def create(setup: ProviderSettings) -> VertexBackend:
-    """The backend for a catalog's Vertex models. Makes no call. :class:`ConfigError` names what does not fit."""
-    for model in setup.models:
+def create(settings: ProviderSettings) -> VertexBackend:
+    """Create the backend of the catalog's Vertex models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model)
         _where(model)
-    return VertexBackend(setup, VertexWire())
+    return VertexBackend(settings, VertexTransport())

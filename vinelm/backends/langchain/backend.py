@@ -1,6 +1,6 @@
-"""Any LangChain chat model as a provider: ready objects, and ``provider:model`` strings of LangChain's integrations.
+"""Any LangChain chat model as a provider: instances, and ``provider:model`` strings of LangChain's integrations.
 
-Spends whatever the model spends. Its own retries, if it has any, are hidden in the latency: turn them off (``max_retries=0``).
+Calls spend money with paid models. A model's own retries count as latency: disable them (``max_retries=0``).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
 
-class LangChainWire:
+class LangChainTransport:
     """Delegates to a chat model's own ``_generate`` and ``_stream``; see :class:`vinelm.backends.remote.transport.Transport`.
 
-    Not to ``invoke``: LangChain would tell every callback twice.
+    Not to ``invoke``: LangChain would then call every callback twice.
     """
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
@@ -40,13 +40,13 @@ class LangChainWire:
         self._lock = threading.Lock()
 
     def check(self, model: Model) -> None:
-        """Make the chat model: :class:`ConfigError` if that cannot be done."""
+        """Create the chat model; :class:`ConfigError` if it cannot be created."""
         self._chat(model)
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """The chat model and what to call it with."""
+        """Build the request: the chat model and the arguments of its call."""
         given = {key: value for key, value in options.items() if value is not None}
         stop, tools, choice = given.pop("stop", None), given.pop("tools", None), given.pop("tool_choice", None)
         limit = given.get("max_tokens", model.max_tokens)
@@ -65,21 +65,21 @@ class LangChainWire:
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed, if the chat model keeps to the entry's ``max_tokens``."""
+        """Return an upper bound of the call's cost in dollars, if the chat model respects the entry's ``max_tokens``."""
         size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
         bound: int = body["max_tokens"]
         return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
 
     def connect(self, model: Model) -> None:
-        """Make the chat model."""
+        """Create the chat model."""
         self._chat(model)
 
     async def aconnect(self, model: Model) -> None:
-        """The same."""
+        """Create the chat model."""
         self._chat(model)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt."""
+        """Make one attempt."""
         body, reader = request.body, LangChainStreamReader()
         chat: BaseChatModel = body["chat"]
         if request.is_streamed:
@@ -92,7 +92,7 @@ class LangChainWire:
         yield self._last(model, reader)
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
+        """Like :meth:`send`, for a coroutine."""
         body, reader = request.body, LangChainStreamReader()
         chat: BaseChatModel = body["chat"]
         if request.is_streamed:
@@ -106,14 +106,14 @@ class LangChainWire:
         yield self._last(model, reader)
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the chat model means."""
+        """Translate an exception of the chat model."""
         return failed(error)
 
     def close(self) -> None:
-        """Nothing: connections are the chat models' own."""
+        """Do nothing: the chat models own their connections."""
 
     def _last(self, model: Model, reader: LangChainStreamReader) -> Delta:
-        """The end of an answer. A chat model that has ever said how one ended is taken to do so always."""
+        """Return the last piece. A chat model that has given a finish reason once is expected to do so always."""
         last = reader.last(always_has_reason=model.name in self._with_reasons)
         if reader.has_reason:
             self._with_reasons.add(model.name)
@@ -126,10 +126,10 @@ class LangChainWire:
             return self._chats[model.name]
 
 
-class LangChainBackend(RemoteBackend[LangChainWire]):
+class LangChainBackend(RemoteBackend[LangChainTransport]):
     """Metered LangChain chat models: usage from their ``usage_metadata``, else estimated. Thread-safe if they are.
 
-    Ready objects are the catalog's; other entries are made by ``langchain.chat_models.init_chat_model`` at the first call.
+    Instances come from the catalog; other entries are created by ``langchain.chat_models.init_chat_model`` at the first call.
     """
 
 
@@ -143,7 +143,7 @@ def _streams(chat: BaseChatModel) -> bool:
 
 
 def _with_tools(model: Model, chat: BaseChatModel, tools: Any, choice: Any) -> tuple[BaseChatModel, dict[str, Any]]:
-    """The chat model and the arguments that its own ``bind_tools`` makes of them."""
+    """Return the chat model and the arguments that its own ``bind_tools`` creates."""
     try:
         bound: Any = chat.bind_tools(tools) if choice is None else chat.bind_tools(tools, tool_choice=choice)
     except NotImplementedError:
@@ -178,12 +178,12 @@ def _made(model: Model) -> BaseChatModel:
     raise ConfigError(f"model {model.name!r}: cannot be made ({type(cause).__name__}): {reason}")
 
 
-def create(setup: ProviderSettings) -> LangChainBackend:
-    """The backend for a catalog's LangChain models. Makes no call. :class:`ConfigError` names what does not fit."""
-    live = {model.name: setup.catalog.live[model.name] for model in setup.models if model.name in setup.catalog.live}
-    for model in setup.models:
+def create(settings: ProviderSettings) -> LangChainBackend:
+    """Create the backend of the catalog's LangChain models. Makes no call. :class:`ConfigError` for invalid settings."""
+    live = {model.name: settings.catalog.live[model.name] for model in settings.models if model.name in settings.catalog.live}
+    for model in settings.models:
         if model.api_key_env is not None:
             raise ConfigError(
                 f"model {model.name!r}: api_key_env has no effect: LangChain's integrations read their own variable"
             )
-    return LangChainBackend(setup, LangChainWire(live))
+    return LangChainBackend(settings, LangChainTransport(live))

@@ -1,4 +1,4 @@
-"""What a LangChain chat model gives, as pieces of an answer; what its exceptions mean. Pure."""
+"""Parse the messages of a LangChain chat model as pieces of an answer, and translate its exceptions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
         "MALFORMED_FUNCTION_CALL": "malformed",
     }
 )
-"""Finish reasons of the providers that LangChain has packages for; they differ in spelling only."""
+"""Failures by finish reason, in the spelling of each of LangChain's providers."""
 NOT_REPORTED = "not_reported"
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
@@ -40,7 +40,7 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
 
 
 class LangChainStreamReader:
-    """Reads the messages of one attempt in turn: token counts add up, tool calls keep their place."""
+    """Parses the messages of one attempt in order; sums their token counts and numbers their tool calls."""
 
     def __init__(self) -> None:
         self._usage: UsageMetadata | None = None
@@ -48,20 +48,23 @@ class LangChainStreamReader:
         self._tools = 0
 
     def delta(self, message: BaseMessage) -> Delta:
-        """The next chunk, or a whole answer. :class:`AttemptFailed` (malformed) if it is none."""
+        """Parse the next chunk or a whole answer; :class:`AttemptFailed` (malformed) if it is invalid."""
         try:
             return self._delta(message)
         except (AttributeError, TypeError, ValueError, KeyError):
-            pass  # their text may quote the answer
+            pass  # their message may quote the answer
         raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
 
     @property
     def has_reason(self) -> bool:
-        """The model said how the answer ended."""
+        """Whether the model gave a finish reason."""
         return self._has_reason
 
     def last(self, *, always_has_reason: bool) -> Delta:
-        """What ends the attempt: a finish reason, where the model never gives one. One that else does has broken off."""
+        """Return the last piece: with a substitute finish reason for a model that never gives one.
+
+        If a model that otherwise gives a finish reason gives none, the response was cut off, and none is added.
+        """
         return Delta() if self._has_reason or always_has_reason else Delta(finish_reason=NOT_REPORTED)
 
     def _delta(self, message: Any) -> Delta:
@@ -94,7 +97,7 @@ class LangChainStreamReader:
 
 
 def _counts(usage: UsageMetadata | None) -> Counts | None:
-    """None without a prompt's tokens, too: there is no prompt of none, and it must not be booked as free."""
+    """Return the token counts; None also for zero prompt tokens, which must not be accounted as free."""
     if usage is None or usage["input_tokens"] <= 0:
         return None
     into, out = usage.get("input_token_details", {}), usage.get("output_token_details", {})
@@ -102,7 +105,7 @@ def _counts(usage: UsageMetadata | None) -> Counts | None:
 
 
 def failed(error: Exception) -> AttemptFailed | None:
-    """What an exception means, by its SDK or its HTTP status. Of its text nothing is repeated but the name of its class."""
+    """Translate an exception by its SDK or HTTP status. Only the name of its class is repeated, nothing of its message."""
     if isinstance(error, VineLMError):
         return None
     return _by_sdk(error) or _by_status(error) or _by_name(error)
@@ -142,4 +145,4 @@ def _by_name(error: Exception) -> AttemptFailed:
     if isinstance(error, OSError) or "Connect" in names or "NetworkError" in names or "ProtocolError" in names:
         return AttemptFailed("server", "the connection failed or broke off")
     name = type(error).__name__
-    return AttemptFailed("unknown", f"the chat model raised {name}: call it by itself to see why", is_final=True)
+    return AttemptFailed("unknown", f"the chat model raised {name}: call it directly to see why", is_final=True)

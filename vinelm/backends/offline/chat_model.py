@@ -1,4 +1,4 @@
-"""The chat model of backends that answer without any network: simulated and recorded."""
+"""The chat model of the offline backends: simulated and recorded."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from vinelm.workflow import Request
 
 
 class AnswerSource(Protocol):
-    """Where an offline chat model gets its answer from."""
+    """The source of an offline chat model's answers."""
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+        """Return the text and its usage, without waiting or reporting. ``usage.failure`` is set if the call fails."""
 
 
 def request_of(call: CallContext, provider: str) -> Request:
-    """The call's request; one-line :class:`ConfigError` without one."""
+    """Return the call's request; :class:`ConfigError` if it has none."""
     if call.request is None:
         raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
     return call.request
@@ -45,7 +45,7 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """What one chat model answers for. Kept in one field, out of every repr: a trace must not show a request's labels."""
+    """The model and call of one chat model. Excluded from every repr: a trace must not show a request's labels."""
 
     source: AnswerSource
     model: Model
@@ -53,17 +53,17 @@ class _Binding:
 
 
 class OfflineChatModel(BaseChatModel):
-    """A LangChain chat model that answers from an :class:`AnswerSource`; its latency passes on the request's clock.
+    """A LangChain chat model that answers from an :class:`AnswerSource` and waits on the request's clock.
 
-    Of the prompt only the length counts. Reports exactly one :class:`Usage` per call, also when it fails
-    (:class:`CallError`) or when a stream is abandoned.
+    Of the prompt, only the length is used. Reports exactly one :class:`Usage` per call, also if the call fails
+    (:class:`CallError`) or its stream is abandoned.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
-        """The chat model of one invocation, without the cost of validating what is already typed."""
+        """Create the chat model of one invocation, without pydantic's validation."""
         return bound_instance(cls, _Binding(source, model, call))
 
     @property
@@ -77,7 +77,7 @@ class OfflineChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools: an answer that is a script of calls (:mod:`~vinelm.backends.offline.tool_script`) is played."""
+        """Bind tools: an answer that is a script of calls (:mod:`~vinelm.backends.offline.tool_script`) is then executed."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
 
     @property
@@ -196,7 +196,7 @@ def _usage_metadata(usage: Usage) -> UsageMetadata:
 
 
 def _said(text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-    """Text and tool calls: with tools bound, an answer may be a script of calls."""
+    """Return text and tool calls; with tools bound, an answer may be a script of calls."""
     return next_step(text, messages) if options.get("tools") else (text, [])
 
 
@@ -211,7 +211,7 @@ def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
 
 
 def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
-    """(seconds to wait, chunk) word by word: the first token after ``ttft_s``, the rest evenly until ``latency_s``."""
+    """Yield (seconds to wait, chunk) for each word: the first after ``ttft_s``, the others evenly until ``latency_s``."""
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
     first_s = usage.latency_s if usage.ttft_s is None else min(usage.ttft_s, usage.latency_s)

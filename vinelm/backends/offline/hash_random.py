@@ -1,7 +1,7 @@
-"""Random draws that come out the same on every machine, in any order, thread and process.
+"""Reproducible random draws: the same on every machine, in any order, thread and process.
 
-Each draw is a function of a seed and the names of what is drawn, through SHA-256 and integer or basic IEEE arithmetic: no
-shared generator, no ``hash()``, no ``libm`` (whose last bit differs between platforms).
+Each draw is a function of a seed and the names of its subject, computed with SHA-256 and basic IEEE arithmetic: no shared
+generator, no ``hash()``, no ``libm`` (whose last bit differs between platforms).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _SEPARATOR = "\x1f"
 
 
 def digest(*names: object) -> bytes:
-    """32 bytes that depend on all names and their order."""
+    """Return a 32-byte hash of the names in their order."""
     return hashlib.sha256(_SEPARATOR.join(map(str, names)).encode("utf-8", "surrogatepass")).digest()
 
 
 def normal(*names: object) -> float:
-    """A draw that is nearly standard normal: the standardised sum of 16 uniform words (never beyond 6.93)."""
+    """Draw from an approximately standard normal distribution: the standardised sum of 16 uniform words (at most 6.93)."""
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
 
 
 def uniform(*names: object) -> float:
-    """A draw from [0, 1)."""
+    """Draw uniformly from [0, 1)."""
     return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
 
 
 def exp(x: float) -> float:
-    """The exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
+    """Return the exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
     h = x / 64.0
     power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
     for _ in range(6):
@@ -43,5 +43,5 @@ def exp(x: float) -> float:
 
 
 def generator(*names: object) -> random.Random:
-    """A generator of its own, seeded by the names."""
+    """Return a new generator seeded with the names."""
     return random.Random(int.from_bytes(digest(*names)[:16], "big"))

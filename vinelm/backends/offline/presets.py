@@ -1,11 +1,11 @@
-"""How the simulated models behave: eight shaped like the paper's set (§5.1), and one that leaves routing nothing to gain.
+"""The behaviours of simulated models: eight modelled on the VineLM paper's set (§5.1), and one that dominates all others.
 
-Nothing here was measured on a real model. Accuracies are shaped after published text-to-SQL figures (.45–.80 for one call),
-prices after Amazon Bedrock's, speeds after what such models are served at; errors are correlated as in the recorded outcomes of
-real systems: the same model asked again rarely mends its own mistake, another one often does, related ones fail together.
+Nothing here was measured on a real model. Accuracies follow published text-to-SQL figures (.45–.80 for one call), prices those
+of Amazon Bedrock, and speeds those at which such models are served. Errors are correlated as in the recorded outcomes of real
+systems: a model rarely corrects its own mistake, another model often does, and related models fail together.
 
-The parameters were fixed and committed before any estimator or plan was run on them. They were set by looking at single-call
-accuracy and at P(right | another call was wrong) alone. Do not tune them afterwards: make another preset.
+The parameters were fixed before any estimator or plan was run on them, by looking only at single-call accuracy and at
+P(right | another call was wrong). Do not tune them afterwards: create another preset.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ AS_OF = date(2026, 11, 21)
 """The day on which the parameters were fixed."""
 
 HARDNESS_SD = 0.9
-"""How much questions differ for all models beyond the skills that they demand (standard deviations of the margin)."""
+"""Spread of the difficulty that questions have for all models, beyond their skills (standard deviation of the margin)."""
 FEEDBACK_GAIN = 0.25
-"""What seeing a visible error adds to the margin of the repair that follows."""
+"""Increase of a repair's margin if the invocation before made a visible error."""
 VISIBLE_KINDS = frozenset({"syntax_error", "unknown_column", "wrong_value"})
-"""Kinds of error that show when the answer is run: an error message, or an empty result."""
+"""Kinds of error that are visible when the answer is executed: an error message, or an empty result."""
 REPEAT_KIND_SHARE = 0.7
-"""How often a model that is wrong again makes the same kind of error as always on that question."""
+"""Probability that a model's wrong answer has its usual kind of error on this question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """One simulated model. It is right where its margin is above 0.
+    """One simulated model. Its answer is right if its margin is above 0.
 
-    The margin is ``ability`` - sum of ``weakness`` x the skill demanded, plus effects that are drawn once per question (shared
+    The margin is ``ability`` - sum of ``weakness`` × the skill demanded, plus effects that are drawn once per question (shared
     by all models), per question and ``family``, per question and model (``persistent_sd``), and per invocation (``fresh_sd``).
-    ``reasoning_tokens`` is the median of what it writes (and bills) before the answer; ``latency_sigma`` the spread of the log
-    of its speed; ``kinds`` weighs its kinds of error (unnamed ones weigh 1); prices are dollars per million tokens.
+    ``reasoning_tokens`` is the median number of tokens written (and billed) before the answer, ``latency_sigma`` the standard
+    deviation of the log of its speed. ``kinds`` weights its kinds of error (default 1). Prices are dollars per million tokens.
     """
 
     shaped_like: str
@@ -213,19 +213,19 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def simulated_catalog(preset: str = "paper") -> Catalog:
-    """The catalog of a preset, each model on an engine of its own; :class:`ConfigError` names the presets there are."""
+    """Return the catalog of a preset, with one engine per model; :class:`ConfigError` for an unknown preset."""
     return Catalog.from_dict(simulated_tables(preset), where=f"preset {preset!r}")
 
 
 def simulated_tables(preset: str = "paper") -> dict[str, Any]:
-    """The same as plain tables, as they would stand in a catalog file."""
+    """Return the catalog of a preset as plain tables, as in a catalog file."""
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: simulated presets are {', '.join(PRESETS)}")
     return {"model": [_entry(name) for name in PRESETS[preset]]}
 
 
 def simulated_toml(preset: str = "paper") -> str:
-    """The text of a catalog file with the preset's models, to start one's own from."""
+    """Return the text of a catalog file with the preset's models, as a template for one's own."""
     lines = ["# Simulated models: nothing here was measured on a real one."]
     for entry in simulated_tables(preset)["model"]:
         price = entry["price"]
@@ -239,7 +239,7 @@ def simulated_toml(preset: str = "paper") -> str:
 
 
 def behaviour_of(model: Model) -> Behaviour:
-    """How the model behaves, by its ``model_id``; :class:`ConfigError` names the behaviours there are."""
+    """Return the behaviour named by the model's ``model_id``; :class:`ConfigError` for an unknown one."""
     try:
         return BEHAVIOURS[model.model_id]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Recorded answers: what real systems really wrote, replayed from a table. No key, no network, no money."""
+"""Recorded answers of real systems, replayed from a table. Needs no key and no network, and spends no money."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from vinelm.protocols import CallContext
 
 
 class RecordedBackend:
-    """Answers with the text in the row of (request id, model id), whatever the stage and the prefix.
+    """Answers with the text recorded for (request id, model id), whatever the stage and the prefix.
 
-    ``table`` is CSV with a header, JSON lines (either may be gzipped) or Parquet: one row per pair, other columns are ignored.
-    Asking the same model again repeats its answer. An empty answer is returned as it is.
+    A model that is called again repeats its answer. The answers are real, so ``is_simulated`` is False; token counts are
+    estimated from the length of the text, and marked as estimates.
 
-    The answers are real, so ``is_simulated`` is False; tokens are estimated from the text's length and marked so.
-    ``cost_column`` holds dollars per call; without it a call costs what the catalog's price makes of the estimated tokens.
-    ``latency_column`` holds seconds; without it (or where it is empty) a call takes no time, which says nothing about the
-    real system. :class:`DatasetError` (file and line) if the table is missing or malformed.
+    Args:
+        table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
+        cost_column: Column with dollars per call; None: computed from the catalog's price and the estimated tokens.
+        latency_column: Column with seconds per call; None or an empty cell: the call takes no time.
+
+    Raises:
+        DatasetError: The table is missing or malformed; names the file and the line.
     """
 
     is_simulated = False
@@ -52,19 +55,19 @@ class RecordedBackend:
             raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one invocation. :class:`ConfigError` if the table has no such model, or the call no request."""
+        """Return a chat model for one invocation; :class:`ConfigError` if the table lacks the model, or the call a request."""
         self.check(model)
         request_of(call, "recorded")
         return OfflineChatModel.bound(self, model, call)
 
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` if the table has no answers of that model."""
+        """Raise :class:`ConfigError` if the table has no answers of the model."""
         if model.model_id not in self._models:
             known = ", ".join(self._models[:20]) + (", ..." if len(self._models) > 20 else "")
             raise ConfigError(f"model {model.name!r}: {self._table} has no system {model.model_id!r}: it has {known}")
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """The recorded text and its usage. :class:`DatasetError` if the table has no row for the request."""
+        """Return the recorded text and its usage; :class:`DatasetError` if the table has no row for the request."""
         request = request_of(call, "recorded")
         try:
             text, cost_usd, latency_s = self._answers[model.model_id, request.id]
@@ -94,26 +97,29 @@ class RecordedBackend:
         self._answers[key] = (str(row[answer_column] or ""), cost_usd, latency_s)
 
 
-def create(setup: ProviderSettings) -> RecordedBackend:
-    """The backend for a catalog's recorded models.
+def create(settings: ProviderSettings) -> RecordedBackend:
+    """Create the backend of the catalog's recorded models.
 
-    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``,
-    ``latency_column``, ``real_time``.
-    :class:`ConfigError` names what does not fit, or a model that the table lacks.
+    Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``, ``latency_column``,
+    ``real_time``.
+
+    Raises:
+        ConfigError: A setting is invalid, or the table lacks a model.
+        DatasetError: The table is missing or malformed.
     """
-    setup.refuse_unknown("table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "real_time")
-    if "table" not in setup.settings:
+    settings.refuse_unknown("table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "real_time")
+    if "table" not in settings.table:
         raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
     backend = RecordedBackend(
-        setup.setting("table", str, ""),
-        id_column=setup.setting("id_column", str, "question_id"),
-        model_column=setup.setting("model_column", str, "model"),
-        answer_column=setup.setting("answer_column", str, "prediction"),
-        cost_column=setup.setting("cost_column", str, "") or None,
-        latency_column=setup.setting("latency_column", str, "") or None,
-        real_time=setup.setting("real_time", bool, setup.real_time),
+        settings.setting("table", str, ""),
+        id_column=settings.setting("id_column", str, "question_id"),
+        model_column=settings.setting("model_column", str, "model"),
+        answer_column=settings.setting("answer_column", str, "prediction"),
+        cost_column=settings.setting("cost_column", str, "") or None,
+        latency_column=settings.setting("latency_column", str, "") or None,
+        real_time=settings.setting("real_time", bool, settings.real_time),
     )
-    for model in setup.models:
+    for model in settings.models:
         backend.check(model)
         model_options(model)
     return backend

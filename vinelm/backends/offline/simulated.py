@@ -38,22 +38,25 @@ REASONING_SIGMA = 0.4
 FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 """How calls fail where a failure rate is asked for. None of them is billed."""
 OPTIONS = ("failure_rate", "cached_share")
-"""What a simulated model takes as options: both are shares."""
+"""Options of a simulated model; both are fractions."""
 
 
 class SimulatedBackend:
-    """Answers as a function of (seed, request, prefix), the same on every machine and in any order.
+    """Answers as a function of (seed, request, prefix): the same on every machine and in any order.
 
-    Of the prompt only the length matters: for token counts and time. Whether an answer is right nobody says here: the workflow
-    runs and scores the text that ``writer`` wrote. The prefix tells whether the call is a repair; where the invocation before
-    it made an error that shows, the repair is a little likelier to be right. The models of a prefix are looked up in
-    ``catalog`` (default: the paper preset); one that is not simulated gives no feedback.
+    Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
+    wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
 
-    A model's option ``cached_share`` is a prompt cache: that share of a prompt is read from it where the request's invocation
-    before ran on the same model and engine. It takes no prefill time and is billed at the price's ``cached``.
+    A model's option ``cached_share`` simulates a prompt cache: this fraction of a prompt is cached if the request's previous
+    invocation ran on the same model and engine. It takes no prefill time and is billed at the price for cached tokens.
 
-    ``failure_rate`` is the share of calls that fail instead (:class:`~vinelm.errors.CallError`); a model's own option
-    ``failure_rate`` overrides it. With ``real_time`` the caller must give calls a wall clock, and latencies really pass.
+    Args:
+        writer: Writes right and wrong answers for a request.
+        seed: Decides all answers, latencies and failures.
+        real_time: Whether calls really take their time, on a wall clock.
+        catalog: Models of the prefixes (default: the paper preset); a model that is not simulated gives no feedback.
+        failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
+            ``failure_rate`` overrides it.
     """
 
     is_simulated = True
@@ -74,13 +77,13 @@ class SimulatedBackend:
         self._catalog = simulated_catalog() if catalog is None else catalog
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one invocation. :class:`ConfigError` if it has no behaviour of that id, or the call no request."""
+        """Return a chat model for one invocation; :class:`ConfigError` for an unknown model id or a call without a request."""
         behaviour_of(model)
         request_of(call, "simulated")
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """The text and its usage. Lets no time pass and reports nothing; ``usage.failure`` says that the call failed."""
+        """Return the text and its usage, without waiting or reporting. ``usage.failure`` is set if the call fails."""
         behaviour = behaviour_of(model)
         request = request_of(call, "simulated")
         names = (self._seed, request.id, *call.prefix)
@@ -93,7 +96,7 @@ class SimulatedBackend:
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
-        """Prompt tokens that the engine still holds from the invocation before; None where the model has no cache."""
+        """Return the prompt tokens cached since the previous invocation; None if the model has no prompt cache."""
         share = model_options(model, *OPTIONS).get("cached_share")
         if share is None:
             return None
@@ -107,7 +110,7 @@ class SimulatedBackend:
         return self._writer.right(request, rng) if kind is None else self._writer.wrong(request, kind, rng)
 
     def _error(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str | None:
-        """The kind of error that the invocation makes, None where it is right."""
+        """Return the kind of error that the invocation makes; None if its answer is right."""
         margin = self._margin(behaviour, model_id, request) + behaviour.fresh_sd * normal(
             self._seed, request.id, *prefix, "fresh"
         )
@@ -116,7 +119,7 @@ class SimulatedBackend:
         return self._kind(behaviour, model_id, request, prefix)
 
     def _margin(self, behaviour: Behaviour, model_id: str, request: Request) -> float:
-        """What the model always brings to that question; the fresh effect of an invocation comes on top."""
+        """Return the model's margin on this question, without the effect that is drawn per invocation."""
         seed, asked = self._seed, request.id
         mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
@@ -129,7 +132,7 @@ class SimulatedBackend:
         )
 
     def _saw_error(self, request: Request, before: Sequence[str]) -> bool:
-        """Whether the invocation before made an error that shows when its answer is run."""
+        """Return whether the previous invocation made an error that is visible when its answer is executed."""
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated":
             return False
@@ -158,7 +161,7 @@ class SimulatedBackend:
 
 
 def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: Counts) -> Usage:
-    """``counts`` without the reasoning tokens, which are drawn here."""
+    """Return the usage of a successful call. ``counts`` excludes the reasoning tokens, which are drawn here."""
     reasoning = int(behaviour.reasoning_tokens * exp(REASONING_SIGMA * normal(*names, "reasoning")))
     cached = counts.cached or 0
     ttft_s = _ttft_s(behaviour, names, counts.tokens_in - cached)
@@ -180,7 +183,7 @@ def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: 
 
 
 def _failed_usage(behaviour: Behaviour, model: Model, names: Sequence[object], failure: FailureKind) -> Usage:
-    """A timeout takes the model's whole ``timeout_s``, other failures as long as a first token."""
+    """Return the usage of a failed call: a timeout takes the model's ``timeout_s``, other failures the time to first token."""
     latency_s = model.timeout_s if failure == "timeout" else _ttft_s(behaviour, names, 0)
     return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), price_id=model.price_id, failure=failure)
 
@@ -196,21 +199,24 @@ def _checked_rate(rate: object, what: str) -> float:
     return float(rate)
 
 
-def create(setup: ProviderSettings) -> SimulatedBackend:
-    """The backend for a catalog's simulated models.
+def create(settings: ProviderSettings) -> SimulatedBackend:
+    """Create the backend of the catalog's simulated models.
 
-    Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (which column of the row holds the right answer,
-    for workflows without a writer of their own). :class:`ConfigError` names what does not fit.
+    Settings: ``seed``, ``real_time``, ``failure_rate``, and ``answer_key`` (the dataset's column with the right answer, for
+    workflows without a writer of their own).
+
+    Raises:
+        ConfigError: A setting is invalid.
     """
-    setup.refuse_unknown("seed", "real_time", "failure_rate", "answer_key")
-    for model in setup.models:
+    settings.refuse_unknown("seed", "real_time", "failure_rate", "answer_key")
+    for model in settings.models:
         behaviour_of(model)
         for name, rate in model_options(model, *OPTIONS).items():
             _checked_rate(rate, f"model {model.name!r}: {name}")
     return SimulatedBackend(
-        writer_for(setup),
-        seed=setup.setting("seed", int, setup.seed),
-        real_time=setup.setting("real_time", bool, setup.real_time),
-        catalog=setup.catalog,
-        failure_rate=setup.setting("failure_rate", float, 0.0),
+        writer_for(settings),
+        seed=settings.setting("seed", int, settings.seed),
+        real_time=settings.setting("real_time", bool, settings.real_time),
+        catalog=settings.catalog,
+        failure_rate=settings.setting("failure_rate", float, 0.0),
     )

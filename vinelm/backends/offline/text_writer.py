@@ -1,4 +1,4 @@
-"""Answers for simulated models where a workflow has labels but no writer of its own."""
+"""Simulated answers for workflows that have labels but no writer of their own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ DEFAULT_ANSWER_KEY = "answer"
 
 
 class TextWriter:
-    """Writes the label as it is, or a text that differs from it. :class:`DatasetError` for a row without the label.
-
-    It demands one skill, ``length``: long rows are harder.
-    """
+    """Writes the label as the right answer, or a different text as a wrong one. Long rows are harder."""
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
 
@@ -24,18 +21,18 @@ class TextWriter:
         self._key = answer_key
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """``length``: the row's text against a thousand characters."""
+        """Return the skill ``length``: characters of the row over 1000, at most 1."""
         chars = sum(len(value) for key, value in request.data.items() if isinstance(value, str) and key != self._key)
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """The label as text."""
+        """Return the label as text; :class:`DatasetError` if the row has none."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """A number next to the label, the label with its letters moved, or an answer to nothing."""
+        """Return a number near the label, its letters shuffled, or an unrelated answer."""
         label = self.right(request, rng)
         if kind == "near_miss":
             near = _near(label, rng)
@@ -57,18 +54,18 @@ def _near(label: str, rng: random.Random) -> str:
         return "".join(letters)
 
 
-def writer_for(setup: ProviderSettings) -> AnswerWriter:
-    """The workflow's own writer, or a :class:`TextWriter` over its label; :class:`ConfigError` where neither is there."""
-    workflow = setup.workflow
+def writer_for(settings: ProviderSettings) -> AnswerWriter:
+    """Return the workflow's own writer, or a :class:`TextWriter` over its label; :class:`ConfigError` if it has neither."""
+    workflow = settings.workflow
     if workflow is None:
         raise ConfigError("simulated models answer from a workflow's rows: give create_backends a workflow")
     if workflow.writer is not None:
-        if "answer_key" in setup.settings:
+        if "answer_key" in settings.table:
             raise ConfigError(f"[backend.simulated]: answer_key has no effect: workflow {workflow.name!r} has its own writer")
         return workflow.writer
     columns = workflow.requests[0].data
     only = workflow.labels[0] if len(workflow.labels) == 1 else DEFAULT_ANSWER_KEY
-    key = setup.setting("answer_key", str, only)
+    key = settings.setting("answer_key", str, only)
     if key not in columns:
         raise ConfigError(
             f"workflow {workflow.name!r}: simulated models need the right answer and the rows have no {key!r}: "

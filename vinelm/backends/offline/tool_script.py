@@ -1,8 +1,7 @@
-"""How an offline model uses tools: its answer is a script of calls, of which each invocation makes the next one.
+"""Tool use of offline models: an answer is a script of tool calls, and each invocation makes the next call.
 
-A script is a JSON object ``{"calls": [{"name": ..., "args": {...}}, ...], "answer": "..."}``. It only counts where tools are
-bound. The next call is the first that the conversation has not seen since the last human message; after all of them comes
-the answer. So a wrong call costs a turn, and a right model goes on from there.
+A script is a JSON object ``{"calls": [{"name": ..., "args": {...}}, ...], "answer": "..."}``. It is used only if tools are
+bound. The next call is the first that was not made since the last human message; after all calls comes the answer.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from langchain_core.messages.tool import ToolCall
 
 
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
-    """The text to say and the calls to make now. A text that is no script is said as it is."""
+    """Return the text and the tool calls of the next message. A text that is not a script is returned unchanged."""
     script = _script(text)
     if script is None:
         return text, []

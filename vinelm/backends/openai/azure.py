@@ -1,7 +1,7 @@
-"""Azure OpenAI's deployments, over the openai SDK's own Azure client. Spends money.
+"""Azure OpenAI deployments, over the openai SDK's Azure client. Calls spend money.
 
 Wire format: https://learn.microsoft.com/azure/ai-foundry/openai/reference; Azure's newer ``/openai/v1`` endpoint speaks plain
-OpenAI: for that one ``provider = "openai"`` with that ``api_base``.
+OpenAI: use ``provider = "openai"`` with that ``api_base`` for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.openai.backend import OpenAIWire
+from vinelm.backends.openai.backend import OpenAITransport
 from vinelm.backends.openai.client import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
 from vinelm.backends.remote.backend import RemoteBackend, check_base
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
 
-class AzureWire(OpenAIWire):
-    """OpenAI's wire, to ``/openai/deployments/MODEL`` and with Azure's key header."""
+class AzureTransport(OpenAITransport):
+    """OpenAI's transport, with Azure's URL (``/openai/deployments/MODEL``) and key header."""
 
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` without the entry's key."""
+        """Raise :class:`ConfigError` if the entry's key is missing."""
         named_key(model, "AZURE_API_KEY")
 
     def context_tokens(self, model: Model) -> int | None:
-        """Azure does not say it."""
+        """Return None: Azure does not report the context length."""
         return None
 
     def _place(self, model: Model) -> Hashable:
@@ -62,28 +62,30 @@ class AzureWire(OpenAIWire):
         return EventLoopClients(make, amake)
 
 
-class AzureBackend(RemoteBackend[AzureWire]):
-    """Chat models that are deployed on Azure OpenAI: ``model`` is the deployment, ``api_base`` the resource, and the option
-    ``api_version`` the API's version. Other options go into the request's body as they are.
+class AzureBackend(RemoteBackend[AzureTransport]):
+    """Chat models deployed on Azure OpenAI.
+
+    In a catalog entry, ``model`` is the deployment, ``api_base`` the resource, and the option ``api_version`` the version of
+    the API. Other options are added to the request's body unchanged.
     """
 
 
 def _refuse_ambient_token(client: Any, model: Model) -> None:
-    """Older SDKs send the environment's Entra token in place of the key that the entry names."""
+    """Raise :class:`ConfigError` if an older SDK would send the environment's Entra token instead of the entry's key."""
     if getattr(client, "_azure_ad_token", None) is not None:
         raise ConfigError(
             f"model {model.name!r}: this openai package sends AZURE_OPENAI_AD_TOKEN instead of {model.api_key_env}: unset it"
         )
 
 
-def create(setup: ProviderSettings) -> AzureBackend:
-    """The backend for a catalog's Azure deployments. Makes no call. :class:`ConfigError` names what does not fit."""
+def create(settings: ProviderSettings) -> AzureBackend:
+    """Create the backend of the catalog's Azure deployments. Makes no call. :class:`ConfigError` for invalid settings."""
     where = 'say where the resource is: "https://NAME.openai.azure.com"'
-    for model in setup.models:
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model, where)
         if model.api_base is None:
             raise ConfigError(f"model {model.name!r}: api_base is None: {where}")
         if not isinstance(model.options.get("api_version"), str):
             raise ConfigError(f'model {model.name!r}: no API version: add options = {{ api_version = "2025-04-01-preview" }}')
-    return AzureBackend(setup, AzureWire())
+    return AzureBackend(settings, AzureTransport())

@@ -1,4 +1,4 @@
-"""OpenAI and every server that speaks its chat completions: vLLM, SGLang, ... by ``api_base``. Spends money."""
+"""OpenAI, and servers with its chat completions API (vLLM, SGLang, ...) by ``api_base``. Calls spend money."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAIClientWire, named_key, timeout_of
+from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, named_key, timeout_of
 from vinelm.backends.openai.request import check_options, completion_request, upper_bound_usd
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
 from vinelm.backends.remote.backend import RemoteBackend, check_base
@@ -20,23 +20,23 @@ from vinelm.catalog import Model
 from vinelm.errors import FailureKind
 
 
-class OpenAIWire(OpenAIClientWire):
-    """The two thin shells around the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
+class OpenAITransport(OpenAISdkTransport):
+    """The transport over the SDK; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """The body of the completion."""
+        """Build the body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed."""
+        """Return an upper bound of the call's cost in dollars."""
         return upper_bound_usd(model, body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt."""
+        """Make one attempt."""
         completions = self.clients.of(model).sync().chat.completions
         raw = completions.with_raw_response.create(**_arguments(model, request))
         try:
@@ -55,7 +55,7 @@ class OpenAIWire(OpenAIClientWire):
             raw.http_response.close()
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
+        """Like :meth:`send`, for a coroutine."""
         client = await self.clients.of(model).asynchronous()
         raw = await client.chat.completions.with_raw_response.create(**_arguments(model, request))
         try:
@@ -70,44 +70,45 @@ class OpenAIWire(OpenAIClientWire):
             await raw.http_response.aclose()
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the SDK means."""
+        """Translate an exception of the SDK."""
         return failed(error)
 
     def context_tokens(self, model: Model) -> int | None:
-        """Tokens of prompt and answer together, if the list of models has them."""
+        """Return the context length in tokens, if the server's list of models has it."""
         if model.api_base is None:
             return None
         tokens = None
-        with suppress(Exception):  # a server need not have that list
+        with suppress(Exception):  # not every server has this list
             for listed in self.clients.of(model).sync().models.list(timeout=CONNECT_TIMEOUT_S).data:
                 if listed.id == model.model_id:
                     tokens = getattr(listed, "max_model_len", None)
         return tokens if isinstance(tokens, int) else None
 
 
-class OpenAIBackend(RemoteBackend[OpenAIWire]):
+class OpenAIBackend(RemoteBackend[OpenAITransport]):
     """Chat models over the openai SDK.
 
-    An entry's ``options`` go into the request's body as they are, so that servers' own parameters (``top_k``,
-    ``chat_template_kwargs``) work; unknown ones are for the server to refuse.
+    A catalog entry's ``options`` are added to the request's body unchanged, so that parameters of a server (``top_k``,
+    ``chat_template_kwargs``) work; the server rejects unknown ones.
     """
 
     def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.diagnostics.KnowsContext`. vLLM and SGLang say it, OpenAI does not."""
-        return self.wire.context_tokens(model)
+        """See :class:`vinelm.backends.diagnostics.KnowsContext`. vLLM and SGLang report it, OpenAI does not."""
+        return self.transport.context_tokens(model)
 
 
 def drained(response: Any) -> None:
-    """Read past the last chunk, which has the usage: the SDK stops at ``[DONE]`` and its synchronous client then gives up a
-    connection that is as good as new (its asynchronous one drains).
+    """Read a stream to its end, so that the connection can be reused.
+
+    The SDK stops at ``[DONE]``, and its synchronous client would then drop the connection; its async client drains it.
     """
-    with suppress(Exception):  # the answer is whole, only the connection is lost
+    with suppress(Exception):  # the answer is complete, only the connection is lost
         for _ in response.stream:
             pass
 
 
 def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
-    """All but the messages goes by ``extra_body``: the same JSON whatever parameters the installed SDK knows by name."""
+    """Pass everything but the messages as ``extra_body``, so that the JSON does not depend on the SDK's version."""
     body = dict(request.body)
     return {
         "model": model.model_id,
@@ -118,11 +119,11 @@ def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
     }
 
 
-def create(setup: ProviderSettings) -> OpenAIBackend:
-    """The backend for a catalog's OpenAI-compatible models. Makes no call. :class:`ConfigError` names what does not fit."""
-    for model in setup.models:
+def create(settings: ProviderSettings) -> OpenAIBackend:
+    """Create the backend of the catalog's OpenAI-like models; :class:`ConfigError` for invalid settings. Makes no call."""
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model)
         if model.api_base is None and model.api_key_env is None:
-            named_key(model, "OPENAI_API_KEY")  # says what is missing
-    return OpenAIBackend(setup, OpenAIWire())
+            named_key(model, "OPENAI_API_KEY")  # raises if it is missing
+    return OpenAIBackend(settings, OpenAITransport())

@@ -1,4 +1,4 @@
-"""The openai SDK's clients of one server and one key."""
+"""Clients of the openai SDK, one set per server and key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI, Timeout
 
 NO_KEY = "none"
-"""What a server without keys is sent. Never what the SDK would find in the environment by itself."""
+"""The key sent to a server that needs none, instead of one that the SDK finds in the environment."""
 CONNECT_TIMEOUT_S = 15.0
 LOGGERS = ("openai._base_client",)
-"""Of the SDK: its older versions log whole requests."""
+"""Loggers of the SDK, whose older versions log whole requests."""
 
 
 def named_key(model: Model, example: str) -> str:
-    """The key from the variable that the entry names; :class:`ConfigError` if it names none, or that is not set."""
+    """Return the key from the environment variable of the entry; :class:`ConfigError` if it names none or it is not set."""
     if model.api_key_env is None:
         raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')
     key = os.environ.get(model.api_key_env, "").strip()
@@ -30,21 +30,21 @@ def named_key(model: Model, example: str) -> str:
 
 
 def api_key(model: Model) -> str:
-    """The key; only a server of one's own may do without."""
+    """Return the entry's key, or a placeholder for a server of one's own without keys."""
     if model.api_key_env is None and model.api_base is not None:
         return NO_KEY
     return named_key(model, "OPENAI_API_KEY")
 
 
-class OpenAIClientWire(SdkTransport["OpenAI", "AsyncOpenAI"]):
-    """Wires whose HTTP goes over the openai SDK."""
+class OpenAISdkTransport(SdkTransport["OpenAI", "AsyncOpenAI"]):
+    """Base of transports that use the openai SDK's HTTP client."""
 
     def check(self, model: Model) -> None:
-        """:class:`ConfigError` without the entry's key."""
+        """Raise :class:`ConfigError` if the entry's key is missing."""
         api_key(model)
 
     def _made(self, model: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
-        key = api_key(model)  # a missing one is said once, not kept
+        key = api_key(model)  # read outside of the cache: a missing key must not be cached
         return clients_of(self._base(model), key)
 
     def _base(self, model: Model) -> str:
@@ -52,7 +52,7 @@ class OpenAIClientWire(SdkTransport["OpenAI", "AsyncOpenAI"]):
 
 
 def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]:
-    """Clients of one server, whose retries are off."""
+    """Create the clients of one server, with the SDK's retries disabled."""
     keep_quiet(*LOGGERS)
 
     def make() -> tuple[OpenAI, Any]:
@@ -77,16 +77,14 @@ def _settings(base_url: str) -> dict[str, Any]:
 
 
 def elsewhere() -> dict[str, Any]:
-    """Headers of a server that is not OpenAI's: the account there, which the SDK finds in the environment, is none of its
-    business.
-    """
+    """Return headers for other servers than OpenAI's: they suppress the account that the SDK reads from the environment."""
     from openai import Omit
 
     return {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
 
 
 def timeout_of(model: Model) -> Timeout:
-    """Seconds to connect, and between two pieces."""
+    """Return the timeouts: seconds to connect, and between two pieces of a response."""
     from openai import Timeout
 
     return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""LangChain messages to the body of a chat completion, and the most that it can cost: pure.
+"""Build the body of a chat completion from LangChain messages, and bound its cost.
 
 Wire format: https://platform.openai.com/docs/api-reference/chat/create
 """
@@ -17,20 +17,21 @@ from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
 OURS = ("model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens")
-"""Parameters that the backend decides; as options they are refused. The completion's length is the entry's ``max_tokens``."""
+"""Parameters that the backend sets; not allowed as options. The maximum output length is the entry's ``max_tokens``."""
 OWN_OPTIONS = ("max_tokens_parameter",)
 AZURE_OPTIONS = (*OWN_OPTIONS, "api_version")
-"""Options that are not sent: they say how to."""
+"""Options that are not sent; they configure the request."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 
 def completion_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
 ) -> TransportRequest:
-    """The body: the entry's options first, then the call's. Both are sent as they are, known to the SDK or not.
+    """Build the body: the entry's options, overridden by the call's. Both are sent unchanged.
 
-    :class:`ConfigError` for a parameter that is the backend's, or a call's ``max_tokens`` above the entry's.
-    :class:`WorkflowError` for a message that the format has no word for.
+    Raises:
+        ConfigError: A parameter is set by the backend, or the call's ``max_tokens`` is above the entry's.
+        WorkflowError: The format cannot represent a message.
     """
     check_options(model, model.options)
     given = {key: value for key, value in options.items() if value is not None}
@@ -52,7 +53,7 @@ def completion_request(
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    """Return an upper bound of the call's cost in dollars, including retries."""
     sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
     return call_meter.upper_bound_usd(
         model,
@@ -63,26 +64,25 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
 
 
 def wire_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """The messages in the API's words. Multimodal parts are passed on, other models' thoughts are left out."""
+    """Convert messages to the API's format. Multimodal parts are kept, reasoning of other models is left out."""
     try:
-        return [_with_invalid_calls(wire, source) for source in messages for wire in _converted(source)]
+        return [_with_invalid_calls(sent, source) for source in messages for sent in _converted(source)]
     except (ValueError, KeyError, TypeError):
-        pass  # their text holds the message itself
-    raise WorkflowError("a message has content that the OpenAI format has no word for: send text, images, files or sounds")
+        pass  # their message contains the chat message
+    raise WorkflowError("a message has content that the OpenAI format cannot represent: send text, images, files or sounds")
 
 
 def limit_name(model: Model) -> str:
-    """The parameter that caps the completion: OpenAI's own models (Azure's, too) want the newer name, other servers know the
-    older.
+    """Return the name of the parameter that limits the completion: newer for OpenAI and Azure, older for other servers.
 
-    Where that guess is wrong, the entry's option ``max_tokens_parameter`` says.
+    The entry's option ``max_tokens_parameter`` overrides it.
     """
     guess = "max_completion_tokens" if model.api_base is None or model.provider == "azure" else "max_tokens"
     return str(model.options.get("max_tokens_parameter", guess))
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
-    """:class:`ConfigError` for a parameter that the backend decides itself."""
+    """Raise :class:`ConfigError` for a parameter that the backend sets itself."""
     for key in options:
         if key in LIMIT_NAMES:
             raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")
@@ -93,7 +93,7 @@ def check_options(model: Model, options: Mapping[str, Any]) -> None:
 
 
 def _limit(model: Model, given: dict[str, Any]) -> int:
-    """The call's own cap (taken out of ``given``) or the entry's."""
+    """Return the call's own limit (removed from ``given``) or the entry's."""
     asked = [given.pop(name) for name in LIMIT_NAMES if name in given]
     for limit in asked:
         if not isinstance(limit, int) or not 1 <= limit <= model.max_tokens:
@@ -111,14 +111,14 @@ def _converted(message: BaseMessage) -> list[dict[str, Any]]:
     return convert_to_openai_messages([message])
 
 
-def _with_invalid_calls(wire: dict[str, Any], source: BaseMessage) -> dict[str, Any]:
-    """Calls that could not be parsed are answered by tool messages too, so the server must see them."""
-    if isinstance(source, AIMessage) and source.invalid_tool_calls and wire["role"] == "assistant":
-        wire.setdefault("tool_calls", []).extend(
+def _with_invalid_calls(sent: dict[str, Any], source: BaseMessage) -> dict[str, Any]:
+    """Add calls that could not be parsed: tool messages answer them, so the server must see them."""
+    if isinstance(source, AIMessage) and source.invalid_tool_calls and sent["role"] == "assistant":
+        sent.setdefault("tool_calls", []).extend(
             {"type": "function", "id": call["id"], "function": {"name": call["name"] or "", "arguments": call["args"] or ""}}
             for call in source.invalid_tool_calls
         )
-    return wire
+    return sent
 
 
 def _tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:

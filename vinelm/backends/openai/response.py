@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server answers, as the SDK parsed it: pieces of an answer, or a failure. Pure.
+"""Parse responses and errors of an OpenAI-compatible server, as the SDK returns them.
 
 Wire format: https://platform.openai.com/docs/api-reference/chat/object and ``.../chat/streaming``; errors:
 https://platform.openai.com/docs/guides/error-codes
@@ -41,7 +41,7 @@ _CODE = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
 def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:
-    """The first piece, from an answer's headers. :class:`AttemptFailed` if it is of another type than was asked for."""
+    """Return the first piece, from the headers of a response; :class:`AttemptFailed` for an unexpected content type."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     wanted = "text/event-stream" if is_streamed else "application/json"
     if kind != wanted:
@@ -53,22 +53,22 @@ def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:
     return Delta(request_id=headers.get("x-request-id"), provider_latency_s=latency_s)
 
 
-def delta_of(reply: Any, *, is_streamed: bool) -> Delta:
-    """One chunk of a stream, or a whole completion. :class:`AttemptFailed` (malformed) for what is neither."""
+def delta_of(response: Any, *, is_streamed: bool) -> Delta:
+    """Parse a chunk of a stream or a whole completion; :class:`AttemptFailed` (malformed) if it is neither."""
     try:
-        return _delta(reply, is_streamed)
+        return _delta(response, is_streamed)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-        pass  # their text may quote the answer
+        pass  # their message may quote the answer
     raise AttemptFailed("malformed", "the server's answer is no chat completion")
 
 
-def _delta(reply: Any, is_streamed: bool) -> Delta:
-    if not is_streamed and not reply.choices:
+def _delta(response: Any, is_streamed: bool) -> Delta:
+    if not is_streamed and not response.choices:
         raise ValueError("no choices")
-    counts = _counts(reply.usage)
-    if not reply.choices:  # the chunk with the usage
-        return Delta(counts=counts, request_id=_text(reply.id) or None)
-    choice = reply.choices[0]
+    counts = _counts(response.usage)
+    if not response.choices:  # the chunk with the usage
+        return Delta(counts=counts, request_id=_text(response.id) or None)
+    choice = response.choices[0]
     said = choice.delta if is_streamed else choice.message
     return Delta(
         text=_text(said.content),
@@ -77,7 +77,7 @@ def _delta(reply: Any, is_streamed: bool) -> Delta:
         is_refused=bool(_text(getattr(said, "refusal", None))),
         finish_reason=_text(choice.finish_reason) or None,
         counts=counts,
-        request_id=None if is_streamed else _text(reply.id) or None,
+        request_id=None if is_streamed else _text(response.id) or None,
     )
 
 
@@ -111,7 +111,7 @@ def _counts(usage: Any) -> Counts | None:
 
 
 def failed(error: Exception) -> AttemptFailed | None:
-    """What an exception means. Of the server's own words only a code of plain lower-case letters is repeated."""
+    """Translate an exception. Of the server's message, only a code of plain lower-case letters is repeated."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
@@ -147,7 +147,7 @@ def _refused(error: Any) -> AttemptFailed:
 
 
 def _transport(error: Exception) -> AttemptFailed | None:
-    """Older SDKs let the HTTP client's own errors through while a stream is read; known by name: no dependency of ours."""
+    """Recognise the HTTP client's errors, which older SDKs let through in a stream, by name: it is not a dependency."""
     names = {
         base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore")
     }

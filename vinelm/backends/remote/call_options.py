@@ -1,4 +1,4 @@
-"""What one call asks for: the entry's options, then the call's own. Pure."""
+"""The options of one call: those of the catalog entry, overridden by the call's own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from vinelm.errors import ConfigError
 
 
 class CallOptions(NamedTuple):
-    """``limit`` caps the answer's tokens; ``tools`` is None where there are none, or they must not be used; ``rest`` is the
-    provider's business.
+    """The options of one call.
+
+    ``limit`` is the maximum of output tokens; ``tools`` is None if there are none or they must not be used; ``rest`` holds
+    provider-specific options.
     """
 
     limit: int
@@ -21,7 +23,11 @@ class CallOptions(NamedTuple):
 
 
 def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], ours: Container[str]) -> CallOptions:
-    """The call's ``options`` over the entry's ``own``. :class:`ConfigError` for one of ``ours``, or a cap above the entry's."""
+    """Merge the call's ``options`` over the entry's ``own``.
+
+    Raises:
+        ConfigError: An option is one of ``ours``, or ``max_tokens`` is above the entry's.
+    """
     given = {**own, **{key: value for key, value in options.items() if value is not None}}
     tools, choice = given.pop("tools", None), given.pop("tool_choice", None)
     limit = given.pop("max_tokens", model.max_tokens) if "max_tokens" not in own else None
@@ -32,7 +38,7 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
 
 
 def refuse_ours(model: Model, options: Mapping[str, Any], ours: Container[str]) -> None:
-    """:class:`ConfigError` for an option that the backend decides itself."""
+    """Raise :class:`ConfigError` for an option that the backend sets itself."""
     for key in options:
         if key in ours:
             raise ConfigError(f"model {model.name!r}: option {key!r} is set by VineLM: leave it out")

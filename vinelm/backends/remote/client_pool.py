@@ -1,4 +1,4 @@
-"""The clients of an SDK, made on first use and shared by all calls to one place: one synchronous, one per event loop."""
+"""Pools of SDK clients: created on first use and shared by all calls to one server, with one async client per event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from vinelm.catalog import Model
 
 
 class Closes(Protocol):
-    """What holds connections."""
+    """An object that holds connections."""
 
     def close(self) -> None:
-        """Give them up."""
+        """Close the connections."""
 
 
 C = TypeVar("C", bound=Closes)
@@ -24,7 +24,7 @@ A = TypeVar("A")
 
 
 class ClientPool(Generic[C]):
-    """One ``make(model)`` for all models of one ``place(model)``. Thread-safe."""
+    """One object per place: created by ``make(model)``, and shared by models with equal ``place(model)``. Thread-safe."""
 
     def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
         self._make = make
@@ -33,7 +33,7 @@ class ClientPool(Generic[C]):
         self._lock = threading.Lock()
 
     def of(self, model: Model) -> C:
-        """The one for that model's place."""
+        """Return the object for the model's place; creates it on first use."""
         place = self._place(model)
         with self._lock:
             if place not in self._made:
@@ -41,12 +41,12 @@ class ClientPool(Generic[C]):
             return self._made[place]
 
     def all(self) -> list[C]:
-        """Those that were made so far."""
+        """Return the objects created so far."""
         with self._lock:
             return list(self._made.values())
 
     def close(self) -> None:
-        """Close all of them; the next call makes them anew."""
+        """Close all objects; the next call creates new ones."""
         with self._lock:
             for made in self._made.values():
                 made.close()
@@ -54,9 +54,10 @@ class ClientPool(Generic[C]):
 
 
 class EventLoopClients(Generic[S, A]):
-    """Clients of one server and one key. Thread-safe; they close with the process, asynchronous ones with their event loop.
+    """The clients of one server and one key: one synchronous, one per event loop. Thread-safe.
 
-    ``make`` and ``amake`` give a client and what closes it.
+    The synchronous client closes with the process, an asynchronous one with its event loop. ``make`` and ``amake`` return a
+    client and the object that closes it.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class EventLoopClients(Generic[S, A]):
         self._async: dict[asyncio.AbstractEventLoop, tuple[A, AsyncGenerator[None]]] = {}
 
     def sync(self) -> S:
-        """The synchronous client."""
+        """Return the synchronous client."""
         with self._lock:
             if self._sync is None:
                 self._sync = self._make()
             return self._sync[0]
 
     async def asynchronous(self) -> A:
-        """The client of the running event loop."""
+        """Return the client of the running event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             held = self._async.get(loop)
@@ -101,13 +102,13 @@ class EventLoopClients(Generic[S, A]):
 
     @property
     def loops(self) -> int:
-        """How many event loops have a client now."""
+        """Number of event loops that have a client now."""
         return len(self._async)
 
     async def _closed_with(
         self, loop: asyncio.AbstractEventLoop, aclose: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Suspended until the loop shuts its asynchronous generators down, as ``asyncio.run`` does at its end."""
+        """Wait until the loop shuts down its async generators, as ``asyncio.run`` does at its end; then close the client."""
         try:
             yield
         finally:
@@ -117,17 +118,17 @@ class EventLoopClients(Generic[S, A]):
 
 
 class SdkTransport(Generic[S, A]):
-    """The part of a :class:`~vinelm.backends.remote.transport.Transport` that is about clients; each provider makes its own."""
+    """Base of transports over an SDK: the client methods of :class:`~vinelm.backends.remote.transport.Transport`."""
 
     def __init__(self) -> None:
         self.clients: ClientPool[EventLoopClients[S, A]] = ClientPool(self._made, self._place)
 
     def connect(self, model: Model) -> None:
-        """Make the client."""
+        """Create the synchronous client."""
         self.clients.of(model).sync()
 
     async def aconnect(self, model: Model) -> None:
-        """Make the event loop's client."""
+        """Create the client of the running event loop."""
         await self.clients.of(model).asynchronous()
 
     def close(self) -> None:
@@ -135,16 +136,16 @@ class SdkTransport(Generic[S, A]):
         self.clients.close()
 
     def _place(self, model: Model) -> Hashable:
-        """Models that share clients have the same one."""
+        """Return a key that is equal for models that share clients."""
         return (model.api_base, model.api_key_env)
 
     def _made(self, model: Model) -> EventLoopClients[S, A]:
-        """Clients for that place."""
+        """Create the clients for the model's place."""
         raise NotImplementedError
 
 
 def keep_quiet(*names: str) -> None:
-    """Drop the debug records of these loggers; what is louder stays."""
+    """Drop the debug and info records of these loggers; keep warnings and errors."""
     for name in names:
         logger = logging.getLogger(name)
         if _is_loud not in logger.filters:

@@ -1,7 +1,7 @@
-"""Rate limits of an engine, shared by all threads and tasks of this process: sliding-window logs and a fair queue of slots.
+"""Rate limits of an engine, shared by all threads and tasks of this process: sliding windows and a fair queue of slots.
 
-Own code, because the kept libraries do not fit: ``limits`` does not wait, ``aiolimiter`` belongs to one event loop, and
-``pyrate-limiter`` logs one entry per token, cannot give back what a call did not use, and has no concurrency limit.
+Maintained libraries do not fit: ``limits`` does not wait, ``aiolimiter`` is bound to one event loop, and ``pyrate-limiter``
+stores one entry per token, cannot return unused tokens, and has no concurrency limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_S = 60.0
 
 
 class RateLimits(BaseModel):
-    """What an engine allows; None means no limit."""
+    """The limits of an engine; None means no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,8 +33,8 @@ class RateLimits(BaseModel):
     concurrency: int | None = Field(default=None, ge=1)
 
 
-class Ticket:
-    """One admitted call. :meth:`settle` replaces the tokens that were assumed by the real ones."""
+class RatePermit:
+    """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
 
     __slots__ = ("start_s", "tokens")
 
@@ -43,87 +43,87 @@ class Ticket:
         self.tokens = tokens
 
     def settle(self, tokens: int) -> None:
-        """What the call really used. Only later calls see it; those already told to wait keep their turn."""
+        """Record the tokens that the call used. Affects later calls only; waiting calls keep their place."""
         self.tokens = tokens
 
 
 class EngineRateLimiter:
-    """The limits of one engine. In no half-open window of a minute do more requests or tokens start than allowed.
+    """Enforces the limits of one engine in every half-open window of one minute.
 
-    Calls start in the order in which they ask. One that alone asks for more tokens than a minute allows starts in an otherwise
-    empty window. Tokens are what the caller assumes until it settles them. Thread-safe, and safe across event loops.
+    Calls start in the order of their requests. A call with more tokens than a minute allows starts in an empty window. Tokens
+    are estimates of the caller until it settles them. Thread-safe, and safe across event loops.
     """
 
     def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
         self._limits = limits
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
-        self._log: deque[Ticket] = deque()
+        self._log: deque[RatePermit] = deque()
         self._queue: deque[Future[None]] = deque()
         self._free = limits.concurrency or 0
 
     @property
     def limits(self) -> RateLimits:
-        """What it holds the calls to."""
+        """The limits that are enforced."""
         return self._limits
 
-    def reserve(self, tokens: int) -> tuple[Ticket, float]:
-        """A place in the windows, and the seconds to wait for it."""
+    def reserve(self, tokens: int) -> tuple[RatePermit, float]:
+        """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
         with self._lock:
             now_s = self._clock.now()
             while self._log and self._log[0].start_s <= now_s - WINDOW_S:
                 self._log.popleft()
             start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
-            start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda ticket: 1))
-            start_s = max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda ticket: ticket.tokens))
-            ticket = Ticket(start_s, tokens)
+            start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
+            start_s = max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
+            permit = RatePermit(start_s, tokens)
             if self._limits.requests_per_min or self._limits.tokens_per_min:
-                self._log.append(ticket)
-            return ticket, start_s - now_s
+                self._log.append(permit)
+            return permit, start_s - now_s
 
-    def _room(self, allowed: int | None, wanted: int, weight: Callable[[Ticket], int]) -> float:
-        """When the window first has room for ``wanted`` more; minus infinity where it always has."""
+    def _room(self, allowed: int | None, wanted: int, weight: Callable[[RatePermit], int]) -> float:
+        """Return the earliest time at which the window has room for ``wanted`` more; minus infinity without a limit."""
         start_s = float("-inf")
         if allowed is None:
             return start_s
-        used = sum(weight(ticket) for ticket in self._log)
-        for ticket in self._log:
+        used = sum(weight(permit) for permit in self._log)
+        for permit in self._log:
             if used + wanted <= allowed:
                 break
-            start_s = ticket.start_s + WINDOW_S
-            used -= weight(ticket)
+            start_s = permit.start_s + WINDOW_S
+            used -= weight(permit)
         return start_s
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[Ticket]:
-        """Wait for a slot and a place in the windows, hold the slot meanwhile."""
+    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[RatePermit]:
+        """Wait for a slot and a place in the windows; hold the slot during the block."""
         slot = self._take()
         try:
             if slot is not None:
                 slot.result()
-            ticket, wait_s = self.reserve(tokens)
+            permit, wait_s = self.reserve(tokens)
             if wait_s > 0:
                 sleep(wait_s)
-            yield ticket
+            yield permit
         finally:
             self._give(slot)
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[Ticket]:
-        """The same for a coroutine."""
+    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[RatePermit]:
+        """Like :meth:`admit`, for a coroutine."""
         slot = self._take()
         try:
             if slot is not None:
                 await asyncio.wrap_future(slot)
-            ticket, wait_s = self.reserve(tokens)
+            permit, wait_s = self.reserve(tokens)
             if wait_s > 0:
                 await sleep(wait_s)
-            yield ticket
+            yield permit
         finally:
             self._give(slot)
 
     def _take(self) -> Future[None] | None:
-        """A future that is done when the slot is ours; None where concurrency has no limit."""
+        """Request a slot; returns a future that is done when it is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
         slot: Future[None] = Future()
@@ -136,7 +136,7 @@ class EngineRateLimiter:
         return slot
 
     def _give(self, slot: Future[None] | None) -> None:
-        """Pass the slot on to who has waited longest; a waiter who has left had none."""
+        """Release a slot to the caller that has waited longest; a cancelled waiter that was not granted one holds none."""
         if slot is None or slot.cancel() or slot.cancelled():
             return
         while True:
@@ -150,19 +150,21 @@ class EngineRateLimiter:
                 return
 
 
-def gates(setup: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
-    """A gate for each engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
+def rate_limiters(settings: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
+    """Create a rate limiter per engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
 
-    :class:`ConfigError` names an engine that no model has, an unknown key, a value out of range.
+    Raises:
+        ConfigError: An engine has no model, a key is unknown, or a value is out of range.
     """
-    engines = tuple(dict.fromkeys(model.engine for model in setup.models))
-    given: Mapping[str, Any] = setup.setting("limits", dict, {})
+    engines = tuple(dict.fromkeys(model.engine for model in settings.models))
+    given: Mapping[str, Any] = settings.setting("limits", dict, {})
     for engine in given:
         if engine not in engines:
             raise ConfigError(
-                f"[backend.{setup.provider}]: limits of engine {engine!r}, which no model has: engines are {', '.join(engines)}"
+                f"[backend.{settings.provider}]: limits of engine {engine!r}, which no model has: "
+                f"engines are {', '.join(engines)}"
             )
-    return {engine: EngineRateLimiter(_limits(setup.provider, engine, given.get(engine, {}))) for engine in engines}
+    return {engine: EngineRateLimiter(_limits(settings.provider, engine, given.get(engine, {}))) for engine in engines}
 
 
 def _limits(provider: str, engine: str, fields: Any) -> RateLimits:

@@ -1,4 +1,4 @@
-"""What comes back from a remote model, piece by piece, whatever the provider: pure, no network."""
+"""Responses of remote models, independent of the provider: pieces of an answer, and how to assemble them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.backends.base import Counts
 
 @dataclass(frozen=True, slots=True)
 class ToolPiece:
-    """A piece of the tool call number ``index``; arguments arrive as pieces of a JSON text."""
+    """A piece of the tool call number ``index``. Its arguments are a fragment of a JSON text."""
 
     index: int
     arguments: str = ""
@@ -24,9 +24,9 @@ class ToolPiece:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of an answer. The first one of an attempt may be empty: it says that the server began to answer.
+    """A piece of an answer. The first one of an attempt may be empty: it marks the start of the response.
 
-    ``is_refused`` says that the model declined in the provider's own field for that.
+    ``is_refused``: the model refused, by the provider's own field for refusals.
     """
 
     text: str = ""
@@ -40,11 +40,11 @@ class Delta:
 
     @property
     def is_token(self) -> bool:
-        """Something that the model wrote."""
+        """Whether the piece holds output of the model."""
         return bool(self.text or self.reasoning or self.tools)
 
     def chunk(self) -> AIMessageChunk:
-        """The piece as LangChain streams it."""
+        """Convert the piece to a LangChain chunk."""
         tools = [tool_call_chunk(name=t.name, args=t.arguments, id=t.id, index=t.index) for t in self.tools]
         more = {"reasoning_content": self.reasoning} if self.reasoning else {}
         return AIMessageChunk(content=self.text, additional_kwargs=more, tool_call_chunks=tools)
@@ -52,7 +52,7 @@ class Delta:
 
 @dataclass(slots=True)
 class ResponseBuilder:
-    """The pieces of one attempt so far."""
+    """Assembles the pieces of one attempt."""
 
     has_begun: bool = False
     is_refused: bool = False
@@ -65,7 +65,7 @@ class ResponseBuilder:
     _tools: dict[int, list[ToolPiece]] = field(default_factory=dict)
 
     def add(self, delta: Delta) -> None:
-        """Take the next piece. Of what comes more than once, the last one counts."""
+        """Add the next piece. Of values that arrive more than once, the last one counts."""
         self.has_begun = True
         if delta.text:
             self._text.append(delta.text)
@@ -82,17 +82,17 @@ class ResponseBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """Neither text nor a tool call; what a model only thought is no answer."""
+        """Whether there is neither text nor a tool call. Reasoning alone is not an answer."""
         return not self._tools and not any(piece.strip() for piece in self._text)
 
     @property
     def chars(self) -> int:
-        """Characters that the model wrote, thoughts and arguments included."""
+        """Number of characters of the output, including reasoning and tool arguments."""
         arguments = (piece.arguments for pieces in self._tools.values() for piece in pieces)
         return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + sum(map(len, arguments))
 
     def message(self, model_name: str) -> AIMessage:
-        """The whole answer. A tool call whose arguments are no JSON object is in ``invalid_tool_calls``."""
+        """Return the whole answer. A tool call whose arguments are not a JSON object goes to ``invalid_tool_calls``."""
         calls, invalid = default_tool_parser([_tool(pieces) for _, pieces in sorted(self._tools.items())])
         not_objects = [call for call in calls if not isinstance(call["args"], dict)]
         more = {"reasoning_content": "".join(self._reasoning)} if self._reasoning else {}
@@ -106,17 +106,17 @@ class ResponseBuilder:
         )
 
     def last_chunk(self, model_name: str) -> AIMessageChunk:
-        """What ends a stream: no text, but usage and finish reason."""
+        """Return the last chunk of a stream: usage and finish reason, without text."""
         chunk = AIMessageChunk(content="", response_metadata=self.metadata(model_name), chunk_position="last")
         chunk.usage_metadata = self.usage_metadata()
         return chunk
 
     def metadata(self, model_name: str) -> dict[str, Any]:
-        """LangChain's ``response_metadata``."""
+        """The ``response_metadata`` of the LangChain message."""
         return {"model_name": model_name, "finish_reason": self.finish_reason}
 
     def usage_metadata(self) -> UsageMetadata | None:
-        """LangChain's form of the counts; None where the provider gave none."""
+        """The ``usage_metadata`` of the LangChain message; None if the provider reported no counts."""
         counts = self.counts
         if counts is None:
             return None

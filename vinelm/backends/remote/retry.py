@@ -1,4 +1,4 @@
-"""When a failed attempt is made again, and how long to wait before: one policy for all remote providers, over tenacity."""
+"""The retry policy of all remote providers: which failures are retried, and how long to wait (built on tenacity)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from vinelm.backends.settings import ProviderSettings
 from vinelm.errors import ConfigError, FailureKind
 
 RETRIES: Mapping[FailureKind, int] = MappingProxyType({"rate_limit": 5, "server": 3, "timeout": 1, "malformed": 1})
-"""Attempts after the first, by how the last one failed. Other kinds would fail again: they are not repeated."""
+"""Number of retries by kind of failure. Other kinds are not retried: they would fail again."""
 BILLED_ATTEMPTS = 2
-"""A call makes no further attempt after this many that the provider may have billed."""
+"""A call is not retried after this many attempts that the provider may have billed."""
 SETTINGS = ("max_retries", "backoff_s", "max_wait_s")
 """Keys of a ``[backend.NAME]`` table that :meth:`RetryPolicy.of` reads."""
 
 
 class AttemptFailed(Exception):
-    """One attempt of a call failed. The text holds no prompt, no key and nothing of the server's answer.
+    """One attempt of a call failed. The message contains no prompt, no key and no text of the response.
 
-    ``retry_after_s`` is what the server asked for. ``is_final`` says that another attempt is pointless.
+    Attributes:
+        kind: The kind of the failure.
+        retry_after_s: Seconds that the server asked to wait; None if it did not.
+        is_final: Whether further attempts would fail, too.
     """
 
     def __init__(self, kind: FailureKind, detail: str, *, retry_after_s: float | None = None, is_final: bool = False) -> None:
@@ -38,10 +41,10 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Full-jitter exponential backoff from ``backoff_s`` on; a server's Retry-After is a lower bound.
+    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's Retry-After is a lower bound.
 
-    No wait is longer than ``max_wait_s``: a server that asks for more is believed, and the call fails at once.
-    ``max_retries`` caps :data:`RETRIES` for every kind.
+    If the server asks to wait longer than ``max_wait_s``, the call fails at once. ``max_retries`` limits :data:`RETRIES` for
+    every kind of failure.
     """
 
     max_retries: int = 5
@@ -49,33 +52,33 @@ class RetryPolicy:
     max_wait_s: float = 60.0
 
     @classmethod
-    def of(cls, setup: ProviderSettings) -> RetryPolicy:
-        """From the provider's table; :class:`ConfigError` for a value out of range."""
+    def of(cls, settings: ProviderSettings) -> RetryPolicy:
+        """Create the policy from the provider's table; :class:`ConfigError` for a value out of range."""
         policy = cls(
-            setup.setting("max_retries", int, cls.max_retries),
-            setup.setting("backoff_s", float, cls.backoff_s),
-            setup.setting("max_wait_s", float, cls.max_wait_s),
+            settings.setting("max_retries", int, cls.max_retries),
+            settings.setting("backoff_s", float, cls.backoff_s),
+            settings.setting("max_wait_s", float, cls.max_wait_s),
         )
         for key in SETTINGS:
             value = getattr(policy, key)
             if not (value >= 0 and math.isfinite(value)):
-                raise ConfigError(f"[backend.{setup.provider}]: {key} is {value}: it must be a finite number >= 0")
+                raise ConfigError(f"[backend.{settings.provider}]: {key} is {value}: it must be a finite number >= 0")
         return policy
 
     def may_repeat(self, failed: AttemptFailed, attempts: int, billed: int) -> bool:
-        """Whether another attempt follows ``attempts`` so far, ``billed`` of which may have cost money."""
+        """Return whether to retry after ``attempts`` attempts, ``billed`` of which may have cost money."""
         if failed.is_final or billed >= BILLED_ATTEMPTS or (failed.retry_after_s or 0.0) > self.max_wait_s:
             return False
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
 
     def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Retrying:
-        """Attempts of one call; ends by raising what the last attempt raised."""
+        """Iterate over the attempts of one call; reraises the error of the last attempt."""
         return Retrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
 
     def asynchronous(
         self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], Awaitable[None]]
     ) -> AsyncRetrying:
-        """The same for a coroutine."""
+        """Like :meth:`sync`, for a coroutine."""
         return AsyncRetrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True)
 
     def _wait(self, state: RetryCallState) -> float:
@@ -94,9 +97,9 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that an answer's headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None where they do not.
+    """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None if they do not.
 
-    ``headers`` are looked up in lower case. A date that is past gives 0.
+    ``headers`` are looked up in lower case. A date in the past gives 0.
     """
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:

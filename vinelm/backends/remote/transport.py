@@ -1,4 +1,4 @@
-"""What a provider's own code has to do: how to ask, how to read the answer, how to read its errors."""
+"""The interface of a provider's transport: it builds requests, sends them, and parses responses and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.protocols import CallContext, RateLimiter
 
 @dataclass(frozen=True, slots=True)
 class TransportRequest:
-    """What one call sends. ``prompt_chars`` is the size of its prompt, ``body`` what the provider's SDK takes."""
+    """One request. ``body`` holds the arguments of the provider's SDK, ``prompt_chars`` the length of the prompt."""
 
     body: Mapping[str, Any]
     prompt_chars: int
@@ -25,36 +25,36 @@ class TransportRequest:
 
 
 class Transport(Protocol):
-    """One provider: how to ask, how to read the answer, how to read its errors."""
+    """A provider's transport. One instance serves all threads and event loops."""
 
     finish_failures: Mapping[str, FailureKind]
     """Finish reasons that are failures."""
 
     def check(self, model: Model) -> None:
-        """:class:`~vinelm.errors.ConfigError` if the model cannot be called: no key, no SDK. Calls nobody."""
+        """Raise :class:`~vinelm.errors.ConfigError` if the model's key or SDK is missing. Makes no call."""
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """What to send. Pure. :class:`~vinelm.errors.ConfigError` for options that the backend decides itself."""
+        """Build the request. Raises :class:`~vinelm.errors.ConfigError` for options that the backend sets itself."""
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed, repeated attempts included."""
+        """Return an upper bound of the call's cost in dollars, including retries."""
 
     def connect(self, model: Model) -> None:
-        """Load the SDK and make its client, before the clock of an attempt starts."""
+        """Import the SDK and create its client, before the latency of an attempt is measured."""
 
     async def aconnect(self, model: Model) -> None:
-        """The same for a coroutine, whose event loop has a client of its own."""
+        """Like :meth:`connect`, for the client of the running event loop."""
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt. The first piece says that the server began to answer; closing ends the connection's use."""
+        """Make one attempt. The first piece marks the start of the response; closing the generator releases the connection."""
 
     def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
+        """Like :meth:`send`, for a coroutine."""
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the SDK means; None for one that is not the server's or the network's doing."""
+        """Translate an exception of the SDK; None if neither the server nor the network caused it."""
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""
@@ -62,7 +62,10 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """What a backend gives each of its chat models. ``streams`` says that whole answers are streamed too, for their TTFT."""
+    """What a remote chat model needs for one invocation.
+
+    ``streams``: also stream calls that ask for a whole answer, to measure the time to first token.
+    """
 
     wire: Transport
     model: Model

@@ -1,4 +1,4 @@
-"""SGLang by its own ``/generate``: priorities, cached tokens, flushes. For tools or images: its ``/v1`` (provider openai)."""
+"""SGLang by its native ``/generate``: priorities, cached tokens, cache flushes. For tools or images use provider openai."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.backend import drained
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAIClientWire, timeout_of
+from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, timeout_of
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
@@ -24,23 +24,23 @@ from vinelm.errors import ConfigError, FailureKind
 WHERE = 'say where the engine is: "http://host:30000"'
 
 
-class SGLangWire(OpenAIClientWire):
-    """The two thin shells around the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Transport`."""
+class SGLangTransport(OpenAISdkTransport):
+    """The transport over the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
-        """The body of the generation."""
+        """Build the body of the generation."""
         return generate_request(model, messages, options, is_streamed=is_streamed)
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Dollars that a call with that body cannot exceed."""
+        """Return an upper bound of the call's cost in dollars."""
         return upper_bound_usd(model, body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
-        """One attempt."""
+        """Make one attempt."""
         from openai import Stream
 
         client: Any = self.clients.of(model).sync()
@@ -58,7 +58,7 @@ class SGLangWire(OpenAIClientWire):
                     return
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
-        """The same for a coroutine."""
+        """Like :meth:`send`, for a coroutine."""
         from openai import AsyncStream
 
         client: Any = await self.clients.of(model).asynchronous()
@@ -75,11 +75,11 @@ class SGLangWire(OpenAIClientWire):
             await events.response.aclose()
 
     def failed(self, error: Exception) -> AttemptFailed | None:
-        """What an exception of the HTTP client means."""
+        """Translate an exception of the HTTP client."""
         return failed(error)
 
     def ask(self, model: Model, method: str, path: str, kind: Any) -> Any:
-        """One request of the engine's administration; raises what the HTTP client raises."""
+        """Send an administrative request to the engine. Errors of the HTTP client are not translated."""
         client: Any = self.clients.of(model).sync()
         return getattr(client, method)(path, cast_to=kind, options={"timeout": CONNECT_TIMEOUT_S})
 
@@ -87,17 +87,17 @@ class SGLangWire(OpenAIClientWire):
         return str(model.api_base).rstrip("/").removesuffix("/v1")
 
 
-class SGLangBackend(RemoteBackend[SGLangWire]):
+class SGLangBackend(RemoteBackend[SGLangTransport]):
     """Chat models on SGLang engines.
 
-    An entry's option ``chat_template`` makes text of messages; ``priority`` needs ``--enable-priority-scheduling``; what
-    is not of the request itself is a sampling parameter.
+    In a catalog entry, the option ``chat_template`` renders messages as text, ``priority`` needs a server that was started
+    with ``--enable-priority-scheduling``, and all options that are not fields of the request are sampling parameters.
     """
 
     def flush_cache(self, model: Model) -> bool:
-        """Empty the engine's prefix cache. False where it is busy (it then keeps its cache) or does not answer."""
+        """Flush the engine's prefix cache. Returns False if the engine is busy or does not answer."""
         with suppress(Exception):
-            self.wire.ask(model, "post", "/flush_cache", str)
+            self.transport.ask(model, "post", "/flush_cache", str)
             return True
         return False
 
@@ -105,7 +105,7 @@ class SGLangBackend(RemoteBackend[SGLangWire]):
         """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
         plain: Any = None
         with suppress(Exception):
-            plain = self.wire.ask(model, "get", "/get_server_info", object)
+            plain = self.transport.ask(model, "get", "/get_server_info", object)
         known = plain if isinstance(plain, Mapping) else {}
         found = known.get("context_length") or known.get("max_req_input_len")
         return found if isinstance(found, int) else None
@@ -119,11 +119,11 @@ def _reader(model: Model) -> SGLangStreamReader:
     return SGLangStreamReader(is_incremental=bool(model.options.get("incremental_stream", False)))
 
 
-def create(setup: ProviderSettings) -> SGLangBackend:
-    """The backend for a catalog's SGLang models. Makes no call. :class:`ConfigError` names what does not fit."""
-    for model in setup.models:
+def create(settings: ProviderSettings) -> SGLangBackend:
+    """Create the backend of the catalog's SGLang models. Makes no call. :class:`ConfigError` for invalid settings."""
+    for model in settings.models:
         check_options(model, model.options)
         check_base(model, WHERE)
         if model.api_base is None:
             raise ConfigError(f"model {model.name!r}: api_base is None: {WHERE}")
-    return SGLangBackend(setup, SGLangWire())
+    return SGLangBackend(settings, SGLangTransport())

@@ -1,4 +1,4 @@
-"""Messages to the plain text that a model was trained on: the Jinja chat templates of Hugging Face, rendered in a sandbox."""
+"""Render messages as a prompt with the Jinja chat templates of Hugging Face, in a sandbox."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""By family: chatml is that of Qwen and many fine-tunes, llama3 that of Llama 3."""
+"""Built-in templates: chatml is for Qwen and many fine-tunes, llama3 for Llama 3."""
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A compiled template and the special tokens that it may name. The server's tokenizer adds ``bos`` itself."""
+    """A compiled template with the special tokens that it may use. The server's tokenizer adds ``bos``."""
 
     compiled: Any
     tokens: Mapping[str, str]
     bos: str = ""
 
     def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
-        """The prompt, up to where the assistant begins. :class:`WorkflowError` where the template refuses the messages."""
+        """Render the prompt up to the assistant's turn; :class:`WorkflowError` if the template rejects the messages."""
         try:
             text: str = self.compiled.render(
                 **{**self.tokens, "messages": messages, "add_generation_prompt": True, "tools": None, **variables}
             )
-        except Exception as error:  # templates raise what they like, and may quote the messages
+        except Exception as error:  # a template may raise anything, and quote the messages
             kind = type(error).__name__
         else:
             return text.removeprefix(self.bos)
@@ -52,7 +52,7 @@ class ChatTemplate:
 
 @cache
 def chat_template(source: str) -> ChatTemplate:
-    """A built-in template, or one from a ``tokenizer_config.json`` or a ``.jinja`` file. :class:`ConfigError` if it is none."""
+    """Load a built-in template, a ``tokenizer_config.json`` or a ``.jinja`` file; :class:`ConfigError` if it is invalid."""
     if source in BUILT_IN:
         return ChatTemplate(_compiled(BUILT_IN[source], source), {"bos_token": "", "eos_token": ""})
     path = Path(source)

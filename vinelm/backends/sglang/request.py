@@ -1,4 +1,4 @@
-"""LangChain messages to the body of SGLang's native ``/generate``: pure, but for the template's file.
+"""Build the body of SGLang's native ``/generate`` from LangChain messages.
 
 Wire format: https://docs.sglang.io/basic_usage/sampling_params.html
 """
@@ -28,16 +28,16 @@ TOP_LEVEL = (
     "data_parallel_rank",
     "session_params",
 )
-"""Of the request itself; every other option is a sampling parameter."""
+"""Options that are fields of the request; every other option is a sampling parameter."""
 OURS = ("text", "input_ids", "stream", "n", "max_new_tokens", "rid", "sampling_params")
 
 
 def generate_request(
     model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
 ) -> TransportRequest:
-    """The body. The prompt is the messages in the entry's ``chat_template``.
+    """Build the body. The prompt is rendered with the entry's ``chat_template``.
 
-    :class:`ConfigError` for an option that the backend decides itself, and for tools: ``/generate`` has no word for them.
+    :class:`ConfigError` for an option that the backend sets itself, and for tools, which ``/generate`` does not support.
     :class:`WorkflowError` for a message that is not text.
     """
     asked = asked_of(model, model.options, options, OURS)
@@ -60,13 +60,13 @@ def generate_request(
 
 
 def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Dollars that a call with that body cannot exceed, repeated attempts included."""
+    """Return an upper bound of the call's cost in dollars, including retries."""
     size = len(body["text"].encode("utf-8", "surrogatepass"))
     return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:
-    """:class:`ConfigError` for an option that the backend decides itself, or a template that is missing or none."""
+    """Raise :class:`ConfigError` for an option that the backend sets itself, or an invalid chat template."""
     refuse_ours(model, options, OURS)
     if "chat_template" not in options:
         raise ConfigError(
@@ -76,15 +76,15 @@ def check_options(model: Model, options: Mapping[str, Any]) -> None:
 
 
 def _texts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Messages as templates want them: role, text, and calls where a model made some."""
+    """Convert messages to the input of a template: role, text and tool calls."""
     found = []
-    for wire in wire_messages(messages):
-        content = wire.get("content") or ""
+    for sent in wire_messages(messages):
+        content = sent.get("content") or ""
         if isinstance(content, list):
             if any(not isinstance(part, str) and part.get("type") != "text" for part in content):
                 raise WorkflowError(
                     "a message is not text, and SGLang's native backend sends nothing else: use its /v1 endpoint"
                 )
             content = "".join(part if isinstance(part, str) else part["text"] for part in content)
-        found.append({**wire, "content": content})
+        found.append({**sent, "content": content})
     return found

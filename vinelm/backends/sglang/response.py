@@ -1,4 +1,4 @@
-"""What SGLang's ``/generate`` answers: pieces of an answer, or a failure. Pure.
+"""Parse responses and errors of SGLang's ``/generate``.
 
 Wire format: https://docs.sglang.io/basic_usage/native_api.html. A stream's events hold the whole text so far, unless the server
 runs with ``--incremental-streaming-output``; the last one has a finish reason.
@@ -23,28 +23,28 @@ _FULL = re.compile(r"queue is full|too many|preempted|priority", re.I)
 
 
 class SGLangStreamReader:
-    """Reads the events of one attempt in turn."""
+    """Parses the events of one attempt in order."""
 
     def __init__(self, *, is_incremental: bool = False) -> None:
         self._is_incremental = is_incremental
         self._seen = ""
 
-    def delta(self, reply: Any) -> Delta:
-        """The next event, or the whole answer. :class:`AttemptFailed` if it is none, or says that the request was aborted."""
+    def delta(self, response: Any) -> Delta:
+        """Parse the next event or the whole answer; :class:`AttemptFailed` if it is malformed or the request was aborted."""
         try:
-            return self._delta(reply)
+            return self._delta(response)
         except (AttributeError, TypeError, ValueError, KeyError):
-            pass  # their text may quote the answer
+            pass  # their message may quote the answer
         raise AttemptFailed("malformed", "the server's answer is no generation")
 
-    def _delta(self, reply: Mapping[str, Any]) -> Delta:
-        facts = reply["meta_info"]
+    def _delta(self, response: Mapping[str, Any]) -> Delta:
+        facts = response["meta_info"]
         reason = facts.get("finish_reason")
         if isinstance(reason, Mapping) and reason.get("type") == "abort":
             raise _aborted(reason)
         latency_s = facts.get("e2e_latency")
         return Delta(
-            text=self._new(reply["text"]),
+            text=self._new(response["text"]),
             finish_reason=str(reason["type"]) if isinstance(reason, Mapping) else reason,
             counts=_counts(facts),
             request_id=facts.get("id"),
@@ -91,7 +91,7 @@ def _aborted(reason: Mapping[str, Any]) -> AttemptFailed:
 
 
 def failed(error: Exception) -> AttemptFailed | None:
-    """What an exception of the HTTP client means. Of the server's own words nothing is repeated."""
+    """Translate an exception of the HTTP client. Nothing of the server's message is repeated."""
     import openai
 
     if isinstance(error, openai.APIError) and _TOO_LONG.search(str(error.message)):

@@ -1,4 +1,4 @@
-"""``vinelm calibrate``: measure how an engine slows down under load (§5.4)."""
+"""``vinelm calibrate``: measure how an engine slows down under load (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -18,32 +18,45 @@ if TYPE_CHECKING:
 @click.option(
     "--models", type=click.Path(path_type=Path), required=True, metavar="TOML", help="Catalog that has a model on ENDPOINT."
 )
-@click.option("--model", "name", metavar="NAME", help="Which of its models to call [default: the first on ENDPOINT].")
+@click.option("--model", "name", metavar="NAME", help="Model to call [default: the catalog's first model on ENDPOINT].")
 @click.option(
     "--prompts", type=click.Path(path_type=Path), metavar="FILE",
-    help="Your own prompts, one a line; the first is the measured request's [default: five made-up ones].",
+    help="Prompts, one per line; the measured request uses the first [default: five built-in prompts].",
 )  # fmt: skip
-@click.option("--levels", default="0,1,2,4,8,16,32", show_default=True, metavar="N,N", help="Numbers of other requests.")
-@click.option("--repeats", type=click.IntRange(min=1), default=50, show_default=True, help="Runs at each level.")
 @click.option(
-    "--delay-s", type=float, default=2.0, show_default=True, metavar="S", help="Head start of the others in each run."
+    "--levels",
+    default="0,1,2,4,8,16,32",
+    show_default=True,
+    metavar="N,N",
+    help="Numbers of concurrent requests to measure at.",
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=50, show_default=True, help="Measurements at each level.")
+@click.option(
+    "--delay-s",
+    type=float,
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Head start of the concurrent requests.",
 )
 @click.option(
     "--others-priority", type=int, metavar="P",
-    help="Send the others with this `priority`, for engines that schedule by it [default: no such parameter].",
+    help="Send the concurrent requests with this `priority`, for engines that schedule by it [default: none].",
 )  # fmt: skip
-@click.option("--flush-url", metavar="URL", help="Asked (POST) to empty the cache before each run: http://host/flush_cache.")
+@click.option(
+    "--flush-url", metavar="URL", help="URL to POST to before each run, to empty the engine's cache: http://host/flush_cache."
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="slowdown.json", show_default=True, metavar="JSON",
-    help="Where the curve goes, beside those of other engines.",
+    help="File to write the curve to; curves of other engines in it are kept.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Send the calls. Without it, only say how many there would be.")
+@click.option("--yes", is_flag=True, help="Send the calls. Without it, only print how many there would be and their cost.")
 @output_options
 def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: bool, **settings: Any) -> int | None:
-    """Measure how much longer a request takes on ENDPOINT when N others are there, and write the slowdown curve.
+    """Measure how much longer a request takes on ENDPOINT while it serves N other requests, and write the slowdown curve.
 
-    ENDPOINT is an engine of the catalog, or its api_base. For each N one request is timed while N others are being answered,
-    again and again; nothing else should use the engine meanwhile. Without --yes nothing is sent. The curve is read by
+    ENDPOINT is an engine of the catalog, or its api_base. For each N, one request is timed repeatedly while the engine serves
+    N others; nothing else should use the engine meanwhile. Without --yes nothing is sent. To use the curve, pass it as
     VineLM(load="slowdown.json").
 
     Example: vinelm calibrate http://gpu-1:30000/v1 --models models.toml --repeats 10 --yes
@@ -70,7 +83,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
-    """Everything that can be wrong is found here, before a call is sent."""
+    """Validate all inputs before a call is sent."""
     from vinelm.catalog import Catalog
     from vinelm.controller import PROMPTS, Endpoint, model_on
 
@@ -93,7 +106,7 @@ def _levels(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise ConfigError(f"--levels {text}: give whole numbers with commas between, such as 0,1,2,4,8") from None
+        raise ConfigError(f"--levels {text}: use whole numbers separated by commas, such as 0,1,2,4,8") from None
 
 
 def _prompts(path: Path) -> tuple[str, ...]:
@@ -103,11 +116,11 @@ def _prompts(path: Path) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path}: cannot read the prompts: {type(error).__name__}: give a text file, a prompt a line"
+            f"{path}: cannot read the prompts ({type(error).__name__}): use a text file with one prompt per line"
         ) from error
     prompts = tuple(line.strip() for line in lines if line.strip())
     if not prompts:
-        raise ConfigError(f"{path}: holds no prompt: give a text file, a prompt a line")
+        raise ConfigError(f"{path}: has no prompts: use a text file with one prompt per line")
     return prompts
 
 
@@ -120,10 +133,10 @@ def _state(facts: dict[str, Any], settings: dict[str, Any], *, as_json: bool) ->
         return
     say(
         f"Would send {facts['calls']:,} calls to {facts['model']} on {facts['engine']}: {settings['repeats']} runs at each of "
-        f"{settings['levels']} other requests, at least {facts['least_s']:,.0f} s of waiting and at most "
-        f"{usd(facts['upper_bound_usd'])} in all."
+        f"{settings['levels']} concurrent requests, taking at least {facts['least_s']:,.0f} s and costing at most "
+        f"{usd(facts['upper_bound_usd'])}."
     )
-    say("Nothing was sent. Add --yes to send them, fewer --repeats or --levels to send less.")
+    say("Nothing was sent. Add --yes to send the calls; use fewer --repeats or --levels to send fewer.")
 
 
 def _measured(experiment: Experiment, *, quiet: bool) -> Calibration:
@@ -160,11 +173,11 @@ def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output:
         (str(row["requests"]), str(row["runs"]), *(_seconds(row[name]) for name in ("mean_s", "sd_s", "extra_s")))
         for row in rows
     ]
-    show_table(f"{target.model.name} on {target.model.engine}", ("others", "runs", "mean", "sd", "curve: extra"), table)
+    show_table(f"{target.model.name} on {target.model.engine}", ("concurrent", "runs", "mean", "sd", "slowdown"), table)
     failed = f" {found.failed} calls failed." if found.failed else ""
-    early = "" if found.is_complete else " Interrupted: the curve is that of the runs done so far."
+    early = "" if found.is_complete else " Interrupted: the curve is fitted to the completed runs."
     say(f"Spent {usd(target.spent_usd)}.{failed}{early}")
-    click.echo(f'Wrote {output}: read it with VineLM(..., load="{output}")')
+    click.echo(f'wrote {output}. Use it with VineLM(..., load="{output}")')
 
 
 def _seconds(value: float | None) -> str:
@@ -172,7 +185,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(found: Calibration) -> list[dict[str, float | None]]:
-    """One row a level: runs, mean and standard deviation (None for one run) of the latency, and what the curve says."""
+    """Return one row per level: runs, mean and standard deviation of the latency (None for one run), and the fitted extra."""
     from statistics import fmean, stdev
 
     rows: list[dict[str, float | None]] = []

@@ -1,4 +1,4 @@
-"""``vinelm demo``: the whole idea in a minute, on bundled requests and simulated models."""
+"""``vinelm demo``: a tour of VineLM on bundled requests and simulated models."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ import click
 from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vinelm.demo import DemoResult
     from vinelm.evaluation import ComparisonResult, PolicyComparison
+    from vinelm.recorded_table import RecordedTable
+
+WORKFLOW = "nl2sql"
 
 
-@click.command("demo", short_help="The whole idea in a minute: no keys, no network.")
+@click.command("demo", short_help="Tour on simulated models: no API keys, no network, under a minute.")
 @click.option(
-    "--output-dir", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Where files go."
+    "--output-dir", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True, help="Folder for all files."
 )
 @click.option(
     "--preset", default="paper", show_default=True, metavar="NAME", help="Simulated models: paper, paper-2, one-wins."
 )
-@click.option("--coverage", type=float, default=0.02, show_default=True, help="Share of the training split's cost to profile.")
+@click.option(
+    "--coverage", type=float, default=0.02, show_default=True, help="Fraction of the training split's cost to profile."
+)
 @dataset_option
 @seed_option
 @limit_option
 @output_options
 def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, seed: int, **data: Any) -> None:
-    """Profile, estimate, plan, serve and report on NL2SQL: no keys, no network, under a minute.
+    """Profile, estimate, plan, serve and report on NL2SQL: no API keys, no network, under a minute.
 
-    Simulated models write SQL, which is really executed. Profiles a sample of a training split, plans for three objectives,
-    serves held-out requests through the LangGraph app under VineLM, the best static plan and every single model, and ends
-    with a plain verdict. Writes report.html, demo.db and a .vine file per stop rule, replacing those of an
-    earlier demo.
+    Simulated models write SQL, which is really executed. The demo profiles a sample of a training split, plans for three
+    objectives, serves held-out requests through the LangGraph app under VineLM, the best static plan and every single model,
+    and compares them. Writes report.html, demo.db and one .vine file per stop rule; replaces those of an earlier demo.
 
     Example: vinelm demo --seed 1 --output-dir runs/demo
     """
@@ -47,11 +53,10 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
     with progress(quiet=quiet) as start:
-        load = partial(load_inputs, "nl2sql", seed=seed, **data)
-        inputs = load()
+        inputs = load_inputs(WORKFLOW, seed=seed, **data)
         settings = DemoSettings(
-            workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, load=load, output_dir=output_dir,
-            seed=seed, coverage=coverage,
+            workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, output_dir=output_dir, seed=seed,
+            coverage=coverage, recorded_table=partial(_recorded_table, seed=seed, **data),
         )  # fmt: skip
         result = run_demo(settings, start)
     page = write_page(demo_page(result), output_dir / "report.html")
@@ -61,35 +66,47 @@ def command(*, output_dir: Path, as_json: bool, quiet: bool, coverage: float, se
         _show(result, page)
 
 
+def _recorded_table(request_ids: Sequence[str], *, seed: int, **data: Any) -> RecordedTable:
+    """Compute the complete table of these requests, in a process that loads the same inputs again."""
+    from vinelm.cli.inputs import load_inputs
+    from vinelm.workflows.nl2sql import exact_table
+
+    inputs = load_inputs(WORKFLOW, seed=seed, **data)
+    by_id = {request.id: request for request in inputs.workflow.requests}
+    requests = [by_id[request_id] for request_id in request_ids]
+    return exact_table(inputs.workflow, inputs.catalog, inputs.backends, requests, only_reached="either")
+
+
 def _show(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import say
-    from vinelm.demo import headline, interval_note, own_check_line, stop_note
+    from vinelm.demo import demo_headline, interval_note, own_check_line, stop_note
     from vinelm.reports import percent, usd, verdict_lines
 
-    profile, perfect, own = result.profiled.result, result.perfect, result.own
-    say("Simulated models: answers, prices and latencies are not those of real ones.", bold=True)
+    profile, oracle_stop, own_check = result.profiled.result, result.oracle_stop, result.own_check
+    say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
     say(
-        f"Profiled {sum(profile.counts):,} cells of {len(result.training)} training requests for {usd(profile.spent_usd)}: "
-        f"{percent(profile.coverage)} of the cost of all {perfect.annotated.trie.n_nodes:,} paths."
+        f"Profiled {sum(profile.counts):,} (request, path) cells of {len(result.training)} training requests for "
+        f"{usd(profile.spent_usd)}: {percent(profile.coverage)} of the cost of all "
+        f"{oracle_stop.annotated.trie.n_nodes:,} paths."
     )
     click.echo()
-    say("1. The plans, from that sample alone", bold=True)
+    say("1. Plans from this sample", bold=True)
     _show_plans(result)
-    say(f"2. Served: {len(result.held_out)} held-out requests through the LangGraph app", bold=True)
-    say("As in the paper, a request leaves the repair loop when its answer is right.")
-    for ruling in perfect.verdict.rulings:
-        _show_contest(ruling.contest)
-    _show_each_model(perfect.verdict.rulings[0].contest)
-    say("3. The same with the workflow's own check, replayed", bold=True)
+    say(f"2. {len(result.held_out)} held-out requests served through the LangGraph app", bold=True)
+    say("As in the VineLM paper, a request leaves the repair loop when its answer is right (oracle stop).")
+    for compared in oracle_stop.verdict.results:
+        _show_comparison(compared.comparison)
+    _show_each_model(oracle_stop.verdict.results[0].comparison)
+    say("3. The same requests replayed with the workflow's own check", bold=True)
     say(stop_note(result.held_out_table))
-    for line in verdict_lines(own.verdict):
+    for line in verdict_lines(own_check.verdict):
         say(line, indent="  ", hanging=2)
     click.echo()
-    say(f"Verdict: {headline(result)}", bold=True)
-    for line in verdict_lines(perfect.verdict):
+    say(f"Verdict. {demo_headline(result)}", bold=True)
+    for line in verdict_lines(oracle_stop.verdict):
         say(line, indent="  ", hanging=2)
-    say(own_check_line(own.verdict), bold=True)
-    say(interval_note(perfect.verdict))
+    say(own_check_line(own_check.verdict), bold=True)
+    say(interval_note(oracle_stop.verdict))
     click.echo(f"\nReport: {page}")
 
 
@@ -98,72 +115,72 @@ def _show_plans(result: DemoResult) -> None:
     from vinelm.evaluation import NAMES, Plans, path_text
     from vinelm.reports import objective_words, percent, seconds, usd
 
-    plans = Plans(result.perfect.annotated)
-    for ruling in result.perfect.verdict.rulings:
+    plans = Plans(result.oracle_stop.annotated)
+    for compared in result.oracle_stop.verdict.results:
         rows = []
         for role, name in NAMES.items():
-            found = plans.decision(ruling.contest.objective, role)
+            found = plans.decision(compared.comparison.objective, role)
             figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s))
             rows.append((name, *figures, path_text(plans.trie, found.target)))
         columns = ("policy", "accuracy", "cost", "latency", "<plan")
-        show_table(objective_words(ruling.contest.objective), columns, rows)
+        show_table(objective_words(compared.comparison.objective), columns, rows)
 
 
-def _show_contest(contest: PolicyComparison) -> None:
-    """VineLM and its rivals, as promised and as served; and the single model that turned out best."""
+def _show_comparison(comparison: PolicyComparison) -> None:
+    """Show VineLM, the baselines and the best single model in hindsight: estimated accuracy, and results as served."""
     from vinelm.cli.console import show_table
     from vinelm.reports import objective_words, percent, seconds, usd
 
-    cap, best_single_in_hindsight = contest.objective.max_latency_s, contest.best_single_in_hindsight
+    cap, best_single_in_hindsight = comparison.objective.max_latency_s, comparison.best_single_in_hindsight
     hindsight = (replace(best_single_in_hindsight, policy=f"hindsight: {best_single_in_hindsight.policy}"),)
     rows = []
-    for run in (contest.vinelm, contest.static, contest.single, *hindsight):
-        right = float(run.worth(contest.objective).mean()) if cap is not None else run.accuracy
+    for run in (comparison.vinelm, comparison.static, comparison.single, *hindsight):
+        right = float(run.utility(comparison.objective).mean()) if cap is not None else run.accuracy
         figures = (percent(run.expected_accuracy), percent(right), usd(run.mean_cost_usd), seconds(run.mean_latency_s))
         rows.append((run.policy, *figures))
     right_name = "right in time" if cap is not None else "accuracy"
-    columns = ("policy", "expected", right_name, "cost", "latency")
-    show_table(objective_words(contest.objective), columns, rows)
+    columns = ("policy", "estimate", right_name, "cost", "latency")
+    show_table(objective_words(comparison.objective), columns, rows)
 
 
-def _show_each_model(contest: PolicyComparison) -> None:
+def _show_each_model(comparison: PolicyComparison) -> None:
     from vinelm.cli.console import show_table
     from vinelm.demo import run_cells
     from vinelm.objective import Objective
 
-    rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in contest.others]
-    columns = ("one model throughout", "expected", "accuracy", "95 % interval", "cost", "latency")
-    show_table("Each single model, served", columns, rows)
+    rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in comparison.others]
+    columns = ("model", "estimate", "accuracy", "95 % interval", "cost", "latency")
+    show_table("Every single model, served", columns, rows)
 
 
 def _print_json(result: DemoResult, page: Path) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.demo import headline, provenance
+    from vinelm.demo import demo_headline, provenance
     from vinelm.reports import verdict_headline
 
     print_json(
         {
             "report": str(page),
             "is_simulated": True,
-            "verdict": headline(result),
-            "objectives": [_ruled(ruling) for ruling in result.perfect.verdict.rulings],
+            "verdict": demo_headline(result),
+            "objectives": [_result_facts(compared) for compared in result.oracle_stop.verdict.results],
             "own_check_replay": {
-                "verdict": verdict_headline(result.own.verdict),
-                "objectives": [_ruled(ruling) for ruling in result.own.verdict.rulings],
+                "verdict": verdict_headline(result.own_check.verdict),
+                "objectives": [_result_facts(compared) for compared in result.own_check.verdict.results],
             },
             "provenance": dict(provenance(result)),
         }
     )
 
 
-def _ruled(ruling: ComparisonResult) -> dict[str, Any]:
-    from vinelm.demo import contest_runs
+def _result_facts(compared: ComparisonResult) -> dict[str, Any]:
+    from vinelm.demo import comparison_runs
     from vinelm.reports import advice_text
 
-    contest = ruling.contest
+    comparison = compared.comparison
     return {
-        "objective": contest.objective.to_dict(),
-        "advice": advice_text(ruling),
+        "objective": comparison.objective.to_dict(),
+        "advice": advice_text(compared),
         "comparisons": [
             {
                 "against": found.rival.policy,
@@ -172,7 +189,7 @@ def _ruled(ruling: ComparisonResult) -> dict[str, Any]:
                 "low": found.difference.low,
                 "high": found.difference.high,
             }
-            for found in (ruling.static, ruling.single)
+            for found in (compared.static, compared.single)
         ],
         "runs": [
             {
@@ -182,6 +199,6 @@ def _ruled(ruling: ComparisonResult) -> dict[str, Any]:
                 "cost_usd": run.mean_cost_usd,
                 "latency_s": run.mean_latency_s,
             }
-            for run, _ in contest_runs(contest)
+            for run, _ in comparison_runs(comparison)
         ],
     }

@@ -1,23 +1,23 @@
-"""``vinelm engine``: launch an SGLang server with the flags that VineLM makes use of."""
+"""``vinelm engine``: launch an SGLang server with the flags that VineLM uses."""
 
 from __future__ import annotations
 
 import click
 
 FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
-"""Load reports by ``/metrics`` where a version has no ``/v1/loads``; the option ``priority`` of a catalog's entries."""
+"""They enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
 
 
 @click.command("engine", short_help="Launch an SGLang server for a model.", context_settings={"ignore_unknown_options": True})
 @click.argument("model")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is the whole network.")
-@click.option("--port", type=click.IntRange(1, 65535), default=30000, show_default=True, help="Port to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all interfaces.")
+@click.option("--port", type=click.IntRange(1, 65535), default=30000, show_default=True, help="Port to listen on.")
 @click.option("--print", "is_printed", is_flag=True, help="Print the command line instead of running it.")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
 def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[str, ...]) -> int:
-    """Serve MODEL, a folder or a name on the model hub, with SGLang. Other arguments are SGLang's and go to it as they are.
+    """Serve MODEL, a folder or a name on the model hub, with SGLang. Further arguments are passed on to SGLang.
 
-    Needs a GPU, and SGLang in this environment: pip install 'vinelm[sglang]', several gigabytes. Runs until it is stopped.
+    Needs a GPU, and SGLang in this environment: pip install 'vinelm[sglang]' (several gigabytes). Runs until it is stopped.
 
     Example: vinelm engine meta-llama/Llama-3.1-8B-Instruct --port 30000 --tp 2
     """
@@ -35,7 +35,7 @@ def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[s
         return 0
     if find_spec("sglang") is None:
         raise ConfigError(
-            "SGLang is not installed here: on a host with a GPU, in an environment of its own, pip install 'vinelm[sglang]'"
+            "SGLang is not installed: run pip install 'vinelm[sglang]' on a host with a GPU, in a separate environment"
         )
     sys.stdout.flush()
-    os.execv(line[0], line)  # the server gets our signals, and its exit code is ours
+    os.execv(line[0], line)  # the server replaces this process: it gets our signals, and its exit code is ours

@@ -1,4 +1,4 @@
-"""``vinelm estimate``: observations in, annotated trie out."""
+"""``vinelm estimate``: fit an annotated trie to the observations of a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
 
 
-@click.command("estimate", short_help="Turn observations into an annotated trie.")
+@click.command("estimate", short_help="Estimate accuracy, cost and latency of every path.")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="VINE", help="Trie file to write [default: STORE with .vine]."
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 @stop_option
 @click.option(
     "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
-    help="Refuse where the best path's accuracy is known less well: half of its 90 % interval. 1 never refuses.",
+    help="Fail if half the 90 % interval of the best path's accuracy is wider than this. 1 never fails.",
 )  # fmt: skip
 @click.option(
     "--check/--no-check",
     default=True,
-    help="Held-out error, optimism, other estimators' opinion; --no-check: none, and nothing is refused [default: check].",
+    help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and --max-error has "
+    "no effect [default: check].",
 )
 @output_options
 def command(
@@ -42,11 +43,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Estimate what every sequence of model choices achieves, from the observations in STORE.
+    """Estimate the accuracy, cost and latency of every sequence of model choices from the observations in STORE.
 
-    Writes an annotated trie: accuracy, dollars and seconds of every path, also of those that few requests or none were run on.
-    Says how far to trust it: each half of the requests is predicted from the other. Exit code 1, with what would settle it, if
-    the evidence is too thin; nothing is written then.
+    Writes an annotated trie, which also covers paths with few observations or none. Validates it by predicting each half of
+    the requests from the other half. Exit code 1 if there are too few observations for --max-error; nothing is written then,
+    and the message says how to get more.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
@@ -79,8 +80,8 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
     simulated = " Simulated models." if meta["is_simulated"] else ""
     say(
-        f"{meta['requests']} of {meta['requests_registered']} requests, {percent(meta['coverage'])} of the cost of running "
-        f"everything (estimated); stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
+        f"{meta['requests']} of {meta['requests_registered']} requests; {percent(meta['coverage'])} of the estimated cost of "
+        f"executing every cell; stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
@@ -98,24 +99,24 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
         )
         for check in found["depths"]
     ]  # fmt: skip
-    title = "Held out (either half of the requests from the other)"
+    title = "Validation: each half of the requests predicted from the other half"
     show_table(title, ("depth", "rows", "predicted", "observed", "difference (points)"), rows)
     best, width = percent(found["best_accuracy"]), 100 * found["best_half_width"]
-    say(f"Best path: {best}, known to +/- {width:.1f} points (90 % interval).")
+    say(f"Best path: {best} accuracy, +/- {width:.1f} points (90 % interval).")
     if found["held_out_error"] is not None:
         say(
-            f"Held-out error of a path's own rate: {100 * found['held_out_error']:.1f} points, sampling noise taken out "
-            f"({found['held_out_nodes']:,} rates)."
+            f"Held-out error of a path's accuracy: {100 * found['held_out_error']:.1f} points, net of sampling noise "
+            f"({found['held_out_nodes']:,} paths)."
         )
     if found["optimism"] is not None:
         say(
-            "Optimism of picking the best of many: one half's best paths promise "
-            f"{_points(found['optimism'])} points against what the other half says of them."
+            "Optimism: the best paths by one half of the requests are estimated "
+            f"{_points(found['optimism'])} points higher than by the other half."
         )
     for other in found["disagreements"]:
         say(
-            f"Another opinion ({other['estimator']}): {100 * other['mean_abs']:.1f} points apart on average, "
-            f"{_points(other['at_best'])} at the best path."
+            f"Estimator {other['estimator']} differs by {100 * other['mean_abs']:.1f} points on average, and by "
+            f"{_points(other['at_best'])} points at the best path."
         )
 
 

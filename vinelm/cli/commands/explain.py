@@ -1,4 +1,4 @@
-"""``vinelm explain``: what a session would choose at one moment of a request, among what, and why the others lose."""
+"""``vinelm explain``: the decision at one point of a request, its alternatives, and why they lose."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from vinelm.objective import Objective
 
 _WIDE = 110
-"""Terminals of so many columns also show how each plan goes on."""
+"""On terminals with at least this many columns, the table also shows the rest of each plan."""
 _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
 
 
-@click.command("explain", short_help="Why this model now: every next step, and why it lost.")
+@click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @objective_options
-@click.option("--prefix", metavar="A,B", default="", help="Models of the invocations that have run [default: none yet].")
-@click.option("--elapsed-s", type=float, metavar="S", help="Seconds since the request arrived [default: as expected].")
-@click.option("--spent-usd", type=float, metavar="USD", help="Dollars spent so far [default: as expected].")
+@click.option("--prefix", metavar="A,B", default="", help="Models of the invocations so far [default: none].")
+@click.option("--elapsed-s", type=float, metavar="S", help="Seconds since the request arrived [default: the estimate].")
+@click.option("--spent-usd", type=float, metavar="USD", help="Dollars spent so far [default: the estimate].")
 @click.option(
-    "--load", "loads", multiple=True, metavar="ENGINE=S", help="Extra seconds per invocation on an engine now. Repeatable."
+    "--load", "loads", multiple=True, metavar="ENGINE=S", help="Current extra seconds per invocation on an engine; repeatable."
 )
 @json_option
 def command(
@@ -39,11 +39,10 @@ def command(
     as_json: bool,
     **bounds: Any,
 ) -> None:
-    """Plan on from one moment of a request with the trie in the file TRIE, and show every next step.
+    """Plan from one point of a request with the trie in the file TRIE, and show every possible next step.
 
-    For each model that could run next (and for ending at once): the best plan that begins with it, what that is expected to
-    achieve, and what speaks against it. Bounds that no path meets give way, as they do when serving, and the output says
-    which.
+    For each model that could run next, and for ending now: the best plan that starts with it, its estimates, and why it was
+    not chosen. If no path meets the bounds, they are relaxed as in serving, and the output names them.
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
@@ -72,7 +71,7 @@ def command(
 
 
 def _node(annotated: AnnotatedTrie, prefix: str) -> int:
-    """The node of the models named, comma between them. :class:`ConfigError` names the first that cannot follow."""
+    """Return the node of a comma-separated prefix; :class:`ConfigError` names the first model that cannot follow."""
     from vinelm.errors import ConfigError
 
     trie, node = annotated.trie, 0
@@ -82,26 +81,26 @@ def _node(annotated: AnnotatedTrie, prefix: str) -> int:
         except KeyError:
             able = ", ".join(trie.models[trie.model[child]] for child in trie.children(node))
             where = "/".join(trie.prefix(node)) or "the start"
-            after = f"use {able}" if able else "it is the last invocation"
-            raise ConfigError(f"--prefix: no invocation of {model!r} follows {where}: {after}") from None
+            after = f"use {able}" if able else "the path ends there"
+            raise ConfigError(f"--prefix: {model!r} cannot follow {where}: {after}") from None
     return node
 
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
-    """Extra seconds by engine. :class:`ConfigError` for an engine that the trie does not use, or what is no number."""
+    """Parse ``ENGINE=SECONDS`` options; :class:`ConfigError` for an unknown engine or an invalid number."""
     from vinelm.errors import ConfigError
 
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
         if engine not in annotated.engines:
-            raise ConfigError(f"--load {item}: the trie's engines are {', '.join(annotated.engines)}: write ENGINE=SECONDS")
+            raise ConfigError(f"--load {item}: unknown engine: use ENGINE=SECONDS with one of {', '.join(annotated.engines)}")
         try:
             found[engine] = float(value)
         except ValueError:
-            raise ConfigError(f"--load {item}: {value!r} is no number of seconds") from None
+            raise ConfigError(f"--load {item}: {value!r} is not a number of seconds") from None
         if not 0.0 <= found[engine] < float("inf"):
-            raise ConfigError(f"--load {item}: it must be finite seconds >= 0")
+            raise ConfigError(f"--load {item}: use a finite number of seconds >= 0")
     return found
 
 
@@ -110,9 +109,9 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
     from vinelm.reports import seconds, usd
 
     trie, query = decision.metrics.trie, decision.request
-    ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "nothing"
-    expected = ", as expected" if is_expected else ""
-    say(f"So far: {ran} has run; {seconds(query.elapsed_s)} and {usd(query.spent_usd)} used{expected}.")
+    ran = ", ".join(f"{stage} {model}" for stage, model in trie.edges(query.node)) or "no invocation"
+    expected = " (estimated)" if is_expected else ""
+    say(f"So far: {ran}; {seconds(query.elapsed_s)} elapsed and {usd(query.spent_usd)} spent{expected}.")
     if query.load_s is not None:
         loaded = ((name, extra) for name, extra in zip(decision.metrics.annotated.engines, query.load_s, strict=True) if extra)
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
@@ -132,7 +131,7 @@ def _show_candidates(objective: Objective, decision: Decision) -> None:
         then = " → ".join(found.plan[ran + 1 :]) or "end"
         why = "chosen" if found.is_chosen else found.why
         rows.append((f"* {name}" if found.is_chosen else f"  {name}", *figures, why, *([then] if is_wide else [])))
-    columns = ("  next", "accuracy", "cost", "to go", "<why", *(["<then"] if is_wide else []))
+    columns = ("  next", "accuracy", "cost", "remaining", "<why", *(["<then"] if is_wide else []))
     show_table(objective_words(objective), columns, rows)
 
 
@@ -140,18 +139,18 @@ def _show_bounds(decision: Decision) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent, seconds, usd
 
-    speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     view = decision.view
     rows = []
     for bound in view.bounds:
-        words, at = speak[bound], decision.target - decision.node
+        text, at = formats[bound], decision.target - decision.node
         needed = float(view.values(bound)[at])
-        verdict = "gave way" if bound in decision.relaxed else "decides" if bound == decision.binding else ""
+        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
         limit = float(getattr(view.objective, bound))
-        used = "" if bound == "min_accuracy" else words(view.used(bound))
-        rows.append((_NAMES[bound], words(limit), used, words(needed), words(decision.slack[bound]), verdict))
+        used = "" if bound == "min_accuracy" else text(view.used(bound))
+        rows.append((_NAMES[bound], text(limit), used, text(needed), text(decision.slack[bound]), status))
     if rows:
-        show_table("What the chosen plan leaves", ("bound", "limit", "used", "plan", "left", "<"), rows)
+        show_table("Bounds of the chosen plan", ("bound", "limit", "used", "plan", "slack", "<status"), rows)
 
 
 def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
@@ -161,9 +160,9 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
     interval = f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. " if found else ""
     say(f"{interval}{decision.reason[0].upper()}{decision.reason[1:]}.")
     if decision.request.objective.risk == "dp":
-        say("The stochastic program chose; the reasons above compare the steps by their mean times.")
+        say("The stochastic program made the choice; the reasons above compare the steps by their mean times.")
     simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
-    say(f"{simulated}Cost: expected dollars of the whole request. To go: seconds for a request that goes all the way.")
+    say(f"{simulated}Cost: expected dollars of the whole request. Remaining: seconds if every invocation of the plan runs.")
 
 
 def _print_json(objective: Objective, decision: Decision) -> None:

@@ -1,4 +1,4 @@
-"""``vinelm plan``: what the controller would choose for an objective, before any request."""
+"""``vinelm plan``: the path that the controller chooses for an objective before a request starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
-    from vinelm.evaluation import Planned, Plans
+    from vinelm.evaluation import PlannedPolicy, Plans
     from vinelm.objective import Objective
 
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 @objective_options
 @json_option
 def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
-    """Plan over the annotated trie in the file TRIE and compare with the plans that need no controller.
+    """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
-    Shows the path to follow if nothing unexpected happens, what it is expected to achieve, what each bound leaves, and what
-    the best static plan (one model per stage) and the best single model would do. Exit code 2, naming the bound, if no path
-    meets the bounds.
+    Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
+    stage) and the best single model. Exit code 2 if no path meets the bounds; the message names the binding one.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
@@ -34,15 +33,15 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
     objective = objective_of(bounds, on_infeasible="raise")
     plans = Plans(load_trie(trie))
     with in_options():
-        planned = plans.compared(objective)
+        planned = plans.compare(objective)
     if as_json:
         _print_json(objective, planned, plans)
     else:
         show_plan(objective, planned, plans)
 
 
-def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> None:
-    """The plan and its rivals as tables of 80 columns."""
+def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) -> None:
+    """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
     from vinelm.cli.console import say, show_table
     from vinelm.reports import objective_words, percent, seconds, usd
 
@@ -61,28 +60,28 @@ def show_plan(objective: Objective, planned: list[Planned], plans: Plans) -> Non
     for line in (*_interval_lines(best), *_slack_lines(best)):
         click.echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    latency = "of a request that goes all the way, at zero load" if knows_latency else "not known, the rows have none"
+    latency = "seconds if every invocation runs, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
 
 def _interval_lines(best: Any) -> list[str]:
     found = best.intervals.get("accuracy")
     if found is None:
-        return ["Accuracy interval: not known, this estimator gives no standard errors."]
+        return ["Accuracy interval: unknown, this estimator gives no standard errors."]
     return [f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %"]
 
 
 def _slack_lines(best: Any) -> list[str]:
     from vinelm.reports import percent, seconds, usd
 
-    speak = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
-    lines = [f"Slack of {bound}: {speak[bound](left)}" for bound, left in best.slack.items()]
+    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+    lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
-        lines.append(f"{best.binding} decides: without it, another path would be better.")
+        lines.append(f"Binding bound: {best.binding}. Without it, another path would be chosen.")
     return lines
 
 
-def _print_json(objective: Objective, planned: list[Planned], plans: Plans) -> None:
+def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans) -> None:
     from vinelm.cli.console import print_json
 
     rows = [

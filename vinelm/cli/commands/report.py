@@ -1,4 +1,4 @@
-"""``vinelm report``: one page to forward, from a store and its trie."""
+"""``vinelm report``: a self-contained HTML report of a store and its trie."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 from vinelm.cli.options import output_options, seed_option
 
 
-@click.command("report", short_help="One HTML page to forward, from a store and its trie.")
+@click.command("report", short_help="Write a self-contained HTML report of a store and its trie.")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.argument("trie", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output-dir", type=click.Path(path_type=Path), default=Path("report"), show_default=True,
-    help="Folder that gets report.html.",
+    help="Folder to write report.html to.",
 )  # fmt: skip
 @seed_option
 @output_options
@@ -22,7 +22,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
     Shows the estimated accuracy–cost and accuracy–latency frontiers of VineLM, the best static plan and the best single model,
-    with bootstrap intervals, and where every figure comes from. Calls no model.
+    with bootstrap intervals, and the provenance of every figure. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """

@@ -1,4 +1,4 @@
-"""``vinelm store``: look at an observation store, check it, and move rows in and out."""
+"""``vinelm store``: inspect, check, export, import and merge observation stores."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _AFTER = {"first": "first in a request", "switched": "after another model", "kep
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
-@click.group("store")
+@click.group("store", short_help="Inspect, check, export, import and merge observation stores.")
 def command() -> None:
-    """Look at an observation store, check it, and move rows in and out.
+    """Inspect, check, export, import and merge observation stores.
 
-    Nothing here spends money. What is written appears whole or not at all.
+    These commands call no model. Files are written atomically.
 
     Example: vinelm store info runs/nl2sql.db
     """
 
 
-@command.command("info")
+@command.command("info", short_help="Show what a store contains and what it cost.")
 @STORE
 @json_option
 def info(*, store: Path, as_json: bool) -> None:
-    """Say whose observations STORE holds, how many, and what they cost.
+    """Show which workflow STORE was profiled from, how many observations it holds, and what they cost.
 
     Example: vinelm store info runs/nl2sql.db
     """
@@ -77,42 +77,43 @@ def _show_info(facts: dict[str, Any]) -> None:
     from vinelm.reports import percent, usd
 
     kind = "simulated models" if facts["is_simulated"] else "real models"
-    say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, made {facts['created_at'] or 'at an unknown time'}", bold=True)
+    created = facts["created_at"] or "at an unknown time"
+    say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, created {created}", bold=True)
     say(f"Invocations: {', '.join(facts['invocations'])}; stop rule: {facts['stop']}; models: {len(facts['models'])}.")
-    say(f"Requests: {facts['requests_observed']:,} observed of {facts['requests']:,} to sample from.")
+    say(f"Requests: {facts['requests_observed']:,} of {facts['requests']:,} observed.")
     for by in ("model", "depth"):
         cells = [
             (key, f"{item['rows']:,}", f"{item['calls']:,}", str(item["failures"]), usd(item["cost_usd"]))
             for key, item in facts["spend"][by].items()
         ]
         show_table(f"By {by}", (by, "rows", "calls", "failed", "cost"), cells)
-    lost = f", {usd(facts['abandoned_usd'])} of it for calls that never came back" if facts["abandoned_usd"] else ""
-    open_ = f", {usd(facts['open_usd'])} set aside for calls in flight" if facts["open_usd"] else ""
+    lost = f", {usd(facts['abandoned_usd'])} of it for calls without a recorded result" if facts["abandoned_usd"] else ""
+    open_ = f", {usd(facts['open_usd'])} reserved for calls in flight" if facts["open_usd"] else ""
     say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
     if facts["coverage"] is not None:
         say(
             f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
-            "the estimated cost of every reached cell once."
+            "the estimated cost of executing every reachable cell once."
         )
     for model, shares in facts["cached_share"].items():
         if any(shares.values()):
-            said = ", ".join(f"{percent(share)} {_AFTER[edge]}" for edge, share in shares.items())
-            say(f"Prompt tokens of {model} from a cache: {said}.")
+            by_edge = ", ".join(f"{percent(share)} {_AFTER[edge]}" for edge, share in shares.items())
+            say(f"Cached prompt tokens of {model}: {by_edge}.")
     for source in facts["sources"]:
         say(f"From {source['name']} ({source['kind']}): {source['row_count']:,} rows, {source['added_at']}.")
-    held = f" A run is writing to it: {facts['held_by']}." if facts["held_by"] else ""
+    held = f" Locked by a running profile: {facts['held_by']}." if facts["held_by"] else ""
     size = (
         f"{facts['size_bytes'] / 1e6:.1f} MB, {facts['checkpoints']:,} checkpoints of {facts['checkpoint_bytes'] / 1e6:.1f} MB"
     )
-    say(f"{size}; version {facts['version']}.{held}")
+    say(f"Size: {size}; schema version {facts['version']}.{held}")
 
 
-@command.command("check")
+@command.command("check", short_help="Check the integrity of a store.")
 @STORE
-@click.option("--accept", is_flag=True, help="Of a copy made during a run: take its rows as all there are.")
+@click.option("--accept", is_flag=True, help="For a copy made during a run: accept the rows that it has as complete.")
 @json_option
 def check(*, store: Path, accept: bool, as_json: bool) -> int | None:
-    """Check that STORE is whole: the file, every row, every checkpoint, the ledger. Exit code 1 if something is damaged.
+    """Check the integrity of STORE: file, rows, checkpoints and ledger. Exit code 1 if something is damaged.
 
     Example: vinelm store check runs/nl2sql.db
     """
@@ -137,11 +138,11 @@ def _show_check(found: CheckedStore, store: Path) -> None:
 
     for item in found.findings:
         say(f"{'DAMAGE' if item.is_damage else 'note  '}  {item.what}: {item.count:,}, first: {item.first}", hanging=8)
-    looked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"
-    say(f"{store}: {'whole' if found.is_whole else 'damaged'} ({looked})")
+    checked = f"{found.rows:,} rows, {found.checkpoints:,} checkpoints, {found.ledger_entries:,} ledger entries"
+    say(f"{store}: {'no damage' if found.is_whole else 'damaged'} ({checked})")
 
 
-@command.command("export")
+@command.command("export", short_help="Write the observations to a table.")
 @STORE
 @click.option(
     "-o",
@@ -149,13 +150,13 @@ def _show_check(found: CheckedStore, store: Path) -> None:
     type=click.Path(path_type=Path),
     required=True,
     metavar="TABLE",
-    help=".csv, .csv.gz or .parquet; replaced.",
+    help="File to write: .csv, .csv.gz or .parquet; an existing one is replaced.",
 )
 def export(*, store: Path, output: Path) -> None:
-    """Write all rows of STORE to a table that other tools read; checkpoints stay behind.
+    """Write all observations of STORE to a table for other tools; checkpoints are not exported.
 
-    What the table does not say (workflow, models, requests) goes into TABLE.store.json, or into the Parquet file's metadata, so
-    that `vinelm store import` can make a store of it again. Parquet needs the extra vinelm[parquet].
+    Workflow, models and requests go into TABLE.store.json, or into the Parquet file's metadata, so that `vinelm store import`
+    can restore the store. Parquet needs the extra vinelm[parquet].
 
     Example: vinelm store export runs/nl2sql.db -o nl2sql.csv
     """
@@ -168,15 +169,15 @@ def export(*, store: Path, output: Path) -> None:
     click.echo(f"wrote {count:,} rows to {output}")
 
 
-@command.command("merge")
+@command.command("merge", short_help="Merge several stores of the same workflow.")
 @click.argument("stores", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="STORE STORE ...")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to make; must not exist."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to create; must not exist."
 )
 def merge(*, stores: tuple[Path, ...], output: Path) -> None:
-    """Make one store of the rows, checkpoints and ledgers of several of the same workflow. The inputs stay as they are.
+    """Merge the rows, checkpoints and ledgers of several stores of the same workflow into a new store.
 
-    A cell that two of them hold must be the same row in both, as in copies that went on apart.
+    The input stores are not changed. If two of them hold the same cell, its rows must be equal.
 
     Example: vinelm store merge ann.db ben.db -o both.db
     """

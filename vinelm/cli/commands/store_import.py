@@ -1,4 +1,4 @@
-"""``vinelm store import``: a store from an export, or from somebody's own table of recorded outcomes."""
+"""``vinelm store import``: create a store from an export, or from a table of recorded outcomes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from vinelm.traces import LogImport
 
 _COLUMNS = {
-    "success": "Column: was the answer right? 1/0, true/false.",
+    "success": "Column: whether the answer is right: 1/0 or true/false.",
     "cost": "Column: dollars of the call.",
     "latency": "Column: seconds of the call.",
     "tokens-in": "Column: prompt tokens.",
     "tokens-out": "Column: generated tokens.",
-    "failure": "Column: empty, or why the call failed.",
-    "round": "Column: how often this model was asked so far, from 1; with runs, the position in the run.",
-    "run": "Column: which run of the application an invocation belonged to.",
-    "stage": "Column: the stage of an invocation (with runs).",
+    "failure": "Column: kind of the failure; empty if the call succeeded.",
+    "round": "Column: number of this model's answer to the request, from 1; with runs, the position in the run.",
+    "run": "Column: run of the application that the invocation belongs to.",
+    "stage": "Column: stage of the invocation (with runs).",
 }
 
 
@@ -32,45 +32,48 @@ def _column_option(name: str, text: str) -> Callable[[Any], Any]:
 
 
 columns = stacked(
-    click.option("--request-column", multiple=True, metavar="NAME", help="Column(s) that name a request; repeat for several."),
-    click.option("--model-column", metavar="NAME", help="Column: the model."),
+    click.option("--request-column", multiple=True, metavar="NAME", help="Column(s) that identify the request; repeatable."),
+    click.option("--model-column", metavar="NAME", help="Column: name of the model."),
     *(_column_option(name, text) for name, text in _COLUMNS.items()),
 )
 
 
-@click.command("import")
+@click.command("import", short_help="Create a store from an export or a table of outcomes.")
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to make; must not exist."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DB", help="Store to create; must not exist."
 )
 @columns
 @click.option(
     "--stopped-if", multiple=True, metavar="CONDITION",
-    help="The application's own check ended: COLUMN, COLUMN=VALUE, COLUMN>NUMBER; repeated, all must hold.",
+    help="Condition under which the application's own check passed: COLUMN, COLUMN=VALUE or COLUMN>NUMBER. Repeatable: all "
+    "must hold.",
 )  # fmt: skip
-@click.option("--where", multiple=True, metavar="CONDITION", help="Use only these rows; repeated, all must hold.")
+@click.option(
+    "--where", multiple=True, metavar="CONDITION", help="Import only rows that meet this condition. Repeatable: all must hold."
+)
 @click.option("--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog with the prices of the models.")
-@click.option("--only-model", multiple=True, metavar="NAME", help="Use only this model; repeat for several.")
-@click.option("--workflow", metavar="NAME", help="Name of the workflow [default: the table's].")
+@click.option("--only-model", multiple=True, metavar="NAME", help="Import only this model; repeatable.")
+@click.option("--workflow", metavar="NAME", help="Name of the workflow [default: the table's name].")
 @click.option(
     "--stage", multiple=True, metavar="NAME",
-    help="Stage of each invocation in order; the last one repeats [default: answer].",
+    help="Name of each invocation's stage, in order; the last one repeats [default: answer].",
 )  # fmt: skip
 @click.option(
-    "--depth", type=click.IntRange(min=1), help="Most invocations of a path [default: the rounds, or the longest run]."
+    "--depth", type=click.IntRange(min=1), help="Invocations of the longest path [default: the rounds, or the longest run]."
 )
 @click.option(
     "--stop", type=click.Choice(["workflow", "oracle"]),
-    help="When a request ends: by --stopped-if, or exactly when right (labelled replay only) [default: workflow].",
+    help="When a request ends: by --stopped-if, or when its answer is right (needs labels) [default: workflow].",
 )  # fmt: skip
-@click.option("--keep-first", is_flag=True, help="Of two rows for one cell take the first, instead of refusing the table.")
+@click.option("--keep-first", is_flag=True, help="If a cell has two rows, use the first instead of failing.")
 @json_option
 def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
-    """Make a store from TABLE (.csv, .jsonl, .parquet; .gz too), for `vinelm estimate` and all that follows.
+    """Create a store from TABLE (.csv, .jsonl or .parquet, also .gz), to use with `vinelm estimate`.
 
-    TABLE is what `vinelm store export` wrote, or your own log of recorded outcomes, its columns named by options. With a run
-    column, each row is one invocation of one run of your application. Without, each row is a model's own answer to a request,
-    and the retry cascade over these answers is laid out to --depth: exact when the answers are independent.
+    TABLE is an export of `vinelm store export`, or your own log of recorded outcomes, with its columns named by options. With
+    a run column, each row is one invocation in a run of your application. Without, each row is one model's answer to a
+    request; paths are then built as retries over these answers up to --depth, which is exact if answers are independent.
 
     Example: vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct
     --cost-column usd --stop oracle --depth 2
@@ -83,13 +86,13 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
         count = import_export(table, output)
         facts: dict[str, Any] = {"store": str(output), "rows": count}
     elif not given and not table.exists():
-        raise ConfigError(f"{table}: no such table: check the path")
+        raise ConfigError(f"{table}: no such file: check the path")
     else:
         missing = [name for name in ("request_column", "model_column", "success_column") if not how[name]]
         if missing:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
             hint = "" if given else f" (there is no {side_file(table).name} beside it, so it is not an export)"
-            raise ConfigError(f"{table}: give {options}: which columns hold the outcomes?{hint}")
+            raise ConfigError(f"{table}: name the columns of the outcomes with {options}{hint}")
         facts = _import_log(table, output, how)
     if as_json:
         from vinelm.cli.console import print_json

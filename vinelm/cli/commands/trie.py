@@ -1,4 +1,4 @@
-"""``vinelm trie``: what a ``.vine`` file holds."""
+"""``vinelm trie``: inspect the annotated trie in a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ SHOWN = (
     "spent_usd",
     "vinelm",
 )
-"""Provenance that the table shows; the rest is in ``--json``."""
+"""Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", short_help="Look into an annotated trie.")
+@click.group("trie", short_help="Inspect an annotated trie.")
 def command() -> None:
-    """Look into the annotated tries that `vinelm estimate` writes.
+    """Inspect the annotated tries that `vinelm estimate` writes.
 
     Example: vinelm trie show nl2sql.vine
     """
 
 
-@command.command("show", short_help="Provenance, counts, prices and the frontier of a trie file.")
+@command.command("show", short_help="Show provenance, counts, prices and the best paths.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--top", type=click.IntRange(min=1), default=15, show_default=True, help="Paths of the frontier to show, at most."
+    "--top", type=click.IntRange(min=1), default=15, show_default=True, help="Maximum number of frontier paths to show."
 )
 @json_option
 def show(*, file: Path, top: int, as_json: bool) -> None:
-    """Show where the trie in FILE comes from, what it was estimated from, its models' prices, and its best paths.
+    """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
 
-    The frontier: the paths that no other one beats in both accuracy and cost, cheapest first.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first.
 
     Example: vinelm trie show nl2sql.vine
     """
@@ -58,28 +58,15 @@ def show(*, file: Path, top: int, as_json: bool) -> None:
     _show(annotated, file, top)
 
 
-def frontier(annotated: AnnotatedTrie) -> list[int]:
-    """Nodes that hold an answer and are beaten by none in both accuracy and cost, cheapest first; ties by trie order."""
-    trie, found, best = annotated.trie, [], -1.0
-    ends = [node for node in range(1, len(trie)) if trie.answerable[node]]
-    for node in sorted(ends, key=lambda u: (annotated.path_cost_usd[u], -annotated.accuracy[u], u)):
-        if annotated.accuracy[node] > best:
-            found.append(node)
-            best = float(annotated.accuracy[node])
-    return found
-
-
 def _thinned(nodes: list[int], top: int) -> list[int]:
-    """At most ``top`` of them, evenly, both ends included."""
+    """Return at most ``top`` of the nodes, evenly spaced, including both ends."""
     if len(nodes) <= top:
         return nodes
     return [nodes[round(i * (len(nodes) - 1) / max(top - 1, 1))] for i in range(top)]
 
 
 def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
-    """One path's annotations, with the 90 % interval's half, and the 90th percentiles of the seconds (at zero load) and dollars
-    of a request that goes all the way.
-    """
+    """Return one path's annotations; the 90th percentiles are of a request in which every invocation runs, at zero load."""
     from vinelm.estimator import Z90
 
     error = annotated.accuracy_se
@@ -97,9 +84,10 @@ def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
 
 def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any]:
     from vinelm.estimator import follow_ups
+    from vinelm.evaluation import frontier_nodes
 
     trie = annotated.trie
-    paths = frontier(annotated)
+    paths = frontier_nodes(annotated, "cost")
     return {
         "file": str(file),
         "paths": trie.n_nodes,
@@ -116,7 +104,7 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Per depth: its stage, how many paths there are, how many were observed, by how many rows, and the spread of accuracy."""
+    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy."""
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
         counts = annotated.count[level] if annotated.count is not None else None
@@ -142,17 +130,17 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     from vinelm.cli.console import show_table
 
     meta = annotated.meta
-    rows = [(name, _words(name, meta[name])) for name in SHOWN if name in meta]
-    show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("what", "<value"), rows)
+    rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
+    show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
     show_depths(annotated, "Paths by depth")
     _show_models(annotated)
     _show_follow_ups(annotated)
     _show_frontier(annotated, top)
     if meta.get("is_simulated"):
-        click.echo("Simulated models: prices and answers are not those of real ones.")
+        click.echo("Simulated models: prices and answers are not those of real models.")
 
 
-def _words(name: str, value: Any) -> str:
+def _formatted(name: str, value: Any) -> str:
     from vinelm.reports import percent, usd
 
     if name == "coverage":
@@ -161,7 +149,7 @@ def _words(name: str, value: Any) -> str:
 
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
-    """A table of :func:`depths`."""
+    """Print the figures of :func:`depths` as a table."""
     from vinelm.cli.console import show_table
     from vinelm.reports import percent
 
@@ -188,11 +176,11 @@ def _show_models(annotated: AnnotatedTrie) -> None:
         per_call = [usd(price.call)] if has_calls else []
         rows.append((name, model.engine, f"{price.input:g}", f"{price.output:g}", *per_call, str(price.as_of)))
     columns = ("model", "<engine", "$/M in", "$/M out", *(["$/call"] if has_calls else []), "as of")
-    show_table("Prices that the rows were bought at", columns, rows)
+    show_table("Prices of the observations", columns, rows)
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """What keeping a model saves, where some prompt tokens came from a cache."""
+    """Print what it saves to keep a model for the next invocation, for models with cached prompt tokens."""
     from vinelm.cli.console import show_table
     from vinelm.estimator import follow_ups
     from vinelm.reports import percent, seconds, usd
@@ -209,26 +197,27 @@ def _show_follow_ups(annotated: AnnotatedTrie) -> None:
     if rows:
         columns = ("model", "cached", "switched", "kept", "switched", "kept")
         caption = (
-            "Dollars and seconds of a later invocation, switched to this model and with it kept. "
-            "cached: prompt tokens that its cache served where it was kept."
+            "Dollars and seconds of a later invocation, after another model (switched) and after the same model (kept). "
+            "cached: fraction of prompt tokens from its cache if kept."
         )
-        show_table("What keeping a model saves", columns, rows, caption=caption)
+        show_table("Savings from keeping a model", columns, rows, caption=caption)
 
 
 def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
     from vinelm.cli.console import show_table
+    from vinelm.evaluation import frontier_nodes
     from vinelm.reports import percent, seconds, usd
 
-    paths = frontier(annotated)
+    paths = frontier_nodes(annotated, "cost")
     rows = []
     for node in _thinned(paths, top):
         found = _path(annotated, node)
         width = found["accuracy_half_width90"]
-        known = "-" if width is None else f"{100 * width:.1f}"
-        figures = (percent(found["accuracy"]), known, usd(found["cost_usd"]), seconds(found["latency_p90_s"]))
+        interval = "-" if width is None else f"{100 * width:.1f}"
+        figures = (percent(found["accuracy"]), interval, usd(found["cost_usd"]), seconds(found["latency_p90_s"]))
         rows.append((" > ".join(found["path"]), *figures, _count(found["observations"])))
-    title = f"Frontier of accuracy and cost: {min(top, len(paths))} of {len(paths)} paths"
-    caption = "+/-: 90 % interval, points. p90: latency of a request that goes all the way, at zero load."
+    title = f"Pareto frontier of accuracy and cost: {min(top, len(paths))} of {len(paths)} paths"
+    caption = "+/-: half of the 90 % interval, in points. p90: 90th percentile of the latency if every invocation runs."
     show_table(title, ("path", "accuracy", "+/-", "cost", "p90", "rows"), rows, caption=caption)
 
 
