@@ -153,7 +153,7 @@ def run(arguments: dict[str, Any], workplace: ExecutionConfig, **settings: Any) 
     with new_store(loaded) as store:
         at: list[float] = []
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, workplace=workplace,
+            loaded.workflow, loaded.catalog, loaded.backends, store, execution=workplace,
             on_progress=lambda _: at.append(time.perf_counter()), **settings,
         )  # fmt: skip
         return at, at[-1] - at[0], result, store.committed_usd()

@@ -83,7 +83,7 @@ if how["moment"] == "start":
     scheduler.Scheduler._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
-        workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])
+        execution=place(how["isolation"], how["workers"], arguments), **how["caps"])
 """
 
 

@@ -34,10 +34,10 @@ PORTIONS = 16
 
 
 class NeymanSampler:
-    """Proposes walks in rounds (:class:`~vinelm.protocols.Sampler`). Pure: it depends on its settings and on the paid,
+    """Proposes request paths in rounds (:class:`~vinelm.protocols.Sampler`). Pure: it depends on its settings and on the paid,
     observed rows it is shown, and on nothing else.
 
-    Round 0 is a uniform cascade of ``pilot`` walks (by default one for every other request); each later round is as large as
+    Round 0 is a uniform cascade of ``pilot`` paths (by default one for every other request); each later round is as large as
     everything before it, so that a run may be cut off by any budget. ``goal`` says which paths matter.
     """
 
@@ -58,13 +58,13 @@ class NeymanSampler:
         self.pilot = pilot or max(1, len(self.request_ids) // 2)
         self.goal = goal or Goal()
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
-        """The walks of that round, in order. Empty when nothing that is reached is left to buy."""
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
+        """Return the request paths of a round, in order; none when every reached cell is executed."""
         rng = random.Random(f"neyman:{self.seed}:{round_}")
-        if round_ == 0 or not seen:
+        if round_ == 0 or not observations:
             return self._uniform(rng)
         trie = Trie.from_template(self.template)
-        return self._allocated(ObservationTable.from_observations(seen, self.template, trie), rng)
+        return self._allocated(ObservationTable.from_observations(observations, self.template, trie), rng)
 
     def _uniform(self, rng: random.Random) -> Iterator[RequestPath]:
         order = list(self.request_ids)

@@ -10,7 +10,7 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store,
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler import profile
-from vinelm.profiler.samplers import RequestPath
+from vinelm.protocols import RequestPath
 from vinelm.traces import ObservationStore
 
 
@@ -251,8 +251,8 @@ def test_a_sampler_of_ones_own_works_in_rounds_and_sees_what_was_paid(tmp_path):
     shown = []
 
     class Rounds:
-        def walks(self, round_, seen):
-            shown.append([(row.request_id, row.prefix) for row in seen])
+        def propose(self, round_, observations):
+            shown.append([(row.request_id, row.prefix) for row in observations])
             plan = [
                 [RequestPath("q0", ("m0",)), RequestPath("q0", ("m0",)), RequestPath("q1", ("m1",))],
                 [RequestPath("q2", ("m0", "m1", "m0"))],

@@ -10,7 +10,17 @@ from types import MappingProxyType
 
 from vinelm.errors import VineLMError
 
-HINTS: Mapping[str, str] = MappingProxyType({})
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "inline-one-worker": "use --isolation thread, or --workers 1",
+        "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
+        "load-crashed": "use --isolation inline",
+        "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
+        "store-differs": "give another --store, or start over with --force-rerun",
+        "uncheckpointed": "use --sampler exhaustive, and no --coverage",
+        "workflow-differs": "use --isolation inline",
+    }
+)
 """Error code to the options that help, as a clause that follows the message."""
 
 

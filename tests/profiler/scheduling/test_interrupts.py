@@ -22,7 +22,7 @@ def tell(progress):
     print("draining" if progress.is_draining else "row", flush=True)
 with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
     given = (loaded.workflow, loaded.catalog, loaded.backends, store)
-    result = profile(*given, workplace=place, sampler="exhaustive", on_progress=tell)
+    result = profile(*given, execution=place, sampler="exhaustive", on_progress=tell)
     print(result.stopped_by, result.is_resumable, store.abandon_open(), flush=True)
 """
 
