@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
+from rounds_toy import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler import profile
-from vinelm.protocols import RequestPath
 from vinelm.traces import ObservationStore
 
 
@@ -248,25 +248,16 @@ def test_only_the_requests_asked_for_are_run(tmp_path):
 def test_a_sampler_of_ones_own_works_in_rounds_and_sees_what_was_paid(tmp_path):
     workflow = toy(n_requests=3, stop="oracle")
 
-    shown = []
-
-    class Rounds:
-        def propose(self, round_, observations):
-            shown.append([(row.request_id, row.prefix) for row in observations])
-            plan = [
-                [RequestPath("q0", ("m0",)), RequestPath("q0", ("m0",)), RequestPath("q1", ("m1",))],
-                [RequestPath("q2", ("m0", "m1", "m0"))],
-            ]
-            return plan[round_] if round_ < len(plan) else []
-
+    sampler = TwoRounds()
+    shown = sampler.shown
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = run(store, workflow, sampler=Rounds())
+        result = run(store, workflow, sampler=sampler)
         assert result.stopped_by == "sampler"
         first = [("q0", ("m0",)), ("q1", ("m1",))]
         assert shown[0] == []
         assert shown[1] == first
         assert shown[2][:2] == first
-        run(store, workflow, sampler=Rounds())
+        run(store, workflow, sampler=sampler)
         assert shown[3:] == shown[:3]  # a second run goes through the same, and pays nothing
 
 

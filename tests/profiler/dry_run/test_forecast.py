@@ -2,9 +2,9 @@
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
+from rounds_toy import DoublingRounds
 
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
-from vinelm.protocols import RequestPath
 
 
 @pytest.fixture(autouse=True)
@@ -83,41 +83,16 @@ def test_a_huge_run_is_extrapolated():
     assert least / 2 < forecast.cells.low <= forecast.cells.high < 2 * most
 
 
-class InRounds:
-    """Doubles its rounds, and extends only the prefixes that were seen to go on: no forecast can know that beforehand."""
-
-    def __init__(self, workflow):
-        self.workflow, self.asked = workflow, []
-
-    def propose(self, round_, observations):
-        self.asked.append((round_, len(observations)))
-        models, requests = self.workflow.template.models, self.workflow.requests
-        if round_ == 0:
-            return [RequestPath(requests[0].id, (models[0],))]
-        known = {(row.request_id, row.prefix): row for row in observations}
-        fresh = [
-            RequestPath(request.id, (model,)) for request in requests for model in models if (request.id, (model,)) not in known
-        ]
-        deeper = [
-            RequestPath(request_id, (*prefix, model))
-            for (request_id, prefix), row in known.items()
-            if not row.stopped and len(prefix) < self.workflow.template.depth
-            for model in models
-            if (request_id, (*prefix, model)) not in known
-        ]
-        return (deeper + fresh)[: 2**round_]
-
-
 def test_an_adaptive_sampler_is_priced_over_all_its_rounds(tmp_path):
     """Each is proposed once, however many simulations there are; with a pilot the interval holds what its real run costs."""
     workflow = toy(n_requests=20, n_models=3)
     with new_store(tmp_path / "s.db", workflow) as store:
         run = {"workflow": workflow, "catalog": catalog_for(workflow), "backends": {"test": ToyBackend()}, "store": store}
         pilot = profile(**run, coverage=0.1)
-        sampler = InRounds(workflow)
+        sampler = DoublingRounds(workflow)
         forecast = forecast_of(workflow, store.observations(), sampler, coverage=0.6)
         before = len(store)
-        result = profile(**run, sampler=InRounds(workflow), coverage=0.6)
+        result = profile(**run, sampler=DoublingRounds(workflow), coverage=0.6)
     assert [round_ for round_, _ in sampler.asked] == list(range(len(sampler.asked)))  # each once
     assert forecast.rounds >= 5
     assert forecast.stopped_by == "coverage"
