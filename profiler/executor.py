@@ -26,13 +26,12 @@ def make_worker(execution: ExecutionConfig, units: UnitRunner, fingerprint: Mapp
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
     assert execution.source is not None
-    adapter = units.control
     return ProcessWorker(
         execution.source,
         units.template,
         timeout_s=DEFAULT_TIMEOUT_S if execution.timeout_s is None else execution.timeout_s,
         memory_mb=DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
         fingerprint=fingerprint,
-        is_virtual_time=adapter.is_virtual_time,
-        rate_limiters=gates_of(adapter.catalog, adapter.backends),
+        is_virtual_time=units.is_virtual_time,
+        rate_limiters=gates_of(units.catalog, units.backends),
     )

@@ -130,7 +130,7 @@ def _verified_fingerprint(
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     difference = store.identity.difference(replace(identity, fingerprint={**identity.fingerprint, **settings}))
     if difference:
-        raise StoreError(f"{store.path}: {difference}: give another store, or undo the change", code="store-differs")
+        raise StoreError(f"{store.path}: {difference}: use another store, or undo the change", code="store-mismatch")
     return identity.fingerprint
 
 
@@ -155,8 +155,8 @@ def _begin(
             "the sampler starts again"
         )
     state = RunState(
-        store, ledger, units.template, units.control.catalog, requests,
-        n_older=records.begin(settings), is_virtual_time=units.control.is_virtual_time,
+        store, ledger, units.template, units.catalog, requests,
+        n_older=records.begin(settings), is_virtual_time=units.is_virtual_time,
     )  # fmt: skip
     _drop_unneeded_checkpoints(state)
     return state

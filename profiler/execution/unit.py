@@ -33,7 +33,7 @@ class UnitRunner:
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
-        self.workflow = workflow
+        self.workflow, self.catalog, self.backends = workflow, catalog, backends
         self.template = workflow.template.bind(tuple(catalog))
         self.control = UnitAdapter(catalog, backends, template=self.template)
         self.saver = UnitSaver()
@@ -43,6 +43,11 @@ class UnitRunner:
         self._ending = self._after_the_loop()
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """Whether latencies do not pass on the wall."""
+        return self.control.is_virtual_time
 
     def run(
         self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None

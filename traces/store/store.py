@@ -105,7 +105,7 @@ class ObservationStore:
         found = _identity(path, meta)
         difference = found.difference(identity) if identity else None
         if difference:
-            raise StoreError(f"{path}: {difference}: give another store, or undo the change", code="store-differs")
+            raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
         if int(meta["schema_version"]) < SCHEMA_VERSION:
             migrate(path)
         if OPEN_RUN in meta:

@@ -16,7 +16,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
         "load-crashed": "use --isolation inline",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
-        "store-differs": "give another --store, or start over with --force-rerun",
+        "profile-store-mismatch": "give another --store, or start over with --force-rerun",
         "uncheckpointed": "use --sampler exhaustive, and no --coverage",
         "workflow-differs": "use --isolation inline",
     }

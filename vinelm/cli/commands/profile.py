@@ -155,12 +155,18 @@ def _identity(inputs: Inputs, seed: int) -> Any:
 
 def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
     """Open the store, or create it."""
+    from vinelm.errors import StoreError
     from vinelm.traces import ObservationStore
 
     identity = _identity(inputs, seed)
     if is_default:
         path.parent.mkdir(exist_ok=True)
-    return ObservationStore.open_or_create(path, identity)
+    try:
+        return ObservationStore.open_or_create(path, identity)
+    except StoreError as error:
+        if error.code == "store-mismatch":  # here it can be put aside
+            raise StoreError(str(error), code="profile-store-mismatch") from error
+        raise
 
 
 def _forecast(
