@@ -11,8 +11,6 @@ from vinelm.observation import Observation
 from vinelm.protocols import RequestPath, Sampler
 from vinelm.template import Template
 
-__all__ = ["SAMPLERS", "CascadeSampler", "ExhaustiveSampler", "RequestPath", "Sampler", "make_sampler"]
-
 
 class CascadeSampler:
     """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).

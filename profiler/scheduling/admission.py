@@ -120,7 +120,7 @@ class _Scan:
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
         stage = self._state.template.invocations[length - 1].name
         bound = self._cells.price_bounds.of(path.number)
-        return bound.usd(stage, path.path[length - 1]), bound.calls(stage)
+        return bound.usd(stage, path.models[length - 1]), bound.calls(stage)
 
     # -- cells that may come before the next path --------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class _Scan:
         """Add the path's rows that are not committed yet: their price is known."""
         if self._coverage_bound is None:
             return
-        for length in range(path.committed + 1, len(path.path) + 1):
+        for length in range(path.committed + 1, len(path.models) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
             if row is None:
@@ -142,7 +142,7 @@ class _Scan:
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
         """Add the rest of the path, from its first cell without a row."""
-        for length in range(first, len(path.path) + 1):
+        for length in range(first, len(path.models) + 1):
             cell = path.cell(length)
             if cell in self._earlier:
                 continue

@@ -42,7 +42,7 @@ class CanonicalCommit:
         """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         cells.price_bounds.reached(path.number)
-        while path.committed < len(path.path):
+        while path.committed < len(path.models):
             cell = path.cell(path.committed + 1)
             row = cells.rows.get(cell)
             if row is None:

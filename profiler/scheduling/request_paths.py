@@ -23,26 +23,26 @@ class ActivePath:
 
     Attributes:
         request_id: the request.
-        path: its models.
+        models: those of its invocations.
         number: the position among all paths of the run.
         committed: how many of its cells are committed.
     """
 
-    __slots__ = ("_executed", "committed", "number", "path", "request_id")
+    __slots__ = ("_executed", "committed", "models", "number", "request_id")
 
     def __init__(self, request_path: RequestPath, number: int) -> None:
-        self.request_id, self.path = request_path
+        self.request_id, self.models = request_path
         self.number = number
         self.committed = 0
         self._executed = 0
 
     def cell(self, length: int) -> Cell:
         """Return the cell after that many invocations."""
-        return self.request_id, self.path[:length]
+        return self.request_id, self.models[:length]
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
         """Return the length of the shortest prefix without a row; None where the path ends before one."""
-        while self._executed < len(self.path):
+        while self._executed < len(self.models):
             row = rows.get(self.cell(self._executed + 1))
             if row is None:
                 return self._executed + 1
