@@ -127,7 +127,7 @@ class Coverage:
         return float(totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
 
     def _rest_draws(self) -> FloatArray:
-        seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # in whatever order they came
+        seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # whatever the order of the rows
         weights = np.random.default_rng(0).multinomial(len(seen), np.full(len(seen), 1 / len(seen)), size=_DRAWS).astype(float)
 
         def drawn(arrays: list[FloatArray]) -> FloatArray:

@@ -99,7 +99,7 @@ class SamplerContract:
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
 
     def test_the_settings_that_decide_it_are_plain_and_stay_as_they_are(self) -> None:
-        """A store keeps them, to tell whether a later run proposes the same."""
+        """A store records them, so that a later run with other settings is noticed."""
         sampler = self._new()
         requests = [Request(request_id, {}) for request_id in self.request_ids]
         before = json.dumps(settings_of(sampler, requests))
@@ -143,7 +143,12 @@ class WorkerContract:
         worker, workflow = place
         job = Job(workflow.requests[0], (workflow.template.models[0],), None, 0.0)
         asked: list[float] = []
-        refused = worker.run(job, lambda upper_usd: bool(asked.append(upper_usd)))
+
+        def refuse(upper_usd: float) -> bool:
+            asked.append(upper_usd)
+            return False
+
+        refused = worker.run(job, refuse)
         assert (refused.observation, refused.checkpoint, refused.settled_usd) == (None, None, 0.0)
         assert len(asked) == 1
         assert asked[0] > 0.0

@@ -115,7 +115,8 @@ class UncheckpointedRun:
                 checkpoint = outcome.checkpoint
         except BaseException as error:
             with self._lock:
-                self.state.fail(error)
+                if not self._is_abandoned:  # otherwise the worker was closed under it
+                    self.state.fail(error)
 
     def _run_unit(self, cell: Cell, parent: bytes | None) -> UnitOutcome | None:
         """Reserve, run and settle one unit; None where the run has stopped."""
@@ -145,7 +146,7 @@ class UncheckpointedRun:
         return outcome
 
     def _refuse_different(self, cell: Cell, row: Observation) -> None:
-        """The path goes on from what it saw; a row that says otherwise would make ledger and rows disagree."""
+        """Refuse an outcome that contradicts the cell's row: the ledger and the rows would no longer agree."""
         known = self.state.cells.rows.get(cell)
         if row.failure != "auth" and known is not None and known.ended(self._rule) != row.ended(self._rule):
             where = f"request {cell[0]!r}, prefix {'/'.join(cell[1])}"

@@ -197,7 +197,7 @@ class ProcessWorker:
                     unit.exited(message["code"])
         with self._lock:
             orphans = list(self._units.values())
-        for unit in orphans:  # the fork server is gone, and they with it
+        for unit in orphans:  # the fork server has ended, and they with it
             unit.exited(-signal.SIGKILL)
 
     def close(self) -> None:

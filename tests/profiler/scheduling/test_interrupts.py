@@ -52,6 +52,19 @@ def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
     assert 14 <= len(before) < len(rows[whole])
 
 
+@pytest.mark.parametrize("isolation", ["process"])
+def test_ctrl_c_without_checkpoints_leaves_no_row_of_a_unit_that_it_killed(tmp_path, isolation, python):
+    code = CODE.replace('sampler="exhaustive"', 'sampler="exhaustive", checkpoints=False')
+    with python.start(code, str(tmp_path / "s.db"), isolation, "600") as child:
+        until(child, "row", 20)
+        child.send_signal(signal.SIGINT)
+        said = [line.strip() for line in child.stdout]
+        assert child.wait(30) == 0
+    assert said[-1] == "interrupted True 0"
+    with new_store(tmp_path / "s.db", toy(n_requests=6)) as store:
+        assert {row.failure for row in store.observations()} == {None}
+
+
 def until(child, word, n):
     for line in child.stdout:
         n -= line.strip() == word
