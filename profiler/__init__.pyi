@@ -1,10 +1,10 @@
+from .config import ExecutionConfig as ExecutionConfig
+from .config import ProfileLimits as ProfileLimits
 from .coverage import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import ForecastInterval as ForecastInterval
 from .dry_run.forecast import forecast_profile as forecast_profile
-from .dry_run.simulated_run import Wish as Wish
 from .dry_run.throughput import rates_of as rates_of
-from .executor import ExecutionConfig as ExecutionConfig
 from .fingerprint import code_digest as code_digest
 from .fingerprint import fingerprint as fingerprint
 from .fingerprint import store_identity as store_identity
@@ -14,7 +14,7 @@ from .readiness import check_workflow as check_workflow
 from .results import ProfileResult as ProfileResult
 from .results import Progress as Progress
 from .results import StoppedBy as StoppedBy
-from .runner import check_terms as check_terms
+from .runner import check_uncheckpointed as check_uncheckpointed
 from .runner import profile as profile
 from .samplers import SAMPLERS as SAMPLERS
 from .samplers import CascadeSampler as CascadeSampler

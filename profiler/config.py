@@ -1,24 +1,89 @@
-"""What a run may do."""
+"""What a caller may set: where a profile stops, and where its units run. Both check themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from vinelm.catalog import Catalog
-from vinelm.profiler.results import Progress
-from vinelm.template import Template
+from vinelm.errors import ConfigError
+from vinelm.profiler.isolation.workflow_source import WorkflowSource
+
+Isolation = Literal["process", "thread", "inline"]
+"""Where units run: in a fresh process each, on threads of this process, or on the calling thread."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """``target`` is the coverage to reach, None for no such goal; ``workers`` None means one unit at a time, on the run's own
-    thread; ``is_virtual_time`` that latencies do not pass on the wall.
+@dataclass(frozen=True, kw_only=True)
+class ProfileLimits:
+    """Where a profile stops; whichever limit comes first. None: no such limit.
+
+    Attributes:
+        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        budget_usd: dollars settled and reserved in the store, earlier runs included.
+        budget_calls: model calls recorded in the store, earlier runs included.
+
+    Raises:
+        ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
     """
 
-    template: Template
-    catalog: Catalog
-    target: float | None
-    workers: int | None
-    is_virtual_time: bool
-    on_progress: Callable[[Progress], None] | None
+    coverage: float | None = None
+    budget_usd: float | None = None
+    budget_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
+            raise ConfigError(f"coverage is {self.coverage}: it must be a fraction in (0, 1]", code="coverage-range")
+        if self.budget_usd is not None and not (self.budget_usd >= 0 and math.isfinite(self.budget_usd)):
+            raise ConfigError(
+                f"the budget is {self.budget_usd} dollars: it must be a finite number >= 0", code="budget-usd-range"
+            )
+        if self.budget_calls is not None and self.budget_calls < 0:
+            raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionConfig:
+    """Where the units of a profile run, how many at a time, and what each may use.
+
+    Attributes:
+        isolation: ``"process"`` runs each unit in a fresh process, forked from one that has loaded everything; whatever the
+            workflow's code does there, crashes included, becomes a row. ``"thread"`` and ``"inline"`` (the calling thread)
+            are for trusted code.
+        workers: the number of units that run at a time; inline only 1.
+        source: how a fresh process builds the workflow again; needed for ``"process"``.
+        timeout_s: the seconds after which a unit is ended; processes only, default 600.
+        memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
+
+    Raises:
+        ConfigError: a setting is out of range or has no effect.
+    """
+
+    isolation: Isolation = "inline"
+    workers: int = 1
+    source: WorkflowSource | None = None
+    timeout_s: float | None = None
+    memory_mb: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.isolation not in get_args(Isolation):
+            raise ConfigError(f"unknown isolation {self.isolation!r}: use {', '.join(get_args(Isolation))}")
+        if self.workers < 1:
+            raise ConfigError(f"workers is {self.workers}: it must be at least 1")
+        if self.isolation == "inline" and self.workers > 1:
+            raise ConfigError('inline runs one unit at a time: use isolation="thread", or workers=1', code="inline-one-worker")
+        if self.isolation == "process" and self.source is None:
+            raise ConfigError(
+                "a workflow built in code cannot run in fresh processes: give a source that builds it by name, or use "
+                'isolation="thread"',
+                code="process-needs-source",
+            )
+        for name, value in (("timeout_s", self.timeout_s), ("memory_mb", self.memory_mb)):
+            if value is not None and self.isolation != "process":
+                raise ConfigError(
+                    f'{name} has no effect with isolation="{self.isolation}": use isolation="process", or leave it out',
+                    code="limit-needs-process",
+                )
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise ConfigError(f"timeout_s is {self.timeout_s}: it must be > 0", code="unit-timeout-range")
+        if self.memory_mb is not None and self.memory_mb < 0:
+            raise ConfigError(f"memory_mb is {self.memory_mb}: it must be >= 0", code="unit-memory-range")

@@ -1,9 +1,9 @@
-"""How much of the whole has been bought, when the price of the whole is not known yet.
+"""Coverage: the share of an exhaustive profile's dollars that has been spent, while its total is still an estimate.
 
-``coverage`` is dollars of executed (request, node) cells over dollars of running every request on every *reached* node once,
-stops respected and prefixes checkpointed; a cell that is met again is free. The denominator is estimated: what was paid, plus
-for each open cell (reached, not run) the expected price of its subtree from mean costs and continuation rates per
-(depth, model). It is exact once everything is run. Where every cell was free so far, cells are counted instead of dollars.
+``coverage`` is the dollars of executed (request, node) cells over the dollars of running every request on every *reached* node
+once, with stops respected and prefixes checkpointed. The denominator is estimated: the dollars spent, plus for each open cell
+(reached, not executed) the expected price of its subtree from mean costs and continuation rates per (depth, model). It is
+exact once everything is executed. Where every cell was free so far, cells are counted instead of dollars.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _DRAWS = 200
 
 
 class Coverage:
-    """Running account of what was executed. Feed each cell once, parents before children; arrays are (depth, models)."""
+    """Running totals of the executed cells. Add each cell once, parents before children; arrays are (depth, models).
+
+    Args:
+        template: a bound template.
+        n_requests: the number of requests in the profile.
+    """
 
     def __init__(self, template: Template, n_requests: int) -> None:
         self.template = template
@@ -30,190 +35,203 @@ class Coverage:
         self.allowed: FloatArray = np.zeros(shape)
         for depth, stage in enumerate(template.invocations):
             self.allowed[depth, [self._index[name] for name in stage.models or ()]] = 1.0
-        self.tally = CellCounts(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        self.totals = CellCounts(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         self._of_request: dict[str, CellCounts] = {}
         self.unopened: FloatArray = np.zeros(shape)
-        """Cells that are reached and not run."""
+        """The number of open cells: reached, not executed."""
         self.unopened[0] = n_requests * self.allowed[0]
 
     def add(self, observation: Observation) -> None:
-        """One executed cell."""
+        """Add one executed cell."""
         depth, _ = at = self.place(observation.prefix)
         mine = self._of_request.get(observation.request_id)
         if mine is None:
             shape = self.unopened.shape
             mine = self._of_request[observation.request_id] = CellCounts(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         went_on = not observation.ended(self.template.stop)
-        for tally in (self.tally, mine):
-            tally.counts[at] += 1
-            tally.paid[at] += observation.cost_usd + observation.tool_cost_usd
-            tally.went_on[at] += went_on
+        for totals in (self.totals, mine):
+            totals.counts[at] += 1
+            totals.paid[at] += observation.cost_usd + observation.tool_cost_usd
+            totals.went_on[at] += went_on
         self.unopened[at] -= 1
         if went_on and depth + 1 < self.template.depth:
             self.unopened[depth + 1] += self.allowed[depth + 1]
 
     def place(self, prefix: Sequence[str]) -> tuple[int, int]:
-        """Where a cell is counted: (depth from 0, model)."""
+        """Return the cell's position in the arrays: (depth from 0, model)."""
         return len(prefix) - 1, self._index[prefix[-1]]
 
     @property
     def counts(self) -> FloatArray:
-        """Executed cells."""
-        return self.tally.counts
+        """The number of executed cells, (depth, models)."""
+        return self.totals.counts
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """Executed cells of each depth, from 1."""
+        """The number of executed cells at each depth, from 1."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
     def spent_usd(self) -> float:
-        """Dollars of the executed cells, tools included."""
-        return float(self.tally.paid.sum())
+        """The dollars of the executed cells, tools included."""
+        return float(self.totals.paid.sum())
 
     @property
     def is_complete(self) -> bool:
-        """Every reached cell is executed."""
+        """Whether every reached cell is executed."""
         return not self.unopened.any()
 
     @property
     def fraction(self) -> float:
-        """Coverage so far, in [0, 1]. 0 before anything is known, 1 exactly when everything is run."""
+        """The coverage, in [0, 1]: 0 before the first cell, 1 exactly when every reached cell is executed."""
         if self.is_complete:
             return 1.0
-        tally = self.in_force()
-        total = float(tally.paid.sum()) + self._rest(tally)
-        return float(tally.paid.sum()) / total if total > 0 else 0.0
+        totals = self.measure()
+        total = float(totals.paid.sum()) + self._rest(totals)
+        return float(totals.paid.sum()) / total if total > 0 else 0.0
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Bounds of :attr:`fraction`, by a bootstrap over the requests seen (fixed seed: the same account, the same bounds).
+        """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
 
-        Requests are drawn whole, because the cells of a hard one go on together. (0, 1) before anything is known.
+        Requests are resampled whole, because the cells of one request are correlated. (0, 1) with fewer than two requests.
         """
         if self.is_complete:
             return 1.0, 1.0
         if len(self._of_request) < 2:
             return 0.0, 1.0
-        paid = float(self.in_force().paid.sum())
+        paid = float(self.measure().paid.sum())
         rest = self._rest_draws()
         fractions = np.divide(paid, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
         low, high = np.quantile(fractions, [(1 - level) / 2, (1 + level) / 2])
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def exhaustive_usd(self) -> float:
-        """Estimated dollars of every reached cell once; 0.0 before anything is known."""
-        return self.spent_usd + (self._rest(self.tally) if self.counts.any() else 0.0)
+        """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
+        return self.spent_usd + (self._rest(self.totals) if self.counts.any() else 0.0)
 
     def naive_usd(self) -> float:
-        """Estimated dollars of every request on every leaf path from the root, nothing shared, stops respected."""
+        """Return the estimated dollars of every request on every leaf path from the root, nothing shared, stops respected."""
         if not self.counts.any():
             return 0.0
         choices = self.allowed.sum(axis=1)
         weight = np.array([choices[d + 1 :].prod() for d in range(len(choices))])
-        paid = float((weight[:, None] * self.tally.paid).sum())
-        return paid + float(self.tally.rest(self.unopened, self.allowed, weight))
+        paid = float((weight[:, None] * self.totals.paid).sum())
+        return paid + float(self.totals.rest(self.unopened, self.allowed, weight))
 
-    def in_force(self) -> CellCounts:
-        """The tally that coverage is measured by: dollars, or cells where every one was free."""
-        tally = self.tally
-        return tally if tally.paid.any() else CellCounts(tally.counts, tally.counts, tally.went_on)
+    def measure(self) -> CellCounts:
+        """Return the counts that coverage is measured by: dollars, or cells while every cell was free."""
+        totals = self.totals
+        return totals if totals.paid.any() else CellCounts(totals.counts, totals.counts, totals.went_on)
 
-    def _rest(self, tally: CellCounts) -> float:
-        return float(tally.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
+    def _rest(self, totals: CellCounts) -> float:
+        return float(totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
 
     def _rest_draws(self) -> FloatArray:
-        seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # whoever came first
+        seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # whatever the order of the rows
         weights = np.random.default_rng(0).multinomial(len(seen), np.full(len(seen), 1 / len(seen)), size=_DRAWS).astype(float)
 
         def drawn(arrays: list[FloatArray]) -> FloatArray:
             return np.asarray(np.einsum("br,rdm->bdm", weights, np.array(arrays), optimize=True))
 
         counts = drawn([one.counts for one in seen])
-        paid = drawn([one.paid for one in seen]) if self.tally.paid.any() else counts
-        tally = CellCounts(counts, paid, drawn([one.went_on for one in seen]))
-        return tally.rest(self.unopened, self.allowed, np.ones(len(self.allowed)))
+        paid = drawn([one.paid for one in seen]) if self.totals.paid.any() else counts
+        totals = CellCounts(counts, paid, drawn([one.went_on for one in seen]))
+        return totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed)))
 
 
 class CoverageUpperBound:
-    """How far coverage may be at most, whatever comes of cells that are under way or may come before another one.
+    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
 
-    Never too low, for any subset of them run: paid is at its upper bound, and the rest is at its least, with every such cell
-    free and its request at an end (means, rates and open cells only go down that way).
+    Never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars remaining
+    their lower bound, with every such cell free and its request ended (so means, rates and open cells only decrease).
     """
 
-    def __init__(self, account: Coverage) -> None:
-        self._account = account
-        self._tally = account.tally.copy()
-        self._unopened = account.unopened.copy()
-        self._upper = 0.0
-        self._cells = 0
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+        self._tally = coverage.totals.copy()
+        self._unopened = coverage.unopened.copy()
+        self._upper_usd = 0.0
 
     def add(self, prefix: Sequence[str], upper_usd: float, *, is_open: bool) -> None:
-        """One more cell that may be run, for that much at most; ``is_open``: its request is known to have come that far."""
-        at = self._account.place(prefix)
+        """Add a cell that may be executed, at a cost of at most ``upper_usd``.
+
+        Args:
+            prefix: of the cell.
+            upper_usd: upper bound on its dollars.
+            is_open: whether the executed cells show that its request reaches it.
+        """
+        at = self._coverage.place(prefix)
         self._tally.counts[at] += 1
         self._unopened[at] -= is_open
-        self._upper += upper_usd
-        self._cells += 1
+        self._upper_usd += upper_usd
 
     @property
     def most(self) -> float:
-        """The bound; 1.0 where nothing better is known."""
-        tally, extra = self._tally, self._upper
-        if not tally.paid.any():
+        """The bound; 1.0 where none is known."""
+        totals, extra = self._tally, self._upper_usd
+        if not totals.paid.any():
             if extra > 0:
-                return 1.0  # the first dollar decides what coverage is measured in
-            tally, extra = CellCounts(tally.counts, tally.counts, tally.went_on), 0.0
-        paid = float(tally.paid.sum()) + extra
-        rest = float(tally.rest(self._unopened, self._account.allowed, np.ones(len(self._unopened))))
+                return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
+            totals, extra = CellCounts(totals.counts, totals.counts, totals.went_on), 0.0
+        paid = float(totals.paid.sum()) + extra
+        rest = float(totals.rest(self._unopened, self._coverage.allowed, np.ones(len(self._unopened))))
         return paid / (paid + rest) if paid + rest > 0 else 0.0
 
 
 def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage:
-    """The account of a finished set of rows; parents are taken before children whatever their order."""
-    account = Coverage(template, n_requests)
+    """Return the coverage of a set of rows, in any order.
+
+    Args:
+        observations: the rows of these requests.
+        template: a bound template.
+        n_requests: the number of requests in the profile.
+    """
+    coverage = Coverage(template, n_requests)
     for observation in sorted(observations, key=lambda o: o.depth):
-        account.add(observation)
-    return account
+        coverage.add(observation)
+    return coverage
 
 
-_COST_PRIOR = 4.0  # observations' worth of the model's mean over all depths
-_RATE_PRIOR = 4.0  # observations' worth of the depth's mean over all models
+_COST_PRIOR = 4.0  # weight, in observations, of the model's mean over all depths
+_RATE_PRIOR = 4.0  # weight, in observations, of the depth's mean over all models
 
 
 @dataclass(slots=True)
 class CellCounts:
-    """Executed cells: how many, what they cost in all, how many of them went on."""
+    """Executed cells by (depth, model): how many, their total dollars, how many of them continued."""
 
     counts: FloatArray
     paid: FloatArray
     went_on: FloatArray
 
     def copy(self) -> CellCounts:
-        """Arrays of its own."""
+        """Return a copy with its own arrays."""
         return CellCounts(self.counts.copy(), self.paid.copy(), self.went_on.copy())
 
     def means(self) -> FloatArray:
-        """Cost per cell, shrunk towards the model's mean over depths; towards everybody's for a model never run."""
+        """Return the mean cost of a cell, shrunk towards the model's mean over depths, or the overall mean for a new model."""
         ran = self.counts.sum(axis=-2, keepdims=True)
         overall = _total(self.paid) / np.maximum(_total(self.counts), 1.0)
         of_model = np.where(ran > 0, self.paid.sum(axis=-2, keepdims=True) / np.maximum(ran, 1.0), overall)
         return np.asarray((self.paid + _COST_PRIOR * of_model) / (self.counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """P(a request goes on) per cell, shrunk towards its depth's, and that towards the overall rate."""
+        """Return P(a request continues) for each cell, shrunk towards its depth's rate, and that towards the overall rate."""
         overall = (_total(self.went_on) + 1.0) / (_total(self.counts) + 2.0)
         ran = self.counts.sum(axis=-1, keepdims=True)
         of_depth = (self.went_on.sum(axis=-1, keepdims=True) + _RATE_PRIOR * overall) / (ran + _RATE_PRIOR)
         return np.asarray((self.went_on + _RATE_PRIOR * of_depth) / (self.counts + _RATE_PRIOR))
 
     def rest(self, unopened: FloatArray, allowed: FloatArray, weight: FloatArray) -> FloatArray:
-        """Expected price of the subtrees of open cells (reached, not run); each cell counts ``weight[depth]`` times.
+        """Return the expected price of the subtrees of the open cells.
 
-        ``unopened`` has the number of open cells, ``allowed`` 1 where a stage may run on a model; both (depth, models).
+        Args:
+            unopened: the number of open cells, (depth, models).
+            allowed: 1 where a stage may run on a model, (depth, models).
+            weight: how often a cell counts, (depth,).
         """
         cost, rate = self.means(), self.rates()
-        total = below = np.zeros(cost.shape[:-2])  # below: expected price of the children's subtrees, if the request goes on
+        total = below = np.zeros(cost.shape[:-2])  # below: expected price of the children's subtrees, if the request continues
         for depth in range(cost.shape[-2] - 1, -1, -1):
             subtree = weight[depth] * cost[..., depth, :] + rate[..., depth, :] * below[..., None]
             total = total + subtree @ unopened[depth]

@@ -1,8 +1,8 @@
-"""What decides an answer besides the request and the models: the graph, the code of its nodes, their prompts, the resources.
+"""Digests of what determines an answer besides the request and the models: the graph, its nodes' code, prompts and resources.
 
-Rows and checkpoints of a changed workflow must not be mixed with old ones, so each part has a digest of its own and a mismatch
-can name what changed. Code counts as its source without comments, docstrings and layout, with the constants and functions of
-the same package that it uses. What it reads in other ways (files, environment, other packages) belongs into
+Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
+name what changed. Code is digested as its source without comments, docstrings and layout, with the constants and functions of
+the same package that it uses. Anything that it reads in other ways (files, environment, other packages) belongs in
 ``Workflow.resources``.
 """
 
@@ -28,7 +28,7 @@ from vinelm.traces import StoreIdentity
 from vinelm.workflow import Workflow
 
 SETTING = "setting "
-"""Prefix of fingerprint parts that the caller of :func:`store_identity` added."""
+"""Prefix of the fingerprint parts that come from the ``settings`` of :func:`store_identity`."""
 
 
 def store_identity(
@@ -38,9 +38,13 @@ def store_identity(
     *,
     settings: Mapping[str, Any] | None = None,
 ) -> StoreIdentity:
-    """The identity that a store of this profile has. Builds the graph and runs none of it.
+    """Return the identity of a store for this profile. Builds the graph, and runs none of it.
 
-    ``settings`` are what else decides answers and is neither in the workflow nor in the catalog: the seed of simulated models.
+    Args:
+        workflow: the workflow.
+        catalog: the models.
+        backends: one for each provider of the catalog.
+        settings: what else determines answers, such as the seed of simulated models; plain JSON.
     """
     parts = fingerprint(workflow, catalog, backends)
     parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
@@ -56,7 +60,7 @@ def store_identity(
 
 
 def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
-    """The catalog with the content of the files that its backends answer from in place of their paths: files move."""
+    """The catalog with digests in place of the paths of the files that its backends answer from, since files move."""
     for settings in catalog["backend"].values():
         table = settings.get("table")
         if isinstance(table, str) and Path(table).is_file():
@@ -66,7 +70,10 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
-    """Part to digest: ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``resource X``."""
+    """Return the digest of each part by name.
+
+    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs`` and ``resource LABEL``.
+    """
     recorder = _Recorder(GraphAdapter(catalog, backends, template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
@@ -84,13 +91,13 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def code_digest(target: Callable[..., Any]) -> str:
-    """Digest of a function, method or callable object, and of the constants and functions of its package that it uses."""
+    """Return the digest of a callable and of the constants and functions of its package that it uses."""
     seen: dict[int, Any] = {}
     return _digest(list(_code_of(target, _package(target), seen)))
 
 
 class _Recorder:
-    """A ``Vine`` that hands everything on and remembers the functions before they are wrapped."""
+    """A ``Vine`` that delegates to another one and records the functions before they are wrapped."""
 
     def __init__(self, control: GraphAdapter) -> None:
         self._control = control
@@ -123,7 +130,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
-    """Source or bytecode, then whatever of the same package it leads to; each object once."""
+    """Source or bytecode of the target, then of everything in its package that it refers to; each object once."""
     if id(target) in seen:
         return
     seen[id(target)] = target
@@ -170,13 +177,13 @@ def _plain(value: Any) -> str | None:
             return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
         if isinstance(value, (str, int, float, bool, list, tuple, dict)):
             return json.dumps(value, sort_keys=True)
-    except Exception:  # not a constant after all: sets, objects, models that refuse to be dumped
+    except Exception:  # not a constant: sets, objects, models that cannot be dumped
         return None
     return None
 
 
 def _source(function: FunctionType) -> str:
-    """The function's statements, free of layout, comments and docstrings; its bytecode where there is no source to read."""
+    """The function's statements without layout, comments and docstrings; its bytecode where there is no source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
@@ -200,7 +207,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _package(target: Any) -> str:
-    """The package whose code counts as the workflow's own: the folder of a module, or a lone module itself."""
+    """The package whose code is part of the workflow: that of the module, or the module itself if it is in none."""
     module = getattr(target, "__module__", None) or type(target).__module__
     return str(module.rpartition(".")[0] or module)
 

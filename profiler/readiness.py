@@ -1,4 +1,4 @@
-"""Is this workflow ready to be profiled? Everything that can be known without spending anything."""
+"""Checks whether a workflow can be profiled and served, without spending anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.backends import OfflineChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.execution.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
 from vinelm.workflow import Request, Workflow
@@ -21,7 +21,7 @@ from vinelm.workflow import Request, Workflow
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One thing that was looked at; ``detail`` is one line: what was found, or what is wrong and how to mend it."""
+    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it."""
 
     name: str
     is_ok: bool
@@ -30,23 +30,25 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All items, in order. What a failed item makes impossible to look at is left out."""
+    """All checks, in order; those that a failed one makes impossible are left out."""
 
     workflow: str
     items: tuple[CheckItem, ...]
 
     @property
     def is_ok(self) -> bool:
-        """Nothing is wrong."""
+        """Whether every check passed."""
         return all(item.is_ok for item in self.items)
 
 
 def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
-    """Look at template, inputs, graph, and a dry run of the first request on a scripted model through every invocation.
+    """Check template, inputs and graph, and run the first request through every invocation on a scripted model.
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer where
-    the workflow has a writer, else the first label, else a fixed text; it has no tools and no structured output. Never raises
-    for a fault of the workflow: that is an item.
+    the workflow has a writer, else the first label, else a fixed text; it has no tools and no structured output.
+
+    Returns:
+        The checks. A fault of the workflow is a failed item, never an exception.
     """
     return CheckReport(workflow.name, tuple(_items(workflow, catalog)))
 
@@ -66,7 +68,7 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     try:
-        worker = UnitWorker(workflow, catalog, backends)
+        units = UnitRunner(workflow, catalog, backends)
         parts = fingerprint(workflow, catalog, backends)
     except Exception as error:  # the workflow's own build(vine) may raise anything
         yield CheckItem("graph", False, _line(error, "build(vine) raised"))
@@ -74,7 +76,7 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     yield CheckItem(
         "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
     )
-    yield from _dry_run(worker, workflow.requests[0])
+    yield from _dry_run(units, workflow.requests[0])
 
 
 def _inputs(workflow: Workflow) -> CheckItem:
@@ -92,17 +94,18 @@ def _inputs(workflow: Workflow) -> CheckItem:
     return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
 
 
-def _dry_run(worker: UnitWorker, request: Request) -> Iterator[CheckItem]:
-    worker.saver.is_comparing = True
+def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
+    units.saver.is_comparing = True
     rows: list[Observation] = []
     checkpoint: bytes | None = None
     try:
-        for stage in worker.template.invocations:
+        for stage in units.template.invocations:
             prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
-            outcome = worker.run(request, prefix, checkpoint)
-            checkpoint = outcome.checkpoint
-            rows.append(outcome.observation)
-            if outcome.observation.failure is not None:
+            outcome = units.run(request, prefix, checkpoint)
+            checkpoint, row = outcome.checkpoint, outcome.observation
+            assert row is not None  # without a budget no call is refused
+            rows.append(row)
+            if row.failure is not None:
                 break
     except Exception as error:
         yield CheckItem("dry run", False, _line(error, "raised"))
@@ -115,9 +118,9 @@ def _dry_run(worker: UnitWorker, request: Request) -> Iterator[CheckItem]:
             "dry run", True, f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
         )
     if last.failure != "state":
-        yield _round_trip(worker.saver.changed)
+        yield _round_trip(units.saver.changed)
     if last.failure is None:
-        yield _scored(worker.workflow, request, rows[0])
+        yield _scored(units.workflow, request, rows[0])
 
 
 def _failed(row: Observation, request: Request) -> CheckItem:
@@ -142,7 +145,7 @@ def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem
 
 
 def _line(error: Exception, otherwise: str) -> str:
-    """Our own errors are one line already; a foreign one becomes one."""
+    """An error as one line: VineLM's own already are."""
     if isinstance(error, VineLMError):
         return str(error)
     first = (str(error).splitlines() or [""])[0]
@@ -150,7 +153,7 @@ def _line(error: Exception, otherwise: str) -> str:
 
 
 class ScriptedBackend:
-    """Stands in for every provider: the same answer whatever the prompt, at no cost and in no time."""
+    """Stands in for every provider: the same answer to every prompt, at no cost and in no time."""
 
     is_simulated = True
     is_virtual_time = True
@@ -159,7 +162,7 @@ class ScriptedBackend:
         self._workflow = workflow
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model of one invocation."""
+        """See :meth:`vinelm.protocols.Backend.chat_model`."""
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:

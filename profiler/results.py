@@ -1,4 +1,4 @@
-"""What a profile tells while it runs, and when it is over."""
+"""What a profile reports while it runs, and its result."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted"]
-"""``complete``: every reached cell is executed; ``sampler``: it proposes no more; ``interrupted``: Ctrl-C."""
+"""``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a new row. Dollars and coverage are the store's over these requests, earlier runs included; ``executed``, ``calls``
-    and ``failures`` (by kind) are this run's. ``interval`` holds coverage with a probability of 0.9 and is refitted each time
-    the rows have grown by a twentieth. ``is_draining``: nothing new is started, units in flight are waited for.
+    """The state of a profile after a new row.
+
+    Attributes:
+        executed: units that this run has executed.
+        failures: rows of this run that failed, by kind.
+        coverage: of the store over the requests of this run, earlier runs included.
+        target: the coverage at which the run stops; None without one.
+        spent_usd: dollars of the executed cells, earlier runs included.
+        budget_usd: the budget; None without one.
+        committed_usd: dollars that count against the budget: settled and reserved.
+        calls: model calls of this run.
+        in_flight: units under way.
+        interval: bounds that contain the coverage with a probability of 0.9; refitted whenever the rows have grown by 5 %.
+        is_draining: no further unit is started; those in flight are being waited for.
     """
 
     executed: int
@@ -32,12 +43,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileResult:
-    """How a profile stands. Figures are the store's over the requests asked for; ``executed`` and ``failures`` are this run's.
+    """The state of a profile after a run. Figures are the store's over the requests of the run, except where noted.
 
-    ``counts`` has the executed cells of each depth, from 1. ``exhaustive_usd`` (every reached cell once) and ``naive_usd``
-    (every leaf path from the root, nothing shared) are estimates until ``stopped_by`` is ``"complete"``; ``coverage_interval``
-    holds the coverage with a probability of 0.9. ``committed_usd`` is what counts against the budget: all dollars settled, and
-    the bounds of ``abandoned`` units, whose run died in the call. ``message`` says in one line why the budget ended the run.
+    Attributes:
+        stopped_by: what ended the run.
+        executed: units that this run has executed.
+        failures: rows of this run that failed, by kind.
+        counts: executed cells at each depth, from 1.
+        coverage: fraction, in [0, 1], of ``exhaustive_usd`` that is executed.
+        spent_usd: dollars of the executed cells.
+        exhaustive_usd: dollars of every reached cell once; an estimate until ``stopped_by`` is ``"complete"``.
+        naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
+        committed_usd: dollars that count against the budget: all that are settled, with the bounds of abandoned units.
+        abandoned: units that an earlier run left open when it died.
+        message: why the budget ended the run, in one line.
+        coverage_interval: bounds that contain the coverage with a probability of 0.9.
     """
 
     stopped_by: StoppedBy
@@ -55,5 +75,5 @@ class ProfileResult:
 
     @property
     def is_resumable(self) -> bool:
-        """The same call would go on from here if its caps allowed."""
+        """Whether the same call would continue from here."""
         return self.stopped_by in ("budget", "interrupted")

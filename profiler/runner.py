@@ -1,20 +1,26 @@
-"""One profile: check that everything fits together, run the schedule over the store, say how it stands."""
+"""One profile: check that everything fits together, execute units into the store, return the result."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler.budget.ledger import Ledger, check_caps
-from vinelm.profiler.executor import ExecutionConfig
+from vinelm.profiler.budget.ledger import Ledger
+from vinelm.profiler.config import ExecutionConfig, ProfileLimits
+from vinelm.profiler.execution.replay import UncheckpointedRun
+from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.executor import make_worker
+from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
-from vinelm.profiler.scheduling.run_state import Account
+from vinelm.profiler.scheduling.run_state import RunState
+from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.protocols import Backend, Sampler
 from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request, Workflow
@@ -32,145 +38,174 @@ def profile(
     budget_usd: float | None = None,
     budget_calls: int | None = None,
     seed: int = 0,
-    workplace: ExecutionConfig | None = None,
+    execution: ExecutionConfig | None = None,
     checkpoints: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
+    workplace: ExecutionConfig | None = None,
 ) -> ProfileResult:
-    """Execute cells until ``coverage`` (a fraction of all reached cells' dollars), a budget or the whole is reached.
+    """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
 
-    Calls the models and writes to ``store``: spends money. ``workplace`` says where units run and how many at a time (default:
-    one, here); with models that answer alike each time, the rows are the same whatever it says. Every row is durable before the
-    next stage of its request starts; run again with the same arguments, it goes on where it was. The caps hold for the store as
-    a whole. ``requests`` are those to sample from (default: all of the workflow's). Ctrl-C ends it when the units in flight are
-    written, a second one at once. Without ``checkpoints`` every leaf path is run from its start and paid in full, which only
-    the exhaustive sampler can do. ``on_note`` hears, in one line, if the store's last run was another one (sampler, goal, seed,
-    requests): its rows count, and the walks begin anew. :class:`StoreError` if the store is another workflow's or in another
-    run's hands, :class:`ConfigError` for a cap, a sampler or a workplace that makes no sense.
+    Calls the models, which spends money, and writes to ``store``. Every row is durable before the next stage of its request
+    starts: the same call continues where an interrupted or killed one was. With models that repeat their answers the rows do
+    not depend on ``execution``. Ctrl-C ends the run when the units in flight are written, a second Ctrl-C at once.
+
+    Args:
+        workflow: the workflow; its template need not be bound.
+        catalog: the models.
+        backends: one for each provider of the catalog.
+        store: a store of this workflow; held exclusively during the run.
+        requests: those to sample from; default: all of the workflow's.
+        sampler: ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.protocols.Sampler`.
+        coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        budget_usd: dollars that the store as a whole may cost, earlier runs included.
+        budget_calls: model calls that the store as a whole may hold.
+        seed: of a sampler that is given by name.
+        execution: where units run and how many at a time; default: one at a time on this thread.
+        checkpoints: False executes every leaf path from its start and pays for all of it; exhaustive sampler only.
+        on_progress: called after each row.
+        on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
+        workplace: deprecated name of ``execution``.
+
+    Returns:
+        What ended the run, with coverage and costs.
+
+    Raises:
+        ConfigError: a limit, a sampler or an execution setting is invalid.
+        DatasetError: there is no request.
+        StoreError: the store belongs to another workflow, or another run is writing to it.
     """
-    from vinelm.profiler.config import Terms
-    from vinelm.profiler.execution.replay import Straight
-    from vinelm.profiler.execution.unit import UnitWorker
-    from vinelm.profiler.scheduling.run_state import Books
-    from vinelm.profiler.scheduling.scheduler import Scheduler
-
-    workplace = workplace or ExecutionConfig()
+    execution = _execution_of(execution, workplace)
+    limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     chosen = workflow.requests if requests is None else requests
     if not chosen:
         raise DatasetError("no request to profile: give at least one")
-    check_terms(sampler, coverage, budget_usd, budget_calls, checkpoints=checkpoints)
-    parts = _same_workflow(workflow, catalog, backends, store)
-    template = workflow.template.bind(tuple(catalog))
+    if not checkpoints:
+        check_uncheckpointed(sampler, limits)
+    parts = _verified_fingerprint(workflow, catalog, backends, store)
     if isinstance(sampler, str):
-        sampler = make_sampler(sampler, template, [request.id for request in chosen], seed)
-    units = UnitWorker(workflow, catalog, backends)
+        sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
+    units = UnitRunner(workflow, catalog, backends)
     with store.exclusive():
-        ledger = Ledger(store, budget_usd=budget_usd, budget_calls=budget_calls)
-        records = RunRecords(store)
-        store.register(chosen)
-        older = _begin(records, settings_of(sampler, chosen), len(store), on_note)
-        account = Account(store.observations(), older, chosen, template, catalog)
-        _drop_used_up(records, account)
-        worker = workplace.worker(units, parts)
-        run: Books | Straight
+        state = _begin(units, store, limits, chosen, settings=settings_of(sampler, chosen), on_note=on_note)
+        worker = make_worker(execution, units, parts)
         try:
             if checkpoints:
-                virtual = units.control.is_virtual_time
-                terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress)
-                run = Books(store, ledger, account, terms)
-                Scheduler(worker, sampler, run).run()
+                Scheduler(worker, sampler, state, execution, on_progress).run()
             else:
-                run = Straight(worker, store, ledger, account, catalog, workers=workplace.workers, on_progress=on_progress)
-                run.run(sampler.walks(0, ()))
+                UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
         finally:
             worker.close()
-        if run.stopped_by == "interrupted":  # it may have come between a row and its account
-            account = Account(store.observations(), older, chosen, template, catalog).all_counted()
-        elif not account.has_gap:
-            records.end()
-        return _result(run, store, ledger, account)
+        state.conclude()
+        return _result(state)
 
 
-def check_terms(
-    sampler: str | Sampler,
-    coverage: float | None,
-    budget_usd: float | None,
-    budget_calls: int | None,
-    *,
-    checkpoints: bool = True,
-) -> None:
-    """:class:`ConfigError` for what :func:`profile` would refuse: so that it can be said before a store is made."""
-    if coverage is not None and not 0.0 < coverage <= 1.0:
-        raise ConfigError(f"coverage is {coverage}: it must be a fraction in (0, 1]")
-    check_caps(budget_usd, budget_calls)
-    if not checkpoints and (sampler != "exhaustive" or coverage is not None):
-        raise ConfigError("without checkpoints every path is run in full: use --sampler exhaustive, and no coverage")
+def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits) -> None:
+    """Refuse what cannot run without checkpoints: any sampler but the exhaustive one, and a coverage.
+
+    Raises:
+        ConfigError: with the code ``uncheckpointed``.
+    """
+    if sampler != "exhaustive" or limits.coverage is not None:
+        raise ConfigError(
+            'without checkpoints every path is executed in full: use sampler="exhaustive", and no coverage',
+            code="uncheckpointed",
+        )
 
 
-def _same_workflow(
+def _execution_of(execution: ExecutionConfig | None, workplace: ExecutionConfig | None) -> ExecutionConfig:
+    if workplace is None:
+        return execution or ExecutionConfig()
+    warnings.warn("profile(workplace=) is now execution=; the old name goes with VineLM 0.2", DeprecationWarning, stacklevel=3)
+    if execution is not None:
+        raise ConfigError("profile() got both execution and workplace, its old name: give execution only")
+    return workplace
+
+
+def _verified_fingerprint(
     workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
 ) -> Mapping[str, str]:
     """The fingerprint's parts; :class:`StoreError` names those that the store was not made with."""
-    from vinelm.profiler.fingerprint import SETTING, store_identity
-
     identity = store_identity(workflow, catalog, backends)
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     difference = store.identity.difference(replace(identity, fingerprint={**identity.fingerprint, **settings}))
     if difference:
-        raise StoreError(f"{store.path}: {difference}: give another store, or start over with --force-rerun")
+        raise StoreError(f"{store.path}: {difference}: use another store, or undo the change", code="store-mismatch")
     return identity.fingerprint
 
 
-def _begin(records: RunRecords, settings: Mapping[str, Any], rows: int, on_note: Callable[[str], None] | None) -> int:
-    """How many of the store's rows are older than this run; says if it is not the one that made them."""
-    before = records.last_settings()
-    changed = None if before is None else difference(before, settings)
+def _begin(
+    units: UnitRunner,
+    store: ObservationStore,
+    limits: ProfileLimits,
+    requests: Sequence[Request],
+    *,
+    settings: Mapping[str, Any],
+    on_note: Callable[[str], None] | None,
+) -> RunState:
+    """Open the ledger, note the run's settings in the store, and read its rows."""
+    ledger = Ledger(store, limits)
+    records = RunRecords(store)
+    store.register(requests)
+    last = records.last_settings()
+    changed = None if last is None else difference(last, settings)
     if changed is not None and on_note is not None:
-        on_note(f"not the store's last run ({changed}): its {rows:,} rows count and are not bought again, the walks begin anew")
-    return records.begin(settings)
+        on_note(
+            f"the store's last run had other settings ({changed}): its {len(store):,} rows count and are not paid for again, "
+            "the sampler starts again"
+        )
+    state = RunState(
+        store, ledger, units.template, units.catalog, requests,
+        n_older=records.begin(settings), is_virtual_time=units.is_virtual_time,
+    )  # fmt: skip
+    _drop_unneeded_checkpoints(state)
+    return state
 
 
-def _drop_used_up(records: RunRecords, account: Account) -> None:
-    """States that nobody goes on from any more, left by an earlier version or a merge."""
-    used_up = [cell for cell in records.checkpoint_cells() if account.used_up(cell)]
-    with records.together():
-        for cell in used_up:
-            records.drop_checkpoint(*cell)
+def _drop_unneeded_checkpoints(state: RunState) -> None:
+    """Drop the checkpoints of fully extended cells, which an earlier version or a merge may have left."""
+    unneeded = [cell for cell in state.records.checkpoint_cells() if state.cells.is_fully_extended(cell)]
+    with state.records.together():
+        for cell in unneeded:
+            state.records.drop_checkpoint(*cell)
 
 
-def _result(run: Any, store: ObservationStore, ledger: Ledger, account: Account) -> ProfileResult:
-    coverage = account.coverage
+def _result(state: RunState) -> ProfileResult:
+    assert state.stopped_by is not None
+    coverage = state.cells.coverage
     return ProfileResult(
-        stopped_by=run.stopped_by,
-        executed=run.executed,
-        failures=dict(run.failures),
+        stopped_by=state.stopped_by,
+        executed=state.executed,
+        failures=dict(state.failures),
         counts=coverage.counts_per_depth,
         coverage=coverage.fraction,
-        coverage_interval=coverage.interval(),  # of this very account: the one shown meanwhile is refitted now and then
+        coverage_interval=coverage.interval(),  # of the final rows: the reported one is only refitted now and then
         spent_usd=coverage.spent_usd,
         exhaustive_usd=coverage.exhaustive_usd(),
         naive_usd=coverage.naive_usd(),
-        committed_usd=store.committed_usd(),
-        abandoned=ledger.abandoned,
-        message=run.message,
+        committed_usd=state.store.committed_usd(),
+        abandoned=state.ledger.abandoned,
+        message=state.message,
     )
 
 
-_ELSEWHERE = ("template", "catalog", "request_ids")  # the store's identity has the first two, the digest the third
+_STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in the store's identity, the ids as a digest
 
 
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
-    """Plain JSON: the sampler's class and every public setting of it that is a plain value or a dataclass (as its text), and
-    a digest of the requests.
+    """Return what decides the order of a run's cells, as plain JSON.
+
+    The sampler's class, every public setting of it that is a plain value or a dataclass (as its text), and a digest of the
+    request ids.
     """
-    own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _ELSEWHERE}
+    own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _STORED_ELSEWHERE}
     plain = {name: _plain(value) for name, value in own.items() if name[0] != "_" and _is_plain(value)}
     ids = hashlib.sha256("\n".join(request.id for request in requests).encode()).hexdigest()
     return {"seed": None, **plain, "sampler": type(sampler).__name__, "requests": ids}
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What is set otherwise, in a few words; None if nothing is. ``before`` came from JSON."""
+    """Describe how two runs' settings differ, in a few words; None if they do not. ``before`` was read from JSON."""
     names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
     words = [
         "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"

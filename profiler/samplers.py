@@ -1,4 +1,4 @@
-"""Which requests to send down which paths: pure, seeded, and blind to anything that was not paid for."""
+"""Samplers: which requests to run along which paths. Pure functions of their settings, seed and paid observations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from vinelm.observation import Observation
 from vinelm.protocols import RequestPath, Sampler
 from vinelm.template import Template
 
-__all__ = ["SAMPLERS", "CascadeSampler", "ExhaustiveSampler", "RequestPath", "Sampler", "make_sampler"]
-
 
 class CascadeSampler:
-    """The paper's (§4.2, appendix A): a random request, a random model at each depth, ended where the stop rule fires.
+    """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).
 
-    Requests and paths are drawn uniformly, with replacement, for as long as they are asked for: one endless round.
+    Requests and paths are drawn uniformly with replacement, in one endless round.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -25,8 +23,8 @@ class CascadeSampler:
         self.request_ids = tuple(request_ids)
         self.seed = seed
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :class:`Sampler`."""
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """See :meth:`~vinelm.protocols.Sampler.propose`."""
         rng = random.Random(f"cascade:{self.seed}:{round_}")
         choices = [stage.models or () for stage in self.template.invocations]
         while True:
@@ -35,15 +33,15 @@ class CascadeSampler:
 
 
 class ExhaustiveSampler:
-    """Every request on every path, request by request and depth first, so that checkpoints are used while they are fresh."""
+    """Every request on every path, request by request and depth first, so that few checkpoints are kept at a time."""
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int = 0) -> None:
         self.template = template
         self.request_ids = tuple(request_ids)
-        self.seed = seed  # takes no part: everything is run
+        self.seed = seed  # has no effect: every path is proposed
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :class:`Sampler`."""
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """See :meth:`~vinelm.protocols.Sampler.propose`."""
         choices = [stage.models or () for stage in self.template.invocations]
         for request_id in self.request_ids if round_ == 0 else ():
             for path in product(*choices):
@@ -56,11 +54,15 @@ _SAMPLERS: Mapping[str, type[CascadeSampler] | type[ExhaustiveSampler]] = {
 }
 
 SAMPLERS: tuple[str, ...] = tuple(_SAMPLERS)
-"""Names that :func:`make_sampler` knows."""
+"""The names that :func:`make_sampler` accepts."""
 
 
 def make_sampler(name: str, template: Template, request_ids: Sequence[str], seed: int) -> Sampler:
-    """The sampler of that name over a bound template; :class:`ConfigError` lists the known ones."""
+    """Return the sampler of that name over a bound template.
+
+    Raises:
+        ConfigError: no sampler has that name.
+    """
     if name not in _SAMPLERS:
         raise ConfigError(f"unknown sampler {name!r}: use {' or '.join(_SAMPLERS)}")
     return _SAMPLERS[name](template, request_ids, seed)

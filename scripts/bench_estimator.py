@@ -141,7 +141,7 @@ def buy(table: RecordedTable, sampler: str, coverage: float, seed: int) -> Bools
     while spent < budget:
         seen = [table.observation(int(r), int(u)) for r, u in np.argwhere(bought)] if round_ else []
         before = spent
-        for walk in make.walks(round_, seen):
+        for walk in make.propose(round_, seen):
             request = row[walk.request_id]
             if walk.path not in nodes:
                 nodes[walk.path] = table.trie.path(table.trie.node(walk.path))

@@ -1,11 +1,11 @@
-"""What the profiler itself costs: overhead per unit in each mode, units per second, rows per second, and what checkpoints save.
+"""Overhead of the profiler per unit in each mode, units per second, rows per second, and what checkpoints save.
 
     python scripts/bench_profiler.py          # a table
     python scripts/bench_profiler.py --json   # one object
 
-Models are made up: the toy of this file answers at once, or after 200 ms of real time. The ratios come from a run's ledger and
-are compared with what the complete table's reach and costs give; the paper's own (Table 2) stand beside them. They depend on
-the success rates, so they are not to be expected here.
+Models are simulated: the toy of this file answers at once, or after 200 ms of real time. The ratios come from a run's ledger
+and are compared with those computed from the complete table's reach and costs. The paper's ratios (VineLM paper, Table 2) are
+printed beside them; they depend on the success rates, so ours differ.
 """
 
 from __future__ import annotations
@@ -141,19 +141,19 @@ def new_store(loaded: LoadedWorkflow) -> Iterator[ObservationStore]:
         yield store
 
 
-def place(isolation: Any, workers: int, arguments: dict[str, Any]) -> ExecutionConfig:
+def execution_of(isolation: Any, workers: int, arguments: dict[str, Any]) -> ExecutionConfig:
     return ExecutionConfig(
         isolation=isolation, workers=workers, source=WorkflowSource(function="bench_profiler:load", arguments=arguments)
     )
 
 
-def run(arguments: dict[str, Any], workplace: ExecutionConfig, **settings: Any) -> tuple[list[float], float, Any, float]:
+def run(arguments: dict[str, Any], execution: ExecutionConfig, **settings: Any) -> tuple[list[float], float, Any, float]:
     """(seconds at each row, seconds in all, result, committed dollars)."""
     loaded = load(**arguments)
     with new_store(loaded) as store:
         at: list[float] = []
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, workplace=workplace,
+            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution,
             on_progress=lambda _: at.append(time.perf_counter()), **settings,
         )  # fmt: skip
         return at, at[-1] - at[0], result, store.committed_usd()
@@ -178,14 +178,14 @@ def bare_stage_s() -> float:
 def overhead_ms(isolation: Any, units: int, bare_s: float) -> float:
     """Median time from row to row with one worker, less the stage's own."""
     arguments = {"models": 2, "depth": 3, "requests": units}
-    at, _, _, _ = run(arguments, place(isolation, 1, arguments), budget_calls=units)
+    at, _, _, _ = run(arguments, execution_of(isolation, 1, arguments), budget_calls=units)
     return 1000 * (statistics.median(b - a for a, b in pairwise(at)) - bare_s)
 
 
 def units_per_s(isolation: Any, workers: int, units: int) -> float:
     """With a model that takes 200 ms, start-up and end left out: from the first row to the last but one batch."""
     arguments = {"models": 4, "depth": 2, "requests": 4 * units, "latency_s": SLOW_S}
-    at, _, _, _ = run(arguments, place(isolation, workers, arguments), budget_calls=units)
+    at, _, _, _ = run(arguments, execution_of(isolation, workers, arguments), budget_calls=units)
     first, last = len(at) // 3, len(at) - min(workers, len(at) // 4) - 1
     return (last - first) / (at[last] - at[first])
 
@@ -220,7 +220,7 @@ def ratios(size: str) -> dict[str, float]:
     """Naive over checkpointed, and naive over sparse, by the ledger and by the table."""
     models, depth, requests = SIZES[size]
     arguments = {"models": models, "depth": depth, "requests": requests}
-    inline = place("inline", 1, arguments)
+    inline = execution_of("inline", 1, arguments)
     shared = run(arguments, inline, sampler="exhaustive")[3]
     naive = run(arguments, inline, sampler="exhaustive", checkpoints=False)[3]
     sparse = run(arguments, inline, coverage=SPARSE_COVERAGE)[3]

@@ -3,14 +3,14 @@
     python scripts/crash_profile.py               # 200 kills
     python scripts/crash_profile.py --kills 20    # a few
 
-Each trial starts the same profile (in processes, threads or inline; a real, small workflow on made-up models) and kills the
+Each trial starts the same profile (in processes, threads or inline; a real, small workflow on simulated models) and kills the
 run, its children, or both, at a random moment or inside a named one: during a call, a write, a commit, between a reservation
 and its unit's start, while the store is being made or migrated. Then the same line is run again, perhaps killed again, and in
 the end left alone.
 
 What must hold after each kill: no more reservations are open than the run had workers. After each trial: the rows and
 checkpoints are those of an undisturbed run, but for units whose own child was killed (a crash is a row of its own: those are
-compared by cell and the run goes on); no reservation dangles; what counts on the ledger is within the budget, but for the
+compared by cell and the run continues); no reservation dangles; what counts on the ledger is within the budget, but for the
 calls in flight whose real price exceeded their reservation (here: none).
 """
 
@@ -83,7 +83,7 @@ if how["moment"] == "start":
     scheduler.Scheduler._dispatch = dispatch_or_die
 print("ready", flush=True)
 profile(loaded.workflow, loaded.catalog, loaded.backends, store,
-        workplace=place(how["isolation"], how["workers"], arguments), **how["caps"])
+        execution=execution_of(how["isolation"], how["workers"], arguments), **how["caps"])
 """
 
 
@@ -140,7 +140,7 @@ def kill_children(run: subprocess.Popen) -> int:
     """The units under way, not the process that they are forked from: as soon as there are some. How many there were."""
     while run.poll() is None:
         killed = 0
-        for unit in [unit for zygote in children(run.pid) for unit in children(zygote)]:
+        for unit in [unit for server in children(run.pid) for unit in children(server)]:
             with suppress(OSError):  # it may have ended meanwhile
                 os.kill(unit, signal.SIGKILL)
                 killed += 1

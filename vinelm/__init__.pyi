@@ -31,7 +31,8 @@ from .errors import WorkflowError as WorkflowError
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage
-from .profiler.executor import ExecutionConfig as ExecutionConfig
+from .profiler.config import ExecutionConfig as ExecutionConfig
+from .profiler.config import ProfileLimits as ProfileLimits
 from .profiler.isolation.workflow_source import WorkflowSource as WorkflowSource
 from .profiler.results import ProfileResult as ProfileResult
 from .profiler.results import Progress as Progress

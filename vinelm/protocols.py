@@ -138,8 +138,8 @@ class Policy(Protocol):
 
 
 class RequestPath(NamedTuple):
-    """One request sent down one path. The runner goes along it cell by cell, ends where the stop rule fires or the path does,
-    and pays only for cells that nobody ran before.
+    """One request and the models of its invocations. The profiler executes it cell by cell until the stop rule fires or the
+    path ends, and pays only for cells without a row.
     """
 
     request_id: str
@@ -147,14 +147,19 @@ class RequestPath(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Proposes walks in rounds: propose, observe, propose. A pure function of its settings and of what it is shown, so that a
-    run that is killed and started again goes through the same walks, whatever the number of workers.
+    """Proposes request paths in rounds. A pure function of its settings and the observations it is given, so that a run that
+    is killed and started again executes the same paths, whatever the number of workers.
     """
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
-        """The walks of that round (from 0), in the order in which they are to be admitted; may be endless.
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
+        """Return the request paths of a round, in the order in which they are to be admitted.
 
-        ``seen`` is what the walks of all earlier rounds went over, each cell once, in order. An empty round ends the profile.
+        Args:
+            round_: the number of the round, from 0.
+            observations: the cells along the paths of all earlier rounds, each once, in order.
+
+        Returns:
+            The paths, possibly endless. An empty round ends the profile.
         """
 
 

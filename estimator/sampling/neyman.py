@@ -64,13 +64,13 @@ class NeymanSampler:
         self.pilot = pilot or max(1, len(self.request_ids) // 2)
         self.goal = goal or Goal()
 
-    def walks(self, round_: int, seen: Sequence[Observation]) -> Iterable[RequestPath]:
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
         """Return the request paths of a round, in order; empty when every reached cell has been executed."""
         rng = random.Random(f"neyman:{self.seed}:{round_}")
-        if round_ == 0 or not seen:
+        if round_ == 0 or not observations:
             return self._uniform(rng)
         trie = Trie.from_template(self.template)
-        return self._allocated(ObservationTable.from_observations(seen, self.template, trie), rng)
+        return self._allocated(ObservationTable.from_observations(observations, self.template, trie), rng)
 
     def _uniform(self, rng: random.Random) -> Iterator[RequestPath]:
         order = list(self.request_ids)

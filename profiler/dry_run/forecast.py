@@ -1,8 +1,8 @@
-"""What a profile will do and cost, before anything is spent: pure, no model is called.
+"""Forecasts what a profile will execute and cost. Pure: no model is called.
 
-The whole run, round after round up to its goal, is played through on made-up outcomes: dozens of times, each with rates, prices
-and times drawn anew from the store's rows (requests drawn whole, with replacement), or from the catalog's price limits where
-there are none. What comes out is an interval, wide without a pilot.
+The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
+anew from the store's rows (requests resampled whole), or from the catalog's price limits where there are none. The results are
+intervals, which are wide without pilot rows.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import NamedTuple
 
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
+from vinelm.profiler.config import ProfileLimits
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
-from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun, Wish
-from vinelm.profiler.samplers import Sampler
+from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
+from vinelm.profiler.dry_run.throughput import EngineRate
+from vinelm.protocols import Sampler
 from vinelm.template import Template
 
-__all__ = ["Forecast", "ForecastInterval", "Wish", "forecast_profile"]
-
-_WORK = 16_000  # cells to play through in all
-_MOST_PLAYS, _FEWEST_PLAYS = 40, 4
+_WORK = 16_000  # cells to simulate in all
+_MOST_RUNS, _FEWEST_RUNS = 40, 4
 
 
 class ForecastInterval(NamedTuple):
-    """Holds the figure with a probability of about 0.9, if the rows so far are like those to come."""
+    """Contains the figure with a probability of about 0.9, if the rows so far are like those to come."""
 
     low: float
     middle: float
@@ -37,12 +37,20 @@ class ForecastInterval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """New cells, dollars and hours of a run that is yet to come; ``calls`` by model. ``pilot_rows`` is how many rows of the
-    store it is calibrated on, ``stopped_by`` what most plays ended with. ``is_extrapolated``: too long to play to its end.
+    """What a future run will execute and cost.
 
-    ``hours`` are the least that the workers and the engines' limits allow, ``held_back_by`` which of them in most plays.
-    ``rounds`` is how many rounds the sampler proposed; with more than one it is adaptive, and each round was proposed once, on
-    the outcomes of the play that came to it first (:class:`~vinelm.profiler.dry_run.simulated_run.Proposals`).
+    Attributes:
+        calls: model calls by model.
+        cells: new cells.
+        cost_usd: dollars.
+        hours: the least time that the workers and the engines' limits allow.
+        coverage: when the run ends.
+        pilot_rows: the number of rows that the forecast is calibrated on.
+        stopped_by: what ended most simulations.
+        is_extrapolated: the run is too long to be simulated to its end.
+        held_back_by: the workers or the engine limit that determined the time of most simulations.
+        rounds: how many rounds the sampler proposed. With more than one it is adaptive: each round was proposed once, on the
+            outcomes of the simulation that reached it first.
     """
 
     calls: Mapping[str, ForecastInterval]
@@ -58,7 +66,7 @@ class Forecast:
 
     @property
     def total_calls(self) -> float:
-        """Of all models, at the middle."""
+        """The calls of all models, at the middle of their intervals."""
         return sum(one.middle for one in self.calls.values())
 
 
@@ -67,35 +75,54 @@ def forecast_profile(
     catalog: Catalog,
     request_ids: Sequence[str],
     sampler: Sampler,
-    wish: Wish,
+    limits: ProfileLimits,
     *,
+    workers: int = 1,
+    rates: Sequence[EngineRate] = (),
+    checkpoints: bool = True,
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
     seed: int = 0,
 ) -> Forecast:
-    """Play the run through. ``template`` is bound; ``rows`` are the store's, ``committed_usd`` what counts on its ledger."""
+    """Forecast a run by simulating it. Pure, takes seconds.
+
+    Args:
+        template: a bound template.
+        catalog: the models.
+        request_ids: the requests to sample from.
+        sampler: proposes the request paths.
+        limits: where the run stops.
+        workers: units that run at a time.
+        rates: what the engines allow (:func:`rates_of`).
+        checkpoints: whether prefixes are shared.
+        rows: the store's, to calibrate on and to continue from.
+        committed_usd: dollars that count on the store's ledger.
+        seed: of the simulations.
+    """
     wanted = set(request_ids)
     rows = [row for row in rows if row.request_id in wanted]
-    plays: list[SimulatedRun] = []
+    runs: list[SimulatedRun] = []
     proposals = Proposals(sampler)
     done = 0
-    while len(plays) < _FEWEST_PLAYS or (len(plays) < _MOST_PLAYS and done < _WORK):
-        world = OutcomeModel(template, catalog, rows, random.Random(f"{seed}:{len(plays)}"))
-        play = SimulatedRun(world, rows, len(request_ids), wish, committed_usd, longest=_WORK // _FEWEST_PLAYS)
-        play.through(proposals)
-        plays.append(play)
-        done += play.new_cells
-    models = sorted({model for play in plays for model in play.calls}, key=template.models.index)
-    times = [play.load.least_s(wish.workers, wish.rates, play.scale) for play in plays]
+    while len(runs) < _FEWEST_RUNS or (len(runs) < _MOST_RUNS and done < _WORK):
+        model = OutcomeModel(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
+        run = SimulatedRun(
+            model, rows, len(request_ids), limits, committed_usd, checkpoints=checkpoints, longest=_WORK // _FEWEST_RUNS
+        )
+        run.run(proposals)
+        runs.append(run)
+        done += run.new_cells
+    names = sorted({name for run in runs for name in run.calls}, key=template.models.index)
+    times = [run.load.least_s(workers, rates, run.scale) for run in runs]
     return Forecast(
-        calls={name: _interval([play.calls[name] * play.scale for play in plays]) for name in models},
-        cells=_interval([play.new_cells * play.cells_scale for play in plays]),
-        cost_usd=_interval([play.cost_usd * play.scale for play in plays]),
+        calls={name: _interval([run.calls[name] * run.scale for run in runs]) for name in names},
+        cells=_interval([run.new_cells * run.cells_scale for run in runs]),
+        cost_usd=_interval([run.cost_usd * run.scale for run in runs]),
         hours=_interval([seconds / 3600 for seconds, _ in times]),
-        coverage=_interval([play.coverage for play in plays]),
+        coverage=_interval([run.coverage for run in runs]),
         pilot_rows=len(rows),
-        stopped_by=_most([play.stopped_by for play in plays]),
-        is_extrapolated=any(play.cells_scale > 1 for play in plays),
+        stopped_by=_most([run.stopped_by for run in runs]),
+        is_extrapolated=any(run.cells_scale > 1 for run in runs),
         held_back_by=_most([by for _, by in times]),
         rounds=proposals.rounds,
     )

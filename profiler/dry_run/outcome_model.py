@@ -1,4 +1,4 @@
-"""One guess at what the models do, for a plan: drawn from a store's rows, or from the catalog's limits where it has none."""
+"""One random guess at what the models do, for a forecast: resampled from a store's rows, or from the catalog's limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOKENS_PER_S = (20.0, 200.0)  # without a pilot: how fast a model may write
 
 
 class Unit(NamedTuple):
-    """One made-up unit. ``requests`` are its calls with repeated attempts, ``tokens`` both ways."""
+    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion."""
 
     cost_usd: float
     calls: int
@@ -31,8 +31,15 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """Chance to go on, dollars, calls, tokens and seconds per (depth, model). Requests of the rows are drawn whole, with
-    replacement, because the cells of a hard one go on together.
+    """Probability to continue, dollars, calls, tokens and seconds by (depth, model).
+
+    Requests of the rows are resampled whole, because the cells of one request are correlated.
+
+    Args:
+        template: a bound template.
+        catalog: the models.
+        rows: to resample from; may be empty.
+        rng: consumed by the draws.
     """
 
     def __init__(self, template: Template, catalog: Catalog, rows: Sequence[Observation], rng: random.Random) -> None:
@@ -57,7 +64,7 @@ class OutcomeModel:
         self._rates: dict[tuple[int, str], float] = {}
 
     def unit(self, cell: Cell) -> Unit:
-        """What comes of it."""
+        """Draw the outcome of a cell."""
         depth, model = len(cell[1]), cell[1][-1]
         rate = self._rates.get((depth, model))
         found = self._seen.get((depth, model), [])
@@ -73,7 +80,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, tokens_out / self._guess_pace[model], 0.0, goes_on)
 
     def row(self, cell: Cell, unit: Unit) -> Observation:
-        """The observation that a sampler would be shown of it."""
+        """Return the drawn outcome as the observation that a sampler is given."""
         request_id, prefix = cell
         return Observation(
             request_id=request_id,
@@ -92,7 +99,7 @@ class OutcomeModel:
 
 
 def unit_of(row: Observation, *, goes_on: bool) -> Unit:
-    """A real one, as if it were made up."""
+    """Return a real row as a simulated unit."""
     tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
     cost = row.cost_usd + row.tool_cost_usd
     return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, goes_on)

@@ -1,4 +1,4 @@
-"""How long a run takes at least: by its workers, and by what each engine allows."""
+"""The least time that a run takes, given its workers and the engines' rate limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.protocols import Backend
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """What an engine allows, and the models that it serves."""
+    """The rate limits of an engine, and the models that it serves."""
 
     engine: str
     limits: RateLimits
@@ -22,7 +22,7 @@ class EngineRate:
 
 
 def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineRate, ...]:
-    """One for each engine that has limits."""
+    """Return the rates of each engine that has limits."""
     gates = gates_of(catalog, backends)
     shared: dict[int, list[str]] = {}
     for name, gate in gates.items():
@@ -32,9 +32,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """What a run asks of workers and engines: seconds of all units, and by model the requests (repeated attempts included),
-    tokens and seconds of its calls.
-    """
+    """The work of a run: seconds of all units, and by model the requests (repeated attempts included), tokens and seconds."""
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -42,17 +40,17 @@ class Workload:
     busy_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
-        """One more unit, or a share of one."""
+        """Add a unit, or a multiple of one."""
         self.seconds += call_s + tool_s
         self.requests[model] += requests  # type: ignore[assignment]
         self.tokens[model] += tokens  # type: ignore[assignment]
         self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
 
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
-        """Seconds that ``scale`` times as much takes at least, and what holds it back.
+        """Return the least seconds that ``scale`` times this work takes, and what determines them.
 
-        The longest of: all units over the workers; for each engine its calls over its concurrency, and the windows of a minute
-        that its requests and tokens fill before the last one starts.
+        The longest of: all units over the workers; for each engine its calls over its concurrency, and the one-minute windows
+        that its requests and tokens fill before the last one.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:
@@ -73,5 +71,5 @@ class Workload:
 
 
 def _full_windows(wanted: float, allowed: int) -> int:
-    """Windows that are full before the last one."""
+    """The number of windows that are full before the last one."""
     return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)

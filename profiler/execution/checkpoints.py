@@ -22,23 +22,27 @@ class StateError(Exception):
 
 
 class UnitSaver(BaseCheckpointSaver[int]):
-    """A checkpointer that holds the last checkpoint of each thread, serialized: what a run resumes from is always normalised
-    (tuples become lists), as if it came from another process.
+    """A checkpointer that holds the last checkpoint of each thread, serialized: a state that a run resumes from is always
+    normalised (tuples become lists), as if it came from another process.
     """
 
     def __init__(self) -> None:
         super().__init__(serde=JsonPlusSerializer())
         self._held: dict[str, bytes] = {}
         self.is_comparing = False
-        """Look at every state that is put, and note in ``changed`` what does not come back as it was. Slow; for checks."""
+        """Compare every state that is put with what is read back, and note differences in ``changed``. Slow; for checks."""
         self.changed: dict[str, str] = {}
 
     def load(self, thread_id: str, content: bytes) -> None:
-        """Let the thread resume from these bytes."""
+        """Set the checkpoint that the thread resumes from."""
         self._held[thread_id] = content
 
     def dump(self, thread_id: str) -> bytes:
-        """The thread's last checkpoint. ``KeyError`` if it has none."""
+        """Return the thread's last checkpoint.
+
+        Raises:
+            KeyError: it has none.
+        """
         return self._held[thread_id]
 
     def forget(self, thread_id: str) -> None:
@@ -46,7 +50,11 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self._held.pop(thread_id, None)
 
     def normalised(self, value: dict[str, Any]) -> Any:
-        """A graph's input as it comes back from a checkpoint; :class:`StateError` names the key that does not."""
+        """Return a graph's input as it is read back from a checkpoint.
+
+        Raises:
+            StateError: a value cannot be checkpointed; names its key.
+        """
         try:
             return self.serde.loads_typed(self.serde.dumps_typed(value))
         except Exception as error:
@@ -55,11 +63,11 @@ class UnitSaver(BaseCheckpointSaver[int]):
     # -- LangGraph's interface ---------------------------------------------------------------------------------
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Counts up: the same run gives the same versions."""
+        """Return the next number, so that the same run gives the same versions."""
         return 1 if current is None else current + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The thread's last checkpoint."""
+        """Return the thread's last checkpoint."""
         content = self._held.get(config["configurable"]["thread_id"])
         if content is None:
             return None
@@ -70,7 +78,11 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Keep it, serialized. :class:`StateError` names the first key of the state that cannot be."""
+        """Keep the checkpoint, serialized.
+
+        Raises:
+            StateError: a value cannot be checkpointed; names its key.
+        """
         thread_id = config["configurable"]["thread_id"]
         if self.is_comparing:
             self._compare(checkpoint["channel_values"])
@@ -82,10 +94,10 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Not kept: a unit that fails half-way is run again from its parent."""
+        """Ignored: a unit that fails half-way is run again from its parent."""
 
     def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
-        """The last one; there is no history."""
+        """Yield the last checkpoint; there is no history."""
         found = None if config is None else self.get_tuple(config)
         return iter(() if found is None else (found,))
 
@@ -113,7 +125,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         for key, value in values.items():
             try:
                 back = self.serde.loads_typed(self.serde.dumps_typed(value))
-            except Exception:  # put() is about to say so
+            except Exception:  # put() raises it
                 continue
             if repr(back) != repr(value):
                 same = type(back) is type(value)
@@ -136,4 +148,4 @@ def _type_name(value: Any) -> str:
 
 def _first_line(error: Exception) -> str:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text if "serializable" in text else type(error).__name__  # any other text may hold the value
+    return text if "serializable" in text else type(error).__name__  # any other text may contain the value

@@ -1,28 +1,30 @@
-"""What a unit is given and what comes back, wherever it runs."""
+"""What a unit is given and what it leaves, wherever it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Protocol
 
 from vinelm.observation import Observation
 from vinelm.workflow import Request
 
-if TYPE_CHECKING:
-    from vinelm.profiler.budget.unit_budget import UnitBudget
-
-Isolation = Literal["process", "thread", "inline"]
-"""Where units run: a fresh process each, threads of this process, or this very thread."""
-
 Cell = tuple[str, tuple[str, ...]]
 """(request id, prefix)."""
+
+TopUp = Callable[[float], bool]
+"""Asks for the unit's reservation to be raised to that many dollars; returns whether it was. May block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One (request, prefix) to run. ``parent`` is the checkpoint after ``prefix[:-1]``, None for the first invocation;
-    ``upper_usd`` what is set aside for it.
+    """One unit to run: the last invocation of ``prefix``, for one request.
+
+    Attributes:
+        request: the request.
+        prefix: the models of the invocations up to and including this one.
+        parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
+        upper_usd: the dollars that are reserved for the unit.
     """
 
     request: Request
@@ -32,78 +34,65 @@ class Job:
 
     @property
     def cell(self) -> Cell:
-        """What its row will stand for."""
+        """The cell that the unit executes."""
         return self.request.id, self.prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a unit left: its row, the state to go on from, and what it cost where that is not the row's (a worker died in a
-    call that may have been billed).
+class UnitOutcome:
+    """What a unit leaves, from the unit through its worker to the commit.
+
+    Attributes:
+        observation: the row; None if the budget did not allow one of the unit's calls, so that it was not finished.
+        checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
+        paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
+            during a call that may have been billed.
     """
 
-    observation: Observation
+    observation: Observation | None
     checkpoint: bytes | None = None
     paid_usd: float | None = None
 
+    @property
+    def settled_usd(self) -> float:
+        """The dollars to settle in the ledger."""
+        if self.paid_usd is not None or self.observation is None:
+            return self.paid_usd or 0.0
+        return self.observation.cost_usd + self.observation.tool_cost_usd
+
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The unit was not finished because the budget forbade one of its calls; what the calls before it cost."""
+class UnitFinished:
+    """The message that a unit is over. ``problem`` is what its worker raised in place of an outcome."""
 
-    paid_usd: float
-    calls: int
+    job: Job
+    outcome: UnitOutcome | None
+    problem: BaseException | None = None
 
 
 class Worker(Protocol):
-    """Runs units, several at a time from several threads."""
+    """Runs units; several at a time where it is called from several threads."""
 
-    def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
-        """Run it to its end. ``top_up(upper_usd)`` raises what is set aside, or says no; it may wait.
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """Run one unit to its end and return what it leaves.
 
-        Raises :class:`~vinelm.errors.InputError` for what makes every further unit pointless.
+        Args:
+            job: the unit.
+            top_up: asks for a higher reservation before a call that may cost more than is reserved; may block.
+
+        Raises:
+            InputError: an error that every further unit would meet as well.
         """
 
     def close(self) -> None:
-        """End everything that is still running, whatever becomes of it."""
+        """Stop every unit that is still running. Idempotent."""
 
 
-class LocalWorker:
-    """Units in this process: ``thread`` and ``inline``."""
-
-    def __init__(self, units: UnitRunner) -> None:
-        self._units = units
-
-    def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
-        """See :class:`Worker`."""
-        from vinelm.errors import BudgetExhausted
-        from vinelm.profiler.budget.unit_budget import UnitBudget
-
-        purse = UnitBudget(job.upper_usd, top_up)
-        try:
-            outcome = self._units.run(job.request, job.prefix, job.parent, purse)
-        except BudgetExhausted:
-            return Refused(purse.spent_usd, purse.calls)
-        return Done(outcome.observation, outcome.checkpoint)
-
-    def close(self) -> None:
-        """Nothing to end: threads finish what they are at."""
-
-
-class UnitRunner(Protocol):
-    """What :class:`vinelm.profiler.execution.unit.UnitWorker` is to a worker."""
-
-    def run(self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: UnitBudget | None) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.execution.unit.UnitWorker.run`."""
-
-
-class UnitOutcome(Protocol):
-    """What a unit gives back (:class:`vinelm.profiler.execution.unit.UnitResult`)."""
-
-    @property
-    def observation(self) -> Observation:
-        """The row."""
-
-    @property
-    def checkpoint(self) -> bytes | None:
-        """The state to go on from, if the unit left one."""
+def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
+    """Run a unit on this thread. What the worker raises becomes part of the message, except ``KeyboardInterrupt``."""
+    try:
+        return UnitFinished(job, worker.run(job, top_up))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return UnitFinished(job, None, error)

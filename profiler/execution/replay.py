@@ -1,172 +1,161 @@
-"""Profiling without checkpoints: every request on every leaf path from its first invocation, everything paid anew.
+"""Profiling without checkpoints: every leaf path of every request is executed from its first invocation and paid in full.
 
-Nobody wants this but to measure what checkpoints save (the paper's Table 2). A cell has one row, as ever; what it cost again
-and again is in the ledger.
+Today this only measures what checkpoints save (VineLM paper, Table 2): a cell has one row as ever, and what it cost each time
+is in the ledger. It is where *replayed prefixes* will go, for graphs whose state cannot be checkpointed: a path executed from
+its start whose earlier calls are answered from recorded rows, so that only the last one is paid for.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
 from threading import Lock
 
-from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, ConfigError, VineLMError
+from vinelm.errors import BudgetExhausted, VineLMError
 from vinelm.observation import Observation
-from vinelm.profiler.budget.ledger import Ledger, PriceBound
-from vinelm.profiler.execution.job import Cell, Job, Refused, Worker
-from vinelm.profiler.results import Progress, StoppedBy
-from vinelm.profiler.samplers import RequestPath
-from vinelm.profiler.scheduling.admission import ROOM
-from vinelm.profiler.scheduling.run_state import Account
-from vinelm.template import StopRule
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.profiler.budget.ledger import PriceBound
+from vinelm.profiler.execution.job import Cell, Job, UnitOutcome, Worker
+from vinelm.profiler.results import Progress
+from vinelm.profiler.scheduling.admission import MARGIN
+from vinelm.profiler.scheduling.run_state import RunState
+from vinelm.protocols import RequestPath
 
 
-class Straight:
-    """One such run; several walks at a time on threads. A walk that was cut short is made again from its start.
+class UncheckpointedRun:
+    """Runs request paths from their start, several at a time on threads. A path that was cut short is executed again in full.
 
-    Walks run beside one another only as long as the caps hold them all whatever they come to: near a cap each waits for the
-    ones before it, so that a cap cuts short the same walk as with one worker.
+    Paths run side by side only while the budgets hold all of them at any price: near a budget each waits for the ones before
+    it, so that the budget cuts short the same path as with one worker.
+
+    Args:
+        worker: runs the units.
+        state: of the run.
+        workers: the number of paths that run at a time.
+        on_progress: called after each unit, on the thread that ran it; ``spent_usd`` is all that was settled, since cells are
+            paid for repeatedly.
     """
 
     def __init__(
-        self,
-        worker: Worker,
-        store: ObservationStore,
-        ledger: Ledger,
-        account: Account,
-        catalog: Catalog,
-        *,
-        workers: int,
-        on_progress: Callable[[Progress], None] | None = None,
+        self, worker: Worker, state: RunState, workers: int, on_progress: Callable[[Progress], None] | None = None
     ) -> None:
-        self.worker, self.store, self.ledger, self.account = worker, store, ledger, account
-        self.stopped_by: StoppedBy = "complete"
-        self.message = ""
-        self.executed = 0
-        self.failures: Counter[str] = Counter()
+        self.state = state
+        self._worker = worker
         self._workers = workers
         self._on_progress = on_progress
-        self._rule: StopRule = account.template.stop
-        self._bound = PriceBound(catalog)
-        self._paid = RunRecords(store).times_paid()
-        self._lock = Lock()
-        self._is_stopping = False
+        self._rule = state.template.stop
+        self._price_bound = PriceBound(state.catalog)
+        self._times_paid = state.records.times_paid()
+        self._lock = Lock()  # for the state
+        self._is_abandoned = False
 
-    def run(self, walks: Iterable[RequestPath]) -> None:
-        """All of them, or until a cap is reached."""
-        todo = (walk for walk in walks if not self._was_made(walk))
+    def run(self, paths: Iterable[RequestPath]) -> None:
+        """Run all of them, or until a budget or Ctrl-C ends the run. Raises what a unit raised."""
+        state, remaining = self.state, (path for path in paths if not self._is_paid(path))
         with ThreadPoolExecutor(self._workers) as pool:
             running: dict[Future[None], RequestPath] = {}
-            following = next(todo, None)
+            following = next(remaining, None)
             try:
-                while following is not None or running:
+                while running or (following is not None and state.stopped_by is None):
                     while following is not None and self._may_start(following, running.values()):
-                        running[pool.submit(self._make, following)] = following
-                        following = next(todo, None)
-                    for one in wait(running, return_when=FIRST_COMPLETED).done:
-                        del running[one]
-                        one.result()
-            except BudgetExhausted as error:
-                self._is_stopping, self.stopped_by, self.message = True, "budget", str(error)
+                        running[pool.submit(self._run_path, following)] = following
+                        following = next(remaining, None)
+                    for finished in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[finished]
             except KeyboardInterrupt:
-                self._is_stopping, self.stopped_by = True, "interrupted"
-                self.worker.close()
-            finally:
-                self._is_stopping = True
-        if self.stopped_by == "interrupted":
-            self.store.abandon_open()
+                self._is_abandoned = True
+                state.stopped_by = "interrupted"  # in place of any other reason
+                self._worker.close()
+        if state.problem is not None:
+            raise state.problem
+        if self._is_abandoned:
+            state.abandon()
+        state.stop("complete")
 
-    def _may_start(self, walk: RequestPath, running: Collection[RequestPath]) -> bool:
-        """Now: nothing is before it, or there is room for it and everything before it at any price."""
+    def _may_start(self, path: RequestPath, running: Collection[RequestPath]) -> bool:
+        """Whether the path may start now: nothing runs before it, or the budgets hold it and all of those at any price."""
         if not running:
-            return True
-        if len(running) >= self._workers:
+            return self.state.stopped_by is None
+        if len(running) >= self._workers or self.state.stopped_by is not None:
             return False
         with self._lock:
-            units = [self._upper(one.path[: k + 1]) for one in (*running, walk) for k in range(len(one.path))]
-            upper_usd, upper_calls = ROOM * sum(usd for usd, _ in units), math.ceil(ROOM * sum(calls for _, calls in units))
-            return self.ledger.refusal(upper_usd, upper_calls) is None
+            units = [self._upper(one.path[: k + 1]) for one in (*running, path) for k in range(len(one.path))]
+            upper_usd, upper_calls = MARGIN * sum(usd for usd, _ in units), math.ceil(MARGIN * sum(calls for _, calls in units))
+            return self.state.ledger.refusal(upper_usd, upper_calls) is None
 
     def _upper(self, prefix: tuple[str, ...]) -> tuple[float, int]:
-        stage = self.account.template.invocations[len(prefix) - 1].name
-        return self._bound.usd(stage, prefix[-1]), self._bound.calls(stage)
+        stage = self.state.template.invocations[len(prefix) - 1].name
+        return self._price_bound.usd(stage, prefix[-1]), self._price_bound.calls(stage)
 
-    def _was_made(self, walk: RequestPath) -> bool:
-        """Its cells were all paid once more than by the walks before it."""
+    def _is_paid(self, path: RequestPath) -> bool:
+        """Whether an earlier run paid for the path: each of its cells once more than the paths before it account for."""
         cells = []
-        for length in range(1, len(walk.path) + 1):
-            cell = (walk.request_id, walk.path[:length])
-            if not self._paid[cell]:
+        for length in range(1, len(path.path) + 1):
+            cell = (path.request_id, path.path[:length])
+            if not self._times_paid[cell]:
                 return False
             cells.append(cell)
-            if self.account.known[cell].ended(self._rule):
+            if self.state.cells.rows[cell].ended(self._rule):
                 break
-        self._paid.subtract(cells)
+        self._times_paid.subtract(cells)
         return True
 
-    def _make(self, walk: RequestPath) -> None:
+    # -- on the pool's threads ---------------------------------------------------------------------------------
+
+    def _run_path(self, path: RequestPath) -> None:
+        """Run its units one after the other, until it ends or the run stops."""
         checkpoint: bytes | None = None
-        for length in range(1, len(walk.path) + 1):
-            if self._is_stopping:
-                return
-            row, checkpoint = self._unit((walk.request_id, walk.path[:length]), checkpoint)
-            if row.ended(self._rule):
-                return
+        try:
+            for length in range(1, len(path.path) + 1):
+                outcome = self._run_unit((path.request_id, path.path[:length]), checkpoint)
+                if outcome is None or outcome.observation is None or outcome.observation.ended(self._rule):
+                    return
+                checkpoint = outcome.checkpoint
+        except BaseException as error:
+            with self._lock:
+                if not self._is_abandoned:  # otherwise the worker was closed under it
+                    self.state.fail(error)
 
-    def _unit(self, cell: Cell, parent: bytes | None) -> tuple[Observation, bytes | None]:
-        request_id, prefix = cell
+    def _run_unit(self, cell: Cell, parent: bytes | None) -> UnitOutcome | None:
+        """Reserve, run and settle one unit; None where the run has stopped."""
+        state, (request_id, prefix) = self.state, cell
         with self._lock:
-            upper_usd, upper_calls = self._upper(prefix)
-            reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
-
-        def top_up(upper_usd: float) -> bool:
+            if state.stopped_by is not None:
+                return None
             try:
-                self.ledger.top_up(reservation, upper_usd)
-            except BudgetExhausted:
-                return False
-            return True
-
-        outcome = self.worker.run(Job(self.account.requests[request_id], prefix, parent, upper_usd), top_up)
-        if isinstance(outcome, Refused):
-            self.ledger.settle_again(reservation, outcome.paid_usd)
-            raise BudgetExhausted("the next call may cost more than is left of the budget")
-        row = outcome.observation
-        if row.failure == "auth":
-            self.ledger.settle_again(reservation, row.cost_usd)
-            raise ConfigError(f"model {row.model!r}: the provider refused the key: check its credentials")
-        paid_usd = row.cost_usd + row.tool_cost_usd if outcome.paid_usd is None else outcome.paid_usd
+                reservation = state.ledger.reserve(request_id, prefix, *self._upper(prefix))
+            except BudgetExhausted as error:
+                state.stop("budget", str(error))
+                return None
+        job = Job(state.requests[request_id], prefix, parent, reservation.upper_usd)
+        outcome = self._worker.run(job, partial(state.top_up, reservation))
         with self._lock:
-            if cell in self.account.known:
-                self._same(cell, row)
-                self.ledger.settle_again(reservation, paid_usd, row.calls)
-            else:
-                self.ledger.settle(reservation, row, None, paid_usd=paid_usd)
-                self.account.keep(row)
-                self.account.count(cell)
-            self._bound.add(row)
-            self._tell(row)
-        return row, outcome.checkpoint
+            row = outcome.observation
+            if self._is_abandoned and row is not None and row.failure == "crash":
+                return None  # killed by Ctrl-C: its entry stays open and is charged at its bound
+            if row is not None:
+                self._refuse_different(cell, row)
+            state.settle(reservation, replace(outcome, checkpoint=None))
+            if cell in state.cells.rows:
+                state.cells.commit(cell)
+            if row is not None and state.problem is None:
+                self._price_bound.add(row)
+                self._report()
+        return outcome
 
-    def _same(self, cell: Cell, row: Observation) -> None:
-        """The walk goes on from what it saw; a row that says otherwise would make the ledger and the rows disagree."""
-        known = self.account.known[cell]
-        if known.ended(self._rule) != row.ended(self._rule):
+    def _refuse_different(self, cell: Cell, row: Observation) -> None:
+        """Refuse an outcome that contradicts the cell's row: the ledger and the rows would no longer agree."""
+        known = self.state.cells.rows.get(cell)
+        if row.failure != "auth" and known is not None and known.ended(self._rule) != row.ended(self._rule):
             where = f"request {cell[0]!r}, prefix {'/'.join(cell[1])}"
-            raise VineLMError(f"{where} ended differently when it was run again: paths can only be compared if models repeat")
+            raise VineLMError(
+                f"{where} ended differently when it was executed again: without checkpoints, models must repeat their answers",
+                code="outcome-differs",
+            )
 
-    def _tell(self, row: Observation) -> None:
-        self.executed += 1
-        if row.failure is not None:
-            self.failures[row.failure] += 1
+    def _report(self) -> None:
         if self._on_progress is not None:
-            coverage, ledger = self.account.coverage, self.ledger
-            progress = Progress(
-                executed=self.executed, failures=dict(self.failures), coverage=coverage.fraction, target=None,
-                spent_usd=ledger.committed_usd, budget_usd=ledger.budget_usd, committed_usd=ledger.committed_usd,
-                calls=ledger.calls, interval=self.account.interval(),
-            )  # fmt: skip
-            self._on_progress(progress)
+            progress = self.state.progress()
+            self._on_progress(replace(progress, spent_usd=progress.committed_usd))

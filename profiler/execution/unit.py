@@ -1,10 +1,9 @@
-"""One unit of profiling: one (request, prefix), from the parent's checkpoint to the next boundary, scored."""
+"""One unit of profiling: the last invocation of a (request, prefix), from the parent's checkpoint to the next stage, scored."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -15,33 +14,26 @@ from langgraph.types import Command
 
 from vinelm.adapters.langgraph import PATH_KEY, build_graph
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, VineLMError, WorkflowError
+from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.execution.unit_adapter import PURSE, UnitAdapter
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
 
-@dataclass(frozen=True, slots=True)
-class UnitResult:
-    """What a unit leaves behind: its row, and the state to go on from (None after a failure and the last invocation)."""
+class UnitRunner:
+    """Runs units of one workflow in this process. The graph is built once; each unit has a LangGraph thread of its own.
 
-    observation: Observation
-    checkpoint: bytes | None
-
-
-class UnitWorker:
-    """Runs units of one workflow in this process. The graph is built once; each unit runs on a LangGraph thread of its own.
-
-    Under the oracle rule a unit runs *through* the workflow's own stop: the check's verdict is recorded, and does not end the
-    request. Calls the models: spends money. Safe to share between threads as far as the workflow's own code is.
+    Under the oracle stop rule a unit continues *past* the workflow's own stop: the check's verdict is recorded and does not end
+    the request. Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
-        self.workflow = workflow
+        self.workflow, self.catalog, self.backends = workflow, catalog, backends
         self.template = workflow.template.bind(tuple(catalog))
         self.control = UnitAdapter(catalog, backends, template=self.template)
         self.saver = UnitSaver()
@@ -52,31 +44,46 @@ class UnitWorker:
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
+    @property
+    def is_virtual_time(self) -> bool:
+        """Whether latencies do not pass on the wall."""
+        return self.control.is_virtual_time
+
     def run(
-        self, request: Request, prefix: tuple[str, ...], parent: bytes | None, purse: UnitBudget | None = None
-    ) -> UnitResult:
+        self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None
+    ) -> UnitOutcome:
         """Run the last invocation of ``prefix`` and the tools after it.
 
-        ``parent`` is the checkpoint after ``prefix[:-1]``, None for the first invocation. A failing stage or tool gives a row
-        with its failure and the cost so far. Raises :class:`InputError` for what makes every further unit pointless: a graph
-        that does not follow its template, missing keys; :class:`BudgetExhausted` if the purse refused one of its calls.
+        Args:
+            request: the request.
+            prefix: the models of the invocations up to and including this one.
+            parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
+            budget: authorizes each call of a model; None to allow every call.
+
+        Returns:
+            The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
+            that the budget refused gives no row.
+
+        Raises:
+            InputError: an error that every further unit would meet as well, such as a graph that does not follow its template
+                or a missing key.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.new_clock(), request)
-        token = PURSE.set(purse)
+        token = PURSE.set(budget)
         try:
             problem = self._attempt(thread_id, policy, request, parent)
-            if purse is not None and purse.was_refused:  # whatever the application made of it
-                raise BudgetExhausted("the next call may cost more than is left of the budget")
+            if budget is not None and budget.was_refused:  # even if the application caught the exception
+                return UnitOutcome(None, paid_usd=budget.spent_usd)
             if problem is not None:
-                return UnitResult(self._failed(policy, problem), None)
+                return UnitOutcome(self._failed(policy, problem))
             return self._finished(policy, request, thread_id)
         finally:
             PURSE.reset(token)
             self.saver.forget(thread_id)
 
     def _attempt(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:
-        """Run it; what went wrong, if it did."""
+        """Run the unit; return the exception that ended it, if any."""
         try:
             self._invoke(thread_id, policy, request, parent)
         except InputError:
@@ -93,7 +100,7 @@ class UnitWorker:
             self._step(thread_id, policy, start, self._first_boundaries)
         else:
             self.saver.load(thread_id, parent[1:])
-            if parent[:1] == _ENDED:  # the workflow stopped here: go on all the same
+            if parent[:1] == _ENDED:  # the workflow stopped here: continue past its stop
                 self._step(thread_id, policy, Command(goto=self._stage_of(policy.prefix)), self._boundaries)
         if not policy.invocations:
             self._step(thread_id, policy, None, self._boundaries)
@@ -105,20 +112,20 @@ class UnitWorker:
             )
 
     def _after_the_first(self) -> list[str]:
-        """Where a first invocation may run up to in one go: past the first stage, if nothing comes before it and no loop visits
-        it again. Saves a third of the overhead.
+        """The stages before which a first invocation pauses. The first stage is not among them if nothing precedes it and no
+        loop visits it again: one step less, which saves a third of the overhead.
         """
         first, *rest = (stage.name for stage in self.template.invocations)
         opens_directly = ("__start__", first) in self.graph.builder.edges and first not in rest
         return [name for name in self._boundaries if name != first] if opens_directly else self._boundaries
 
     def _after_the_loop(self) -> str | None:
-        """The node that every finished request goes through before it ends; None if there is none, or if routes differ."""
+        """The node that every request goes through after the loop; None if there is none, or if the routes have several."""
         (end, *others) = self.control.ends or {END}
         return None if others or end == END or end in self._boundaries else end
 
     def _step(self, thread_id: str, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Up to the next of the boundaries, or to the end."""
+        """Run the graph up to the next of the boundaries, or to its end."""
         arguments: dict[str, Any] = {
             "config": _config(thread_id),
             "context": self.control.context(policy=policy, request=policy.request),
@@ -136,9 +143,9 @@ class UnitWorker:
     def _stage_of(self, prefix: Sequence[str]) -> str:
         return self.template.invocations[len(prefix) - 1].name
 
-    # -- what came of it ---------------------------------------------------------------------------------------
+    # -- the outcome ----------------------------------------------------------------------------------------------
 
-    def _finished(self, policy: UnitPolicy, request: Request, thread_id: str) -> UnitResult:
+    def _finished(self, policy: UnitPolicy, request: Request, thread_id: str) -> UnitOutcome:
         policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
         waiting, depth = snapshot.next, len(policy.prefix)
@@ -156,18 +163,18 @@ class UnitWorker:
         if problem is None:
             success, problem = self._score(request, values, depth)
         if problem is not None:
-            return UnitResult(policy.observation("tool", problem), None)
+            return UnitOutcome(policy.observation("tool", problem))
         observation = policy.observation(success=success, stopped=stopped)
         if follower is None:
-            return UnitResult(observation, None)
-        return UnitResult(observation, (_WAITS if waiting else _ENDED) + self.saver.dump(thread_id))
+            return UnitOutcome(observation)
+        return UnitOutcome(observation, (_WAITS if waiting else _ENDED) + self.saver.dump(thread_id))
 
     def _ended(self, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """The state if the loop were over here: what its nodes after the loop make of it, on a copy. And what went wrong."""
+        """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
         try:
-            self.graph.update_state(_config(fork), None, as_node=END)  # forget where it was about to go
+            self.graph.update_state(_config(fork), None, as_node=END)  # drop the pending next step
             self._step(fork, policy, Command(goto=ending), self._boundaries)
             return _values(self.graph.get_state(_config(fork)).values), None
         except InputError:
@@ -184,14 +191,14 @@ class UnitWorker:
         if isinstance(error, MemoryError):
             return policy.observation("crash", "MemoryError: the unit needs more memory than its limit")
         if isinstance(error, VineLMError) and not isinstance(error, CallError):
-            return policy.observation("tool", str(error))  # our own text: a call that reported a cost that is no number
+            return policy.observation("tool", str(error))  # our own text, e.g. a call that reported a cost that is not finite
         if last is not None and last.failure is not None:
             return policy.observation(last.failure, last.detail)
         kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
         return policy.observation(kind, type(error).__name__)  # its text may hold a prompt
 
     def _score(self, request: Request, values: dict[str, Any], depth: int) -> tuple[bool, str | None]:
-        """Success, and what is wrong with the scorer if it cannot tell."""
+        """Success, and what is wrong with the scorer if it raised or did not return a bool."""
         if not self.template.invocations[depth - 1].answerable:
             return False, None
         try:
@@ -220,12 +227,26 @@ def _is_async(builder: Any) -> bool:
     return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
 
 
+class LocalWorker:
+    """Runs units in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
+
+    def __init__(self, units: UnitRunner) -> None:
+        self._units = units
+
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """See :meth:`~vinelm.profiler.execution.job.Worker.run`."""
+        return self._units.run(job.request, job.prefix, job.parent, UnitBudget(job.upper_usd, top_up))
+
+    def close(self) -> None:
+        """Nothing to stop: a thread finishes its unit."""
+
+
 _WAITS, _ENDED = b"w", b"e"
-"""First byte of a checkpoint: its run waits before the next stage, or has ended by the workflow's own stop."""
+"""First byte of a checkpoint: the run waits before the next stage, or has ended by the workflow's own stop."""
 
 
 def warm_up() -> None:
-    """Run a graph of our own, so that what LangGraph imports and builds on first use is there before a process forks."""
+    """Run a trivial graph, so that what LangGraph imports and builds on first use is loaded before a process forks."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(dict)

@@ -1,4 +1,4 @@
-"""The run's side of one child: its channel, its time, what it has paid so far, and what it said before it died."""
+"""The parent's side of one child process: its channel, its clock, its spending so far, and the output it left."""
 
 from __future__ import annotations
 
@@ -8,22 +8,31 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from vinelm import errors
 from vinelm.catalog import redacted
 from vinelm.errors import InputError
-from vinelm.profiler.execution.job import Done, Job, Refused
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.framing import receive, row_of, send
 
 _LINES, _CHARS = 3, 300
-_LOOK_S = 1.0  # how often a unit that waits for the run is looked at
+_POLL_S = 1.0  # how often the clock of a unit that waits for the parent is checked
 
 
 class Child:
-    """One unit in a process of its own. Time in which it waits for the run (money, a rate limit) does not count as its own."""
+    """One unit in a process of its own. Time in which it waits for the parent (a reservation, a rate limit) does not count
+    against its timeout.
+
+    Attributes:
+        cost_usd: dollars of the calls that it has reported.
+        calls: how many calls it has reported.
+        under_way_usd: upper bound of the calls under way; None until the unit reports one.
+        upper_usd: dollars reserved for the unit.
+        code: its exit code, once it has exited; negative for a signal.
+    """
 
     def __init__(self, number: int, channel: socket.socket, timeout_s: float) -> None:
         self.number = number
@@ -42,7 +51,7 @@ class Child:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Something in it waits for the run: its clock stands still. Any thread, several at once."""
+        """Stop the unit's clock inside the block. May be entered by several threads at once."""
         with self._lock:
             if not self._waits:
                 self._waits_since = time.monotonic()
@@ -57,19 +66,23 @@ class Child:
 
     @property
     def ran_s(self) -> float:
-        """Seconds since it was started, without those in which it waited."""
+        """Seconds since the start, excluding those spent waiting for the parent."""
         with self._lock:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """The child is gone: wake whoever reads from it, also if something that it started still holds the line."""
+        """Note the exit and wake the reader, even if a process that the child started still holds the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):
             self.channel.shutdown(socket.SHUT_RD)
 
-    def talk(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused | None:
-        """Hand the job over and listen; None if the child ended without a word. ``TimeoutError`` when its time is up."""
+    def execute(self, job: Job, top_up: TopUp) -> UnitOutcome | None:
+        """Send the job and serve the child until it is done; None if it exited without a result.
+
+        Raises:
+            TimeoutError: the unit has used up its time.
+        """
         self.upper_usd = job.upper_usd
         first = {
             "unit": self.number,
@@ -84,22 +97,27 @@ class Child:
             frame = self._next()
             if frame is None:
                 return None
-            told, content = frame
-            if "ask" in told:
-                with self.waiting():
-                    is_granted = top_up(told["ask"])
-                self.upper_usd = max(self.upper_usd, told["ask"]) if is_granted else self.upper_usd
-                with suppress(ConnectionError):
-                    send(self.channel, {"granted": is_granted})
-            elif "call" in told:
-                self.cost_usd += told["cost_usd"]
-                self.calls += told["call"]
-            elif "under_way_usd" in told:
-                self.under_way_usd = told["under_way_usd"]
-            elif "error" in told:
-                return self._failed(told)
+            message, content = frame
+            if "ask" in message:
+                self._top_up(message["ask"], top_up)
+            elif "call" in message:
+                self.cost_usd += message["cost_usd"]
+                self.calls += message["call"]
+            elif "under_way_usd" in message:
+                self.under_way_usd = message["under_way_usd"]
+            elif "error" in message:
+                raise _error_of(message)
+            elif message["row"] is None:
+                return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
-                return Done(row_of(told["row"]), content if told["has_checkpoint"] else None)
+                return UnitOutcome(row_of(message["row"]), content if message["has_checkpoint"] else None)
+
+    def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
+        with self.waiting():
+            is_granted = top_up(upper_usd)
+        self.upper_usd = max(self.upper_usd, upper_usd) if is_granted else self.upper_usd
+        with suppress(ConnectionError):
+            send(self.channel, {"granted": is_granted})
 
     def _next(self) -> tuple[dict[str, Any], bytes] | None:
         poll = select.poll()
@@ -109,24 +127,24 @@ class Child:
             if left_s <= 0:
                 raise TimeoutError
             if poll.poll(1000 * left_s):
-                self.channel.settimeout(max(self._left_s(), _LOOK_S))  # in the middle of a frame it cannot be waiting
+                self.channel.settimeout(max(self._left_s(), _POLL_S))  # within a frame it cannot be waiting
                 return receive(self.channel)
 
     def _left_s(self) -> float:
         left_s = self._timeout_s - self.ran_s
-        return max(left_s, _LOOK_S) if self._waits else left_s
-
-    def _failed(self, told: Mapping[str, Any]) -> Refused:
-        kind = getattr(errors, told["error"], None)
-        if kind is errors.BudgetExhausted:
-            return Refused(self.cost_usd, self.calls)
-        if isinstance(kind, type) and issubclass(kind, InputError):
-            raise kind(told["text"])
-        raise RuntimeError(f"a unit failed unexpectedly: {told['error']}: {told['text']}")
+        return max(left_s, _POLL_S) if self._waits else left_s
 
 
-def how_it_ended(code: int | None) -> str:
-    """In words, by its exit code."""
+def _error_of(message: Mapping[str, Any]) -> Exception:
+    """The exception that a child reported."""
+    kind = getattr(errors, message["error"], None)
+    if isinstance(kind, type) and issubclass(kind, InputError):
+        return kind(message["text"], code=message["code"])
+    return RuntimeError(f"a unit failed unexpectedly: {message['error']}: {message['text']}")
+
+
+def describe_exit(code: int | None) -> str:
+    """Describe an exit code in words."""
     if code is None:
         return "the process ended in an unknown way"
     if code >= 0:
@@ -137,7 +155,7 @@ def how_it_ended(code: int | None) -> str:
 
 
 def last_lines(log: IO[bytes], job: Job) -> str:
-    """The end of what the child wrote, in one line, without what may be secret or the request's own."""
+    """Return the end of the child's output as one line, with secrets and the request's own values replaced."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - 8192, 0))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]

@@ -1,7 +1,7 @@
 """The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
 
-Started by :mod:`vinelm.profiler.isolation.process_worker` with two sockets: ``python -m ... CONTROL GATES``. It runs no unit
-itself, has one thread, and ends with all its children when the run that started it is gone, however it went.
+Started by :mod:`vinelm.profiler.isolation.process_worker` with two sockets: ``python -m ... CONTROL LIMITS``. It runs no unit
+itself, has one thread, and exits with all its children as soon as the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def main(descriptor: int, gates: int) -> None:
-    """Load, say that it is ready, fork until the other side is gone."""
+def main(descriptor: int, limits: int) -> None:
+    """Load the workflow, report ready, fork on request until the parent is gone."""
     _die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)
@@ -38,40 +38,40 @@ def main(descriptor: int, gates: int) -> None:
     sys.path[:] = hello["path"]
     try:
         source = WorkflowSource(function=hello["function"], arguments=hello["arguments"])
-        zygote = _Zygote(control, source, socket.socket(fileno=gates), hello["limited"])
+        server = _ForkServer(control, source, socket.socket(fileno=limits), hello["limited"])
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
-        with contextlib.suppress(OSError):  # whoever asked may be gone
+        with contextlib.suppress(OSError):  # the parent may be gone
             send(control, {"error": text})
         return
     with contextlib.suppress(OSError):
-        send(control, {"ready": zygote.fingerprint})
-        zygote.serve()
+        send(control, {"ready": server.fingerprint})
+        server.serve()
 
 
-class _Zygote:
-    def __init__(self, control: socket.socket, source: WorkflowSource, gates: socket.socket, limited: Sequence[str]) -> None:
+class _ForkServer:
+    def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
-        from vinelm.profiler.execution.unit import UnitWorker, warm_up
+        from vinelm.profiler.execution.unit import UnitRunner, warm_up
         from vinelm.profiler.fingerprint import fingerprint
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
-        self.worker = UnitWorker(loaded.workflow, loaded.catalog, loaded.backends)
+        self.units = UnitRunner(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
         warm_up()
-        self.control, self.gates, self.limited = control, gates, limited
-        self.children: dict[int, int] = {}  # pid to unit
+        self.control, self.limits, self.limited = control, limits, limited
+        self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's affair
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
         gc.collect()
-        gc.freeze()  # forks share what is there by now
+        gc.freeze()  # forks share the memory allocated so far
 
     def serve(self) -> None:
-        """One order per line: ``{"unit", "memory"}`` with two descriptors, or ``{"kill", "signal"}``."""
+        """Read one JSON command per line: ``{"unit", "memory"}`` with two descriptors, or ``{"kill", "signal"}``."""
         text, descriptors = b"", []
         while True:
             readable, _, _ = select.select([self.control, self._woken], [], [])
@@ -87,21 +87,21 @@ class _Zygote:
             descriptors += got
             *lines, text = (text + data).split(b"\n")
             for line in lines:
-                order = json.loads(line)
-                if "unit" in order:
-                    self._fork(order, descriptors.pop(0), descriptors.pop(0))
+                command = json.loads(line)
+                if "unit" in command:
+                    self._fork(command, descriptors.pop(0), descriptors.pop(0))
                 else:
-                    self._kill(order["kill"], order["signal"])
+                    self._kill(command["kill"], command["signal"])
 
-    def _fork(self, order: dict[str, Any], channel: int, log: int) -> None:
+    def _fork(self, command: dict[str, Any], channel: int, log: int) -> None:
         pid = os.fork()
         if pid == 0:
-            self._child(order, channel, log)
+            self._child(command, channel, log)
         with contextlib.suppress(OSError):
-            os.setpgid(pid, pid)  # in both: whoever comes first
+            os.setpgid(pid, pid)  # in both processes: whichever runs first
         os.close(channel)
         os.close(log)
-        self.children[pid] = order["unit"]
+        self.children[pid] = command["unit"]
 
     def _kill(self, unit: int, number: int) -> None:
         for pid, mine in self.children.items():
@@ -114,11 +114,11 @@ class _Zygote:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it left behind; before its number is free again
+                os.killpg(pid, signal.SIGKILL)  # what it left running, before its id can be reused
             _, status = os.waitpid(pid, 0)
-            told = {"unit": self.children.pop(pid), "code": os.waitstatus_to_exitcode(status)}
+            message = {"unit": self.children.pop(pid), "code": os.waitstatus_to_exitcode(status)}
             with contextlib.suppress(OSError):
-                self.control.sendall(json.dumps(told).encode() + b"\n")
+                self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def _end(self) -> NoReturn:
         for pid in self.children:
@@ -126,13 +126,13 @@ class _Zygote:
                 os.killpg(pid, signal.SIGKILL)
         os._exit(0)
 
-    def _child(self, order: dict[str, Any], channel: int, log: int) -> NoReturn:
+    def _child(self, command: dict[str, Any], channel: int, log: int) -> NoReturn:
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _die_with_parent()
-            _contain(log, order["memory"])
+            _contain(log, command["memory"])
             self.control.close()
             self._wake.close()
             self._woken.close()
@@ -151,32 +151,32 @@ class _Zygote:
         if frame is None:
             return
         job, parent = frame
-        self.worker.control.gates = {model: ProxiedRateLimiter(self.gates, job["unit"], model) for model in self.limited}
+        self.units.control.gates = {model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited}
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
             answer = receive(channel)
             return answer is not None and bool(answer[0]["granted"])
 
-        purse = UnitBudget(
+        budget = UnitBudget(
             job["upper_usd"],
             top_up,
             on_usage=lambda usage: send(channel, {"cost_usd": usage.cost_usd, "call": 1}),
             on_under_way=lambda usd: send(channel, {"under_way_usd": usd}),
         )
         try:
-            outcome = self.worker.run(
-                self.requests[job["request_id"]], tuple(job["prefix"]), parent if job["has_parent"] else None, purse
+            outcome = self.units.run(
+                self.requests[job["request_id"]], tuple(job["prefix"]), parent if job["has_parent"] else None, budget
             )
         except Exception as error:
-            send(channel, {"error": type(error).__name__, "text": str(error)})
+            send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})
             return
-        has_checkpoint = outcome.checkpoint is not None
-        send(channel, {"row": plain_row(outcome.observation), "has_checkpoint": has_checkpoint}, outcome.checkpoint or b"")
+        row = None if outcome.observation is None else plain_row(outcome.observation)
+        send(channel, {"row": row, "has_checkpoint": outcome.checkpoint is not None}, outcome.checkpoint or b"")
 
 
 def _contain(log: int, memory_mb: int) -> None:
-    """Output to the log, no core file, no more memory than what is mapped now and ``memory_mb`` on top."""
+    """Send output to the log, write no core file, and limit memory to what is mapped now plus ``memory_mb``."""
     import faulthandler
 
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -186,7 +186,7 @@ def _contain(log: int, memory_mb: int) -> None:
     os.close(log)
     faulthandler.enable(2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory_mb and sys.platform == "linux":  # elsewhere the size of the address space says nothing
+    if memory_mb and sys.platform == "linux":  # elsewhere the address space is no measure of memory
         with open("/proc/self/statm", encoding="ascii") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
         limit = mapped + memory_mb * 2**20
@@ -194,7 +194,7 @@ def _contain(log: int, memory_mb: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """Linux: be killed when the parent is. Elsewhere the closed socket has to do."""
+    """On Linux, have the kernel kill this process with its parent. Elsewhere the closed socket is the only signal."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

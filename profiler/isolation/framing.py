@@ -1,4 +1,4 @@
-"""How a run and its children talk: one frame is a JSON object and some bytes, over a stream socket. No pickle."""
+"""The protocol between the parent and its children: one frame is a JSON object and bytes, over a stream socket. No pickle."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ _HEAD = struct.Struct("<II")
 
 
 def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"") -> None:
-    """One frame. ``OSError`` if nobody is there any more."""
+    """Send one frame.
+
+    Raises:
+        OSError: the other side is gone.
+    """
     text = json.dumps(plain, allow_nan=False).encode()
     channel.sendall(_HEAD.pack(len(text), len(content)) + text + content)
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
-    """The next frame; None if the other side is gone, also in the middle of one. ``TimeoutError`` as the socket is set."""
+    """Return the next frame; None if the other side is gone, also in the middle of a frame.
+
+    Raises:
+        TimeoutError: the socket has a timeout, and it has passed.
+    """
     head = _exactly(channel, _HEAD.size)
     if head is None:
         return None
@@ -45,10 +53,10 @@ def _exactly(channel: socket.socket, size: int) -> bytes | None:
 
 
 def plain_row(observation: Observation) -> dict[str, Any]:
-    """JSON types, read back by :func:`row_of`."""
+    """Return the observation as plain JSON types; :func:`row_of` reads it back."""
     return asdict(observation)
 
 
 def row_of(plain: Mapping[str, Any]) -> Observation:
-    """The observation that :func:`plain_row` took apart."""
+    """Return the observation that :func:`plain_row` made plain."""
     return Observation(**{**plain, "prefix": tuple(plain["prefix"])})

@@ -1,8 +1,8 @@
-"""Units in fresh processes: whatever the workflow's code does there, it becomes a row and nothing else suffers.
+"""Units in fresh processes: whatever the workflow's code does there becomes a row, and no other unit is affected.
 
 One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a
-fork of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is asked to end,
-then killed.
+fork of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is sent SIGTERM,
+then SIGKILL.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkflowError
 from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Done, Job, Refused
-from vinelm.profiler.isolation.child_process import Child, how_it_ended, last_lines
+from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
+from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import RateLimitProxy
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
@@ -34,19 +33,21 @@ from vinelm.template import Template
 _GRACE_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class UnitLimits:
-    """What one unit may take: seconds on the wall, and MiB on top of what the imports take (0: no limit)."""
-
-    timeout_s: float = 600.0
-    memory_mb: int = 2048
-
-
 class ProcessWorker:
     """A :class:`~vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and its children.
 
-    ``gates`` are the rate limits by model. A child knows of no other child's calls, so each of its calls waits here
-    (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
+    Args:
+        source: how the process builds the workflow.
+        template: the bound template.
+        timeout_s: seconds that one unit may run.
+        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
+        fingerprint: the workflow's parts in this process, compared with those in the other.
+        is_virtual_time: latencies do not pass on the wall, so that a killed unit has none.
+        rate_limiters: the rate limits by model. A child does not see other children's calls, so each of its calls waits in
+            this process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
+
+    Raises:
+        WorkflowError: the workflow does not load in a fresh process, or is another one there.
     """
 
     def __init__(
@@ -54,23 +55,24 @@ class ProcessWorker:
         source: WorkflowSource,
         template: Template,
         *,
-        bounds: UnitLimits,
+        timeout_s: float,
+        memory_mb: int,
         fingerprint: Mapping[str, str],
         is_virtual_time: bool,
-        gates: Mapping[str, RateLimiter] | None = None,
+        rate_limiters: Mapping[str, RateLimiter],
     ) -> None:
         self._template = template
-        self._limited = sorted(gates or {})
-        self._bounds = bounds
+        self._limited = sorted(rate_limiters)
+        self._timeout_s, self._memory_mb = timeout_s, memory_mb
         self._is_virtual_time = is_virtual_time
         self._lock = threading.Lock()
         self._numbers = count()
         self._units: dict[int, Child] = {}
         self._is_closed = False
-        self._gatekeeper = RateLimitProxy(gates or {}, self._waiting)
+        self._proxy = RateLimitProxy(rate_limiters, self._waiting)
         self._control, theirs = socket.socketpair()
         with theirs:
-            descriptors = [theirs.fileno(), self._gatekeeper.theirs.fileno()]
+            descriptors = [theirs.fileno(), self._proxy.theirs.fileno()]
             command = [sys.executable, "-m", "vinelm.profiler.isolation.fork_server", *map(str, descriptors)]
             nothing = subprocess.DEVNULL
             one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -78,88 +80,92 @@ class ProcessWorker:
                 command, pass_fds=descriptors, stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
             )
         try:
-            self._greet(source, fingerprint)
+            self._load(source, fingerprint)
         except BaseException:
             self.close()
             raise
         self._reader = threading.Thread(target=self._read_exits, daemon=True, name="vinelm children")
         self._reader.start()
 
-    def _greet(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
+    def _load(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]
         hello = {"function": source.function, "arguments": dict(source.arguments), "limited": self._limited}
         send(self._control, {"path": path, **hello})
         frame = receive(self._control)
         if frame is None:
-            raise WorkflowError("the process that runs the units died while it loaded the workflow: try --isolation inline")
+            raise WorkflowError(
+                'the process that runs the units died while it loaded the workflow: try isolation="inline"', code="load-crashed"
+            )
         if "error" in frame[0]:
-            raise WorkflowError(f"the workflow does not load in a fresh process: {frame[0]['error']}")
+            raise WorkflowError(f"the workflow does not load in a fresh process: {frame[0]['error']}", code="load-failed")
         theirs = frame[0]["ready"]
         changed = sorted(part for part in {*theirs, *fingerprint} if theirs.get(part) != fingerprint.get(part))
         if changed:
             raise WorkflowError(
                 f"the workflow is another one in a fresh process ({', '.join(changed)}): it changed on disk since this run "
-                "began, or depends on what this process did before; run again, or use --isolation inline"
+                'began, or depends on what this process did before; run again, or use isolation="inline"',
+                code="workflow-differs",
             )
 
     # -- one unit ----------------------------------------------------------------------------------------------
 
-    def run(self, job: Job, top_up: Callable[[float], bool]) -> Done | Refused:
-        """See :class:`vinelm.profiler.execution.job.Worker`."""
+    def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
+        """See :meth:`vinelm.profiler.execution.job.Worker.run`."""
         with tempfile.TemporaryFile() as log:
             unit = self._start(log)
             try:
-                ended = unit.talk(job, top_up)
-                if ended is None:  # not a word: how did it end, and what did it say?
+                outcome = unit.execute(job, top_up)
+                if outcome is None:  # it died: wait for its exit code and its output
                     unit.has_exited.wait(_GRACE_S)
             except TimeoutError:
                 self._end(unit)
-                return self._dead(job, unit, "timeout", f"no end after {self._bounds.timeout_s:g} s: killed")
+                return self._dead(job, unit, "timeout", f"no end after {self._timeout_s:g} s: killed")
             finally:
                 unit.channel.close()
                 with self._lock:
                     self._units.pop(unit.number, None)
-            if ended is not None:
-                return ended
-            said = last_lines(log, job)
-            return self._dead(job, unit, "crash", f"{how_it_ended(unit.code)}{': ' if said else ''}{said}")
+            if outcome is not None:
+                return outcome
+            output = last_lines(log, job)
+            return self._dead(job, unit, "crash", f"{describe_exit(unit.code)}{': ' if output else ''}{output}")
 
     def _start(self, log: IO[bytes]) -> Child:
         mine, theirs = socket.socketpair()
-        unit = Child(next(self._numbers), mine, self._bounds.timeout_s)
+        unit = Child(next(self._numbers), mine, self._timeout_s)
         with theirs:
-            order = {"unit": unit.number, "memory": self._bounds.memory_mb}
+            command = {"unit": unit.number, "memory": self._memory_mb}
             with self._lock:
                 self._units[unit.number] = unit
                 try:
-                    self._send(order, [theirs.fileno(), log.fileno()])
+                    self._send(command, [theirs.fileno(), log.fileno()])
                 except OSError as error:
-                    raise WorkflowError("the process that runs the units died: run the same line again") from error
+                    message = "the process that runs the units died: run the profile again"
+                    raise WorkflowError(message, code="fork-server-died") from error
         return unit
 
     @contextmanager
     def _waiting(self, number: int) -> Iterator[None]:
-        """One of the unit's calls waits at a gate."""
+        """One of the unit's calls waits for a rate limit."""
         with self._lock:
             unit = self._units.get(number)
         with unit.waiting() if unit is not None else nullcontext():
             yield
 
-    def _send(self, order: Mapping[str, Any], descriptors: list[int]) -> None:
-        data = json.dumps(order).encode() + b"\n"
+    def _send(self, command: Mapping[str, Any], descriptors: list[int]) -> None:
+        data = json.dumps(command).encode() + b"\n"
         sent = socket.send_fds(self._control, [data], descriptors)
         self._control.sendall(data[sent:])
 
     def _end(self, unit: Child) -> None:
-        """Ask it to end, then make it."""
+        """Send SIGTERM, then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self._lock, suppress(OSError):
                 self._send({"kill": unit.number, "signal": int(number)}, [])
             if unit.has_exited.wait(_GRACE_S):
                 return
 
-    def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> Done:
-        """The row of a unit that left none: what it cost until then, and on the ledger the call that it died in."""
+    def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
+        """The row of a unit that died: its cost so far, and for the ledger also the call that it died in."""
         latency_s = 0.0 if self._is_virtual_time else unit.ran_s
         stage = self._template.invocations[len(job.prefix) - 1].name
         row = Observation(
@@ -167,9 +173,9 @@ class ProcessWorker:
             latency_s=latency_s, calls=unit.calls, failure=kind, detail=detail,
         )  # fmt: skip
         open_usd = unit.under_way_usd
-        if open_usd is None and not unit.calls:  # its backend does not tell: it may have been in its first call
+        if open_usd is None and not unit.calls:  # its backend reports no bounds: it may have died in its first call
             open_usd = max(unit.upper_usd - unit.cost_usd, 0.0)
-        return Done(row, None, unit.cost_usd + (open_usd or 0.0))
+        return UnitOutcome(row, None, unit.cost_usd + (open_usd or 0.0))
 
     # -- all of them -------------------------------------------------------------------------------------------
 
@@ -184,18 +190,18 @@ class ProcessWorker:
                 break
             *lines, text = (text + data).split(b"\n")
             for line in lines:
-                told = json.loads(line)
+                message = json.loads(line)
                 with self._lock:
-                    unit = self._units.get(told["unit"])
+                    unit = self._units.get(message["unit"])
                 if unit is not None:
-                    unit.exited(told["code"])
+                    unit.exited(message["code"])
         with self._lock:
             orphans = list(self._units.values())
-        for unit in orphans:  # the zygote is gone, and they with it
+        for unit in orphans:  # the fork server has ended, and they with it
             unit.exited(-signal.SIGKILL)
 
     def close(self) -> None:
-        """End the zygote and every unit, at once."""
+        """Kill the fork server and every unit."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -206,7 +212,7 @@ class ProcessWorker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._gatekeeper.close()
+        self._proxy.close()
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)
         self._control.close()

@@ -1,8 +1,8 @@
-"""Rate limits over all children: a call in a child waits at the gate of the run that started it.
+"""Rate limits across all children: a call in a child waits for the rate limiter of the parent process.
 
-For each attempt a child makes a socket pair and sends one end over, with its unit, its model and the tokens. The run's side
-answers with one byte when the gate lets it through, and hears what the attempt used when it is over. The kernel closes a dead
-child's end, so whatever becomes of it, its place is free again.
+For each attempt a child makes a socket pair and sends one end to the parent, with its unit, its model and the tokens. The
+parent answers with one byte when the attempt is admitted, and receives the tokens it used when it is over. The kernel closes
+the end of a child that dies, which frees its place.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ from dataclasses import dataclass, field
 
 from vinelm.protocols import RateLimiter
 
-_LONGEST = 4096  # bytes of a message; a model's name is in it
+_LONGEST = 4096  # bytes of a message, which holds a model's name
 
 
 class RateLimitProxy:
-    """The run's side; ``theirs`` is what children inherit. One daemon thread per attempt that waits or runs.
+    """The parent's side; children inherit the socket ``theirs``. One daemon thread per attempt that waits or runs.
 
-    ``gates`` are the limits by model; ``waiting`` is entered with the unit's number while one of its attempts waits.
+    Args:
+        rate_limiters: the rate limits by model.
+        waiting: a context manager, given the unit's number, that is entered while one of its attempts waits.
     """
 
-    def __init__(self, gates: Mapping[str, RateLimiter], waiting: Callable[[int], AbstractContextManager[None]]) -> None:
-        self._gates, self._waiting = gates, waiting
+    def __init__(
+        self, rate_limiters: Mapping[str, RateLimiter], waiting: Callable[[int], AbstractContextManager[None]]
+    ) -> None:
+        self._rate_limiters, self._waiting = rate_limiters, waiting
         self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        threading.Thread(target=self._serve, daemon=True, name="vinelm gates").start()
+        threading.Thread(target=self._serve, daemon=True, name="vinelm rate limits").start()
 
     def close(self) -> None:
-        """Let nobody through any more."""
+        """Admit no further attempt."""
         with suppress(OSError):
             self._mine.shutdown(socket.SHUT_RDWR)
         self._mine.close()
@@ -46,36 +50,38 @@ class RateLimitProxy:
                 return
             if not data:
                 return
-            line = socket.socket(fileno=descriptors[0])
-            threading.Thread(target=self._admit, args=(line, json.loads(data)), daemon=True, name="vinelm gate").start()
+            channel = socket.socket(fileno=descriptors[0])
+            threading.Thread(target=self._admit, args=(channel, json.loads(data)), daemon=True, name="vinelm attempt").start()
 
-    def _admit(self, line: socket.socket, asked: Mapping[str, str | int]) -> None:
-        gate = self._gates[str(asked["model"])]
-        with line, suppress(OSError), ExitStack() as place:
-            with self._waiting(int(asked["unit"])):
-                ticket = place.enter_context(gate.admit(int(asked["tokens"]), lambda seconds: _sleep(line, seconds)))
-            line.sendall(b"\n")
-            used = line.recv(_LONGEST)
+    def _admit(self, channel: socket.socket, attempt: Mapping[str, str | int]) -> None:
+        limiter = self._rate_limiters[str(attempt["model"])]
+        with channel, suppress(OSError), ExitStack() as admission:
+            with self._waiting(int(attempt["unit"])):
+                permit = admission.enter_context(
+                    limiter.admit(int(attempt["tokens"]), lambda seconds: _sleep(channel, seconds))
+                )
+            channel.sendall(b"\n")
+            used = channel.recv(_LONGEST)
             if used:
-                ticket.settle(int(used))
+                permit.settle(int(used))
 
 
-def _sleep(line: socket.socket, seconds: float) -> None:
-    """That long; ``ConnectionError`` as soon as the other side is gone."""
-    line.settimeout(seconds)
+def _sleep(channel: socket.socket, seconds: float) -> None:
+    """Sleep that long; ``ConnectionError`` as soon as the other side is gone."""
+    channel.settimeout(seconds)
     try:
-        line.recv(1)
+        channel.recv(1)
     except TimeoutError:
-        line.settimeout(None)
+        channel.settimeout(None)
         return
     raise ConnectionError("the child is gone")
 
 
 @dataclass(slots=True)
-class _Ticket:
-    """What the attempt used, to be told when it is over."""
+class _ProxiedPermit:
+    """The child's side of one admitted attempt; reports the tokens it used when it is closed."""
 
-    line: socket.socket
+    channel: socket.socket
     tokens: int | None = field(default=None)
 
     def settle(self, tokens: int) -> None:
@@ -83,52 +89,52 @@ class _Ticket:
         self.tokens = tokens
 
     def close(self) -> None:
-        """The attempt is over."""
-        with self.line, suppress(OSError):
+        """End the attempt."""
+        with self.channel, suppress(OSError):
             if self.tokens is not None:
-                self.line.sendall(str(self.tokens).encode())
+                self.channel.sendall(str(self.tokens).encode())
 
 
 class ProxiedRateLimiter:
-    """The child's side of one model's gate (:class:`vinelm.protocols.RateLimiter`), for any of its threads and event loops.
+    """The child's side of one model's :class:`vinelm.protocols.RateLimiter`, for any of its threads and event loops.
 
-    ``ConnectionError`` if the run is gone.
+    Raises ``ConnectionError`` if the parent is gone.
     """
 
     def __init__(self, theirs: socket.socket, unit: int, model: str) -> None:
         self._theirs = theirs
-        self._asked = {"unit": unit, "model": model}
+        self._attempt = {"unit": unit, "model": model}
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[_Ticket]:
-        """See :class:`vinelm.protocols.RateLimiter`; ``sleep`` is not needed, the run's side waits."""
-        ticket = self._ask(tokens)
+    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[_ProxiedPermit]:
+        """See :class:`vinelm.protocols.RateLimiter`; ``sleep`` is not used, since the parent waits."""
+        permit = self._request(tokens)
         try:
-            if not ticket.line.recv(1):
-                raise ConnectionError("the run that holds the rate limits is gone")
-            yield ticket
+            if not permit.channel.recv(1):
+                raise ConnectionError("the process that holds the rate limits is gone")
+            yield permit
         finally:
-            ticket.close()
+            permit.close()
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[_Ticket]:
-        """The same for a coroutine."""
-        ticket = self._ask(tokens)
+    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[_ProxiedPermit]:
+        """As :meth:`admit`, for a coroutine."""
+        permit = self._request(tokens)
         try:
-            ticket.line.setblocking(False)
-            if not await asyncio.get_running_loop().sock_recv(ticket.line, 1):
-                raise ConnectionError("the run that holds the rate limits is gone")
-            ticket.line.setblocking(True)
-            yield ticket
+            permit.channel.setblocking(False)
+            if not await asyncio.get_running_loop().sock_recv(permit.channel, 1):
+                raise ConnectionError("the process that holds the rate limits is gone")
+            permit.channel.setblocking(True)
+            yield permit
         finally:
-            ticket.close()
+            permit.close()
 
-    def _ask(self, tokens: int) -> _Ticket:
+    def _request(self, tokens: int) -> _ProxiedPermit:
         mine, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._theirs, [json.dumps({**self._asked, "tokens": tokens}).encode()], [theirs.fileno()])
+                socket.send_fds(self._theirs, [json.dumps({**self._attempt, "tokens": tokens}).encode()], [theirs.fileno()])
             except OSError:
                 mine.close()
                 raise
-        return _Ticket(mine)
+        return _ProxiedPermit(mine)

@@ -1,4 +1,4 @@
-"""How a fresh process makes the workflow again: by name. Code, graphs and clients never cross from process to process."""
+"""How a fresh process builds the workflow again: by name. Code, graphs and clients are never sent between processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vinelm.workflow import Workflow
 
 
 class LoadedWorkflow(Protocol):
-    """What a source's function returns."""
+    """The return type of a source's function."""
 
     @property
     def workflow(self) -> Workflow:
-        """Its template bound, its requests all there."""
+        """The workflow, with a bound template and all its requests."""
 
     @property
     def catalog(self) -> Catalog:
@@ -26,20 +26,29 @@ class LoadedWorkflow(Protocol):
 
     @property
     def backends(self) -> Mapping[str, Backend]:
-        """One per provider of the catalog."""
+        """One backend for each provider of the catalog."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSource:
-    """A function, ``module:name``, and its keyword arguments, plain JSON: the same call gives the same workflow anywhere."""
+    """A function that builds the workflow in any process.
+
+    Attributes:
+        function: ``module:name``.
+        arguments: its keyword arguments, plain JSON. The same arguments must give the same workflow everywhere.
+    """
 
     function: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> LoadedWorkflow:
-        """Call it. Runs the workflow's own code."""
+        """Call the function and return its result. Runs the workflow's own code.
+
+        Raises:
+            ConfigError: ``function`` is not ``module:name``.
+        """
         module_name, _, name = self.function.partition(":")
         if not name:
-            raise ConfigError(f"the source {self.function!r} is no function: write module:name")
+            raise ConfigError(f"the source {self.function!r} does not name a function: write module:name")
         loaded: LoadedWorkflow = getattr(import_module(module_name), name)(**self.arguments)
         return loaded

@@ -1,147 +1,159 @@
-"""Which units may start now: those that a run of one unit at a time would come to, whatever the ones before them say."""
+"""Which units may start now: those that a run of one unit at a time would come to, whatever the outcome of earlier ones."""
 
 from __future__ import annotations
 
 from vinelm.profiler.coverage import CoverageUpperBound
 from vinelm.profiler.execution.job import Cell, Job
-from vinelm.profiler.scheduling.run_state import Books
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
-from vinelm.profiler.scheduling.walks import ActivePath, ActivePaths
 
-ROOM = 8.0
-"""A unit is taken to cost at most this many times its first reservation: bounds are learned, and may be raised."""
+MARGIN = 8.0
+"""A unit is assumed to cost at most this many times its first reservation: bounds are learned, and may be raised."""
 
 
 class Admission:
-    """Sets money aside for units, and answers those under way that ask for more; ``asking`` are the ones without an answer.
+    """Reserves money for units to start, and answers units in flight that ask for a higher reservation.
 
-    Never more units are open than the run has workers. One that waits for an answer keeps its place: the first in order is
-    always under way and always gets one, so that nobody waits for ever.
+    There are never more units in flight than the run has workers. A unit that waits for an answer keeps its worker: the first
+    unit in order is always in flight and always gets an answer, so that no unit waits for ever.
+
+    Args:
+        state: of the run.
+        paths: the request paths under way.
+        workers: the largest number of units in flight.
+
+    Attributes:
+        waiting: the top-up requests that have no answer yet.
     """
 
-    def __init__(self, books: Books, walks: ActivePaths) -> None:
-        self.asking: list[TopUpRequest] = []
-        self._books, self._walks = books, walks
+    def __init__(self, state: RunState, paths: ActivePaths, workers: int) -> None:
+        self.waiting: list[TopUpRequest] = []
+        self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Units to start; their money is set aside. None where the run has stopped: units under way are answered, no more."""
-        if self._books.stopped_by is None:
-            return _Scan(self._books, self._walks, self.asking).jobs()
-        for asked in self.asking:
-            asked.answer(self._books.top_up(asked.cell, asked.upper_usd))
-        self.asking.clear()
+        """Return the units to start, with their money reserved; none once the run has stopped."""
+        if self._state.stopped_by is None:
+            free = self._workers - len(self._state.running)
+            return _Scan(self._state, self._paths, self.waiting, free).jobs()
+        for request in self.waiting:
+            request.answer(self._state.top_up_cell(request.cell, request.upper_usd))
+        self.waiting.clear()
         return []
 
     def refuse_all(self) -> None:
-        """No to everybody: the run is given up."""
-        for asked in self.asking:
-            asked.answer(False)
-        self.asking.clear()
+        """Refuse every waiting top-up request: the run is abandoned."""
+        for request in self.waiting:
+            request.answer(False)
+        self.waiting.clear()
 
 
 class _Scan:
-    """One look over the walks under way, in order."""
+    """One pass over the paths under way, in order."""
 
-    def __init__(self, books: Books, walks: ActivePaths, asking: list[TopUpRequest]) -> None:
-        self._books, self._walks, self._account = books, walks, books.account
-        self._unanswered = asking
-        self._asking = {asked.cell: asked for asked in asking}
-        self._before: set[Cell] = set()  # cells without a row that may come before the one that is looked at
-        self._before_usd = 0.0  # what they may cost, as far as it is not set aside
-        self._before_calls = 0
-        self._outlook = CoverageUpperBound(self._account.coverage) if books.terms.target is not None else None
-        self._may_cover = False  # the outlook reaches the target: nothing further on is certain
-        self._free = (books.terms.workers or 1) - len(books.running)
+    def __init__(self, state: RunState, paths: ActivePaths, waiting: list[TopUpRequest], free: int) -> None:
+        self._state, self._paths, self._cells = state, paths, state.cells
+        self._rule = state.template.stop
+        self._target = state.ledger.limits.coverage
+        self._unanswered = waiting
+        self._waiting = {request.cell: request for request in waiting}
+        self._free = free
+        self._earlier: set[Cell] = set()  # uncommitted cells that may come before the one considered
+        self._earlier_usd = 0.0  # what they may cost beyond what is reserved
+        self._earlier_calls = 0
+        self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
+        self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
 
     def jobs(self) -> list[Job]:
-        """Reserve and return them. Units that wait for money are answered where that is certain."""
+        """Reserve and return the units to start. Answers top-up requests where the answer is certain."""
         jobs: list[Job] = []
         index = 0
-        while (self._free > 0 or self._asking) and (index < len(self._walks.going) or self._walks.pull()):
-            going = self._walks.going[index]
+        while (self._free > 0 or self._waiting) and (index < len(self._paths.active) or self._paths.take()):
+            path = self._paths.active[index]
             index += 1
-            frontier = going.frontier(self._account.known, self._books.terms.template.stop)
-            self._foresee_known(going)
-            if frontier is None:
+            length = path.next_length(self._cells.rows, self._rule)
+            self._pass_executed(path)
+            if length is None:
                 continue
-            cell = going.cell(frontier)
-            if cell in self._asking:
+            cell = path.cell(length)
+            if cell in self._waiting:
                 self._answer(cell)
-            elif cell not in self._books.running and cell not in self._before and self._free > 0:
-                job = self._start(going, frontier)
+            elif cell not in self._state.running and cell not in self._earlier and self._free > 0:
+                job = self._start(path, length)
                 if job is None:
                     self._free = 0
-                    if not self._asking:
+                    if not self._waiting:
                         break
                 else:
                     jobs.append(job)
                     self._free -= 1
-            self._foresee(going, frontier)
+            self._pass_remaining(path, length)
         return jobs
 
-    def _start(self, going: ActivePath, length: int) -> Job | None:
-        ledger = self._books.ledger
-        upper_usd, upper_calls = self._upper(going, length)
-        refusal = ledger.refusal(self._before_usd + upper_usd, self._before_calls + upper_calls)
+    def _start(self, path: ActivePath, length: int) -> Job | None:
+        ledger = self._state.ledger
+        upper_usd, upper_calls = self._upper(path, length)
+        refusal = ledger.refusal(self._earlier_usd + upper_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
-            if not self._before:
-                self._books.stop("budget", ledger.refusal(upper_usd, upper_calls) or refusal)
+            if not self._earlier:
+                self._state.stop("budget", ledger.refusal(upper_usd, upper_calls) or refusal)
             return None
-        if self._before and self._is_covered_perhaps():
+        if self._earlier and self._may_stop_before():
             return None
-        return self._books.open(going.cell(length), upper_usd, upper_calls)
+        return self._state.start(path.cell(length), upper_usd, upper_calls)
 
-    def _is_covered_perhaps(self) -> bool:
-        target = self._books.terms.target
-        if self._outlook is not None and target is not None and not self._may_cover:
-            self._may_cover = self._outlook.most >= target
-        return self._may_cover
+    def _may_stop_before(self) -> bool:
+        """Whether the earlier cells may reach the coverage at which the run stops."""
+        if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
+            self._may_reach_target = self._coverage_bound.most >= self._target
+        return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Yes or no where that is certain; else the units before it must be settled first."""
-        asked = self._asking.pop(cell)
-        extra = max(asked.upper_usd - self._books.running[cell].upper_usd, 0.0)
-        if self._before and self._books.ledger.refusal(self._before_usd + extra) is not None:
+        """Answer a top-up request if the answer is certain; otherwise the units before it must be settled first."""
+        request = self._waiting.pop(cell)
+        extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
+        if self._earlier and self._state.ledger.refusal(self._earlier_usd + extra_usd) is not None:
             return
-        self._unanswered.remove(asked)
-        asked.answer(self._books.top_up(cell, asked.upper_usd))
+        self._unanswered.remove(request)
+        request.answer(self._state.top_up_cell(cell, request.upper_usd))
 
-    def _upper(self, going: ActivePath, length: int) -> tuple[float, int]:
-        stage = self._books.terms.template.invocations[length - 1].name
-        bound = self._account.bounds.of(going.number)
-        return bound.usd(stage, going.path[length - 1]), bound.calls(stage)
+    def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
+        stage = self._state.template.invocations[length - 1].name
+        bound = self._cells.price_bounds.of(path.number)
+        return bound.usd(stage, path.models[length - 1]), bound.calls(stage)
 
-    # -- what may come before --------------------------------------------------------------------------------------
+    # -- cells that may come before the next path --------------------------------------------------------------
 
-    def _foresee_known(self, going: ActivePath) -> None:
-        """Rows that are there and not counted yet: their price is known."""
-        if self._outlook is None:
+    def _pass_executed(self, path: ActivePath) -> None:
+        """Add the path's rows that are not committed yet: their price is known."""
+        if self._coverage_bound is None:
             return
-        for length in range(going.counted + 1, len(going.path) + 1):
-            cell = going.cell(length)
-            row = self._account.known.get(cell)
+        for length in range(path.committed + 1, len(path.models) + 1):
+            cell = path.cell(length)
+            row = self._cells.rows.get(cell)
             if row is None:
                 return
-            if cell not in self._account.counted and cell not in self._before:
-                self._before.add(cell)
-                self._outlook.add(cell[1], row.cost_usd + row.tool_cost_usd, is_open=self._account.is_open(cell))
-            if row.ended(self._books.terms.template.stop):
+            if cell not in self._cells.committed and cell not in self._earlier:
+                self._earlier.add(cell)
+                paid_usd = row.cost_usd + row.tool_cost_usd
+                self._coverage_bound.add(cell[1], paid_usd, is_open=self._cells.is_reached(cell))
+            if row.ended(self._rule):
                 return
 
-    def _foresee(self, going: ActivePath, frontier: int) -> None:
-        """The rest of the walk, from its first cell without a row on."""
-        for length in range(frontier, len(going.path) + 1):
-            cell = going.cell(length)
-            if cell in self._before:
+    def _pass_remaining(self, path: ActivePath, first: int) -> None:
+        """Add the rest of the path, from its first cell without a row."""
+        for length in range(first, len(path.models) + 1):
+            cell = path.cell(length)
+            if cell in self._earlier:
                 continue
-            self._before.add(cell)
-            reservation = self._books.running.get(cell)
-            upper_usd, upper_calls = self._upper(going, length)
+            self._earlier.add(cell)
+            reservation = self._state.running.get(cell)
+            upper_usd, upper_calls = self._upper(path, length)
             if reservation is None:
-                self._before_usd += upper_usd
-                self._before_calls += upper_calls
-            raised = 0.0 if reservation is None else reservation.upper_usd - upper_usd
-            self._before_usd += max((ROOM - 1) * upper_usd - raised, 0.0)
-            if self._outlook is not None:
-                held = upper_usd if reservation is None else reservation.upper_usd
-                self._outlook.add(cell[1], held, is_open=self._account.is_open(cell))
+                self._earlier_usd += upper_usd
+                self._earlier_calls += upper_calls
+            raised_usd = 0.0 if reservation is None else reservation.upper_usd - upper_usd
+            self._earlier_usd += max((MARGIN - 1) * upper_usd - raised_usd, 0.0)
+            if self._coverage_bound is not None:
+                reserved_usd = upper_usd if reservation is None else reservation.upper_usd
+                self._coverage_bound.add(cell[1], reserved_usd, is_open=self._cells.is_reached(cell))

@@ -1,52 +1,55 @@
-"""Rows are counted in the order of the walks, whenever they came: there the caps are looked at (DESIGN §6.3)."""
+"""Commits rows in the order of the request paths, whenever they were written, and checks the limits there.
+
+See docs/architecture.md#invariants.
+"""
 
 from __future__ import annotations
 
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Cell
-from vinelm.profiler.scheduling.run_state import Books
-from vinelm.profiler.scheduling.walks import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.run_state import RunState
 
 
 class CanonicalCommit:
-    """Stops the run where one unit at a time would stop."""
+    """Stops the run where a run of one unit at a time would stop."""
 
-    def __init__(self, books: Books, walks: ActivePaths) -> None:
-        self._books, self._walks = books, walks
-        self._visited: dict[Cell, Observation] = {}  # what the sampler is shown, in order
+    def __init__(self, state: RunState, paths: ActivePaths) -> None:
+        self._state, self._paths = state, paths
+        self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
 
     def advance(self) -> None:
-        """Everything up to the first cell without a row, rounds included."""
-        walks = self._walks
-        while self._books.stopped_by is None:
-            if walks.going or walks.pull():
-                if not self._walk(walks.going[0]):
+        """Commit everything up to the first cell without a row; begin the sampler's next round when one is done."""
+        paths = self._paths
+        while self._state.stopped_by is None:
+            if paths.active or paths.take():
+                if not self._commit_path(paths.active[0]):
                     return
-                walks.going.pop(0)
-            elif not walks.next_round(tuple(self._visited.values())):
-                self._books.stop("sampler")
+                paths.active.pop(0)
+            elif not paths.next_round(tuple(self._observations.values())):
+                self._state.stop("sampler")
 
     def stop_if_done(self) -> bool:
-        """Whether the goal is reached; nothing more is started then."""
-        coverage, target = self._books.account.coverage, self._books.terms.target
+        """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
+        coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         is_complete = coverage.is_complete
         is_done = is_complete or (target is not None and coverage.fraction >= target)
         if is_done:
-            self._books.stop("complete" if is_complete else "coverage")
+            self._state.stop("complete" if is_complete else "coverage")
         return is_done
 
-    def _walk(self, going: ActivePath) -> bool:
-        """Along it; False at a cell without a row, and where the run stops."""
-        account, rule = self._books.account, self._books.terms.template.stop
-        account.bounds.reached(going.number)
-        while going.counted < len(going.path):
-            cell = going.cell(going.counted + 1)
-            row = account.known.get(cell)
+    def _commit_path(self, path: ActivePath) -> bool:
+        """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
+        cells, rule = self._state.cells, self._state.template.stop
+        cells.price_bounds.reached(path.number)
+        while path.committed < len(path.models):
+            cell = path.cell(path.committed + 1)
+            row = cells.rows.get(cell)
             if row is None:
                 return False
-            self._visited[cell] = row
-            going.counted += 1
-            if account.count(cell) and self.stop_if_done():
+            self._observations[cell] = row
+            path.committed += 1
+            if cells.commit(cell) and self.stop_if_done():
                 return False
             if row.ended(rule):
                 break

@@ -1,4 +1,4 @@
-"""Ctrl-C while a profile runs: the first one ends it in good order, the second does not wait."""
+"""Ctrl-C during a profile: the first one lets the units in flight finish, the second does not wait."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any, Self
 
 
 class Interrupts:
-    """Counts them instead of raising, on the main thread; elsewhere Python never delivers one.
+    """Counts SIGINT instead of raising, on the main thread; Python delivers none to other threads.
 
-    Raised all the same: the second, and every one inside :meth:`allowed` where units run on this thread. Never inside
-    :meth:`deferred`: what is half-written is written to its end.
+    ``KeyboardInterrupt`` is still raised by the second one, and by every one inside :meth:`allowed` where units run on this
+    thread. Never inside :meth:`deferred`, where a transaction is written.
+
+    Args:
+        is_inline: units run on this thread.
     """
 
     def __init__(self, *, is_inline: bool) -> None:
@@ -35,7 +38,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Nothing is raised inside; a second one is at the end."""
+        """Raise nothing inside the block; a second Ctrl-C is raised at its end."""
         self._is_deferred = True
         try:
             yield
@@ -46,7 +49,7 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Units run inside, and may be cut short."""
+        """Units run inside the block and may be interrupted."""
         self._is_allowed = self._is_inline
         try:
             yield

@@ -1,199 +1,199 @@
-"""The books of a run: every unit from its reservation to its row, and why the run stopped."""
+"""The state of a run: its units from reservation to row, and why it stopped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, StoreError
 from vinelm.observation import Observation
-from vinelm.profiler.budget.ledger import Ledger, PriceBound, Reservation
-from vinelm.profiler.config import Terms
-from vinelm.profiler.coverage import Coverage
-from vinelm.profiler.execution.job import Cell, Job, Refused
-from vinelm.profiler.results import StoppedBy
-from vinelm.profiler.scheduling.threads import UnitFinished
-from vinelm.profiler.scheduling.walks import PriceBounds
+from vinelm.profiler.budget.ledger import Ledger, Reservation
+from vinelm.profiler.execution.job import Cell, Job, UnitFinished, UnitOutcome
+from vinelm.profiler.results import Progress, StoppedBy
+from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request
 
 
-class Books:
-    """Used by the thread that decides, and by no other. ``running`` are the units that have a reservation and no row yet;
-    ``problem`` is what a unit raised: the run ends with it.
+class RunState:
+    """Everything that a run knows and changes. Not thread-safe: one thread uses it, or all of them hold a lock.
+
+    Args:
+        store: held exclusively by the caller.
+        ledger: the store's; its limits are those of the run.
+        template: a bound template.
+        catalog: the models.
+        requests: the requests of the run.
+        n_older: how many of the store's rows are older than the run.
+        is_virtual_time: latencies do not pass on the wall, so that units on one engine do not slow each other down.
+
+    Attributes:
+        cells: the executed cells.
+        running: the reservations of the units in flight.
+        stopped_by: why the run stopped; None while it runs.
+        message: why the budget ended it, in one line.
+        problem: an exception with which the run ends.
+        executed: units that this run has executed.
+        calls: model calls of this run.
+        failures: rows of this run that failed, by kind.
     """
 
-    def __init__(self, store: ObservationStore, ledger: Ledger, account: Account, terms: Terms) -> None:
-        self.store, self.ledger, self.account, self.terms = store, ledger, account, terms
+    def __init__(
+        self,
+        store: ObservationStore,
+        ledger: Ledger,
+        template: Template,
+        catalog: Catalog,
+        requests: Iterable[Request],
+        *,
+        n_older: int,
+        is_virtual_time: bool,
+    ) -> None:
+        self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
         self.records = RunRecords(store)
+        self.requests: Mapping[str, Request] = {request.id: request for request in requests}
+        self._n_older = n_older
+        self._is_virtual_time = is_virtual_time
+        self.cells = self._read_cells()
         self.running: dict[Cell, Reservation] = {}
+        self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
         self.stopped_by: StoppedBy | None = None
         self.message = ""
         self.problem: BaseException | None = None
         self.executed = 0
         self.calls = 0
         self.failures: Counter[str] = Counter()
-        self.new_rows = 0
-        """Rows written since somebody was told."""
-        self._company: dict[Cell, int] = {}  # units on the same engine when it started, where time is real
+
+    def _read_cells(self) -> ObservedCells:
+        return ObservedCells(self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog)
+
+    # -- stopping ----------------------------------------------------------------------------------------------
 
     def stop(self, by: StoppedBy, message: str = "") -> None:
-        """Start nothing more. The first reason stays."""
+        """Start no further unit. The first reason is kept."""
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
-    # -- before a unit -----------------------------------------------------------------------------------------
+    def fail(self, problem: BaseException | None) -> None:
+        """Stop and end the run with this exception. The first one is kept."""
+        self.problem = self.problem or problem
+        self.stop("interrupted")
 
-    def open(self, cell: Cell, upper_usd: float, upper_calls: int) -> Job:
-        """Set its money aside. The unit, with the state to go on from."""
+    def abandon(self) -> None:
+        """Charge every unit in flight at its bound; nobody waits for them."""
+        self.running.clear()
+        self.store.abandon_open()
+
+    def conclude(self) -> None:
+        """Bring the store's run records up to date at the end of a run."""
+        if self.stopped_by == "interrupted":  # perhaps between a row and its commit: read the store again
+            self.cells = self._read_cells()
+            self.cells.commit_all()
+        elif not self.cells.has_gap:
+            self.records.end()
+
+    # -- units -------------------------------------------------------------------------------------------------
+
+    def start(self, cell: Cell, upper_usd: float, upper_calls: int) -> Job:
+        """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
+
+        Raises:
+            BudgetExhausted: a budget would be exceeded.
+            StoreError: the checkpoint is missing.
+        """
         request_id, prefix = cell
-        reservation = self.ledger.reserve(*cell, upper_usd, upper_calls)
+        reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
         parent = self.store.checkpoint(request_id, prefix[:-1]) if len(prefix) > 1 else None
         if len(prefix) > 1 and parent is None:
             raise StoreError(
                 f"{self.store.path}: request {request_id!r} has no checkpoint after {'/'.join(prefix[:-1])}: "
-                "its row was imported, or the file is damaged: give another store"
+                "its row was imported, or the file is damaged: give another store",
+                code="checkpoint-missing",
             )
         self.running[cell] = reservation
-        if not self.terms.is_virtual_time:
-            engine = self.terms.catalog[prefix[-1]].engine
-            others = sum(self.terms.catalog[other[-1]].engine == engine for _, other in self.running)
-            self._company[cell] = others - 1
-        return Job(self.account.requests[request_id], prefix, parent, reservation.upper_usd)
+        if not self._is_virtual_time:
+            engine = self.catalog[prefix[-1]].engine
+            self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
+        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd)
 
-    def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise what is set aside for a unit under way; whether the budget allows it."""
+    def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
+        """Raise a reservation; returns whether the budget allows it."""
         try:
-            self.ledger.top_up(self.running[cell], upper_usd)
+            self.ledger.top_up(reservation, upper_usd)
         except BudgetExhausted:
             return False
         return True
 
-    # -- after it ----------------------------------------------------------------------------------------------
+    def top_up_cell(self, cell: Cell, upper_usd: float) -> bool:
+        """Raise the reservation of a unit in flight; returns whether the budget allows it."""
+        return self.top_up(self.running[cell], upper_usd)
 
-    def write(self, message: UnitFinished) -> None:
-        """What came back: its row and its real price, or why there is none."""
-        reservation = self.running.pop(message.job.cell)
-        company = self._company.pop(message.job.cell, 0)
+    def finish(self, message: UnitFinished) -> None:
+        """Settle a unit in flight and write its row."""
+        cell = message.job.cell
+        reservation, in_flight = self.running.pop(cell), self._in_flight.pop(cell, 0)
         outcome = message.outcome
         if outcome is None:
-            self.problem = self.problem or message.problem
-            self.stop("interrupted")
-            return  # its entry stays open: nobody knows what it cost
-        if isinstance(outcome, Refused):
-            self.ledger.settle_again(reservation, outcome.paid_usd)
+            self.fail(message.problem)  # its ledger entry stays open, since its cost is unknown
+            return
+        if outcome.observation is not None:
+            outcome = replace(outcome, observation=replace(outcome.observation, in_flight=in_flight))
+        self.settle(reservation, outcome)
+
+    def settle(self, reservation: Reservation, outcome: UnitOutcome) -> None:
+        """Settle a unit and write its row, if it has one that the store lacks.
+
+        A refused unit stops the run by its budget; a refused API key ends it with an error, because every further call would
+        fail alike and the failure is no property of the model.
+        """
+        row = outcome.observation
+        if row is None:
+            self.ledger.settle_without_row(reservation, outcome.settled_usd)
             self.stop("budget", "the next call may cost more than is left of the budget")
-            return
-        row = replace(outcome.observation, in_flight=company)
-        if row.failure == "auth":  # no property of the model, and every further call would fail alike
-            self.ledger.settle_again(reservation, row.cost_usd)
-            self.problem = self.problem or ConfigError(f"model {row.model!r}: {self._key_hint(row.model)}")
-            self.stop("interrupted")
-            return
-        checkpoint = None if row.ended(self.terms.template.stop) else outcome.checkpoint  # nobody goes on from an end
-        self.ledger.settle(reservation, row, checkpoint, paid_usd=outcome.paid_usd)
-        self._keep(row)
+        elif row.failure == "auth":
+            self.ledger.settle_without_row(reservation, row.cost_usd)
+            self.fail(self._auth_error(row.model))
+        else:
+            self._write(reservation, row, outcome)
 
-    def abandon(self) -> None:
-        """Nobody waits for the units under way: their entries are charged at their bound."""
-        self.running.clear()
-        self.store.abandon_open()
-
-    def _keep(self, row: Observation) -> None:
-        used_up = self.account.keep(row)
-        if used_up is not None:
-            self.records.drop_checkpoint(*used_up)
+    def _write(self, reservation: Reservation, row: Observation, outcome: UnitOutcome) -> None:
+        if (row.request_id, row.prefix) in self.cells.rows:  # executed again, without checkpoints
+            self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
+        else:
+            checkpoint = None if row.ended(self.template.stop) else outcome.checkpoint  # an ended request is not extended
+            self.ledger.settle(reservation, row, checkpoint, paid_usd=outcome.paid_usd)
+            self.cells.add(row)
+            parent = (row.request_id, row.prefix[:-1])
+            if row.depth > 1 and self.cells.is_fully_extended(parent):
+                self.records.drop_checkpoint(*parent)
         self.executed += 1
         self.calls += row.calls
         if row.failure is not None:
             self.failures[row.failure] += 1
-        self.new_rows += 1
 
-    def _key_hint(self, model: str) -> str:
-        variable = self.terms.catalog[model].api_key_env
-        mend = f"check the environment variable {variable}" if variable else "check its credentials"
-        return f"the provider refused the key: {mend}"
+    def _auth_error(self, model: str) -> ConfigError:
+        variable = self.catalog[model].api_key_env
+        remedy = f"check the environment variable {variable}" if variable else "check its credentials"
+        return ConfigError(f"model {model!r}: the provider refused the key: {remedy}", code="key-refused")
 
+    # -- reporting ---------------------------------------------------------------------------------------------
 
-_REFIT = 1.05  # the interval is computed anew each time the rows have grown by this factor
-
-
-class Account:
-    """``known`` has every row; ``coverage`` and ``bounds`` what was counted in canonical order.
-
-    The store's first ``older`` rows are counted at once: they were there when the run began. The others are its own, bought by
-    an earlier call that was killed; each is counted when its turn comes, as if it were bought then.
-    """
-
-    def __init__(
-        self, rows: Sequence[Observation], older: int, requests: Iterable[Request], template: Template, catalog: Catalog
-    ) -> None:
-        self.template = template
-        self.requests: Mapping[str, Request] = {request.id: request for request in requests}
-        self.known: dict[Cell, Observation] = {}
-        self.coverage = Coverage(template, len(self.requests))
-        self._choices = [len(stage.models or ()) for stage in template.invocations]
-        self._children: Counter[Cell] = Counter()
-        self.counted: set[Cell] = set()
-        self._interval: tuple[float, float] = (0.0, 1.0)
-        self._interval_at = 0
-        bound = PriceBound(catalog)
-        for row in rows:
-            self.keep(row)
-        for row in sorted(rows[:older], key=lambda row: row.depth):
-            if row.request_id in self.requests:
-                self.coverage.add(row)
-                self.counted.add((row.request_id, row.prefix))
-        for row in rows[:older]:
-            if row.request_id in self.requests:
-                bound.add(row)
-        self.bounds = PriceBounds(bound)
-
-    def keep(self, row: Observation) -> Cell | None:
-        """A row is in the store. The cell whose checkpoint nobody needs any more, if that is so now."""
-        self.known[row.request_id, row.prefix] = row
-        parent = (row.request_id, row.prefix[:-1])
-        self._children[parent] += 1
-        is_last = row.depth > 1 and self._children[parent] == self._choices[row.depth - 1]
-        return parent if is_last else None
-
-    def used_up(self, cell: Cell) -> bool:
-        """Every extension of the cell by one invocation has a row."""
-        return len(cell[1]) < len(self._choices) and self._children[cell] == self._choices[len(cell[1])]
-
-    def count(self, cell: Cell) -> bool:
-        """Its turn has come. Whether it counts as newly bought."""
-        if cell in self.counted:
-            return False
-        self.counted.add(cell)
-        row = self.known[cell]
-        self.coverage.add(row)
-        self.bounds.learn(row)
-        return True
-
-    def all_counted(self) -> Account:
-        """This, with every row counted, whoever bought it and when."""
-        for request_id, prefix in sorted(self.known, key=lambda cell: len(cell[1])):
-            if request_id in self.requests:
-                self.count((request_id, prefix))
-        return self
-
-    @property
-    def has_gap(self) -> bool:
-        """Rows are there whose turn has not come: some before them are missing."""
-        return any(cell not in self.counted for cell in self.known if cell[0] in self.requests)
-
-    def is_open(self, cell: Cell) -> bool:
-        """The counted rows say that its request gets there."""
-        request_id, prefix = cell
-        return len(prefix) == 1 or (request_id, prefix[:-1]) in self.counted
-
-    def interval(self) -> tuple[float, float]:
-        """Bounds of coverage, refitted now and then."""
-        if len(self.counted) >= self._interval_at * _REFIT or self.coverage.is_complete:
-            self._interval, self._interval_at = self.coverage.interval(), len(self.counted)
-        low, high = self._interval
-        return min(low, self.coverage.fraction), max(high, self.coverage.fraction)
+    def progress(self) -> Progress:
+        """Return the state of the run as a progress report."""
+        coverage, limits = self.cells.coverage, self.ledger.limits
+        return Progress(
+            executed=self.executed,
+            failures=dict(self.failures),
+            coverage=coverage.fraction,
+            target=limits.coverage,
+            spent_usd=coverage.spent_usd,
+            budget_usd=limits.budget_usd,
+            committed_usd=self.ledger.committed_usd,
+            calls=self.calls,
+            in_flight=len(self.running),
+            interval=self.cells.interval(),
+            is_draining=self.stopped_by is not None and bool(self.running),
+        )

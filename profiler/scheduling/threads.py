@@ -1,27 +1,17 @@
-"""The threads that wait for units: jobs in, messages out. Where a unit really runs is its worker's affair."""
+"""The threads that wait for units: jobs go in, messages come out. Where a unit runs is up to its worker."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vinelm.profiler.execution.job import Cell, Done, Job, Refused, Worker
-
-
-@dataclass(frozen=True, slots=True)
-class UnitFinished:
-    """A unit came to its end; ``problem`` is what its worker raised instead."""
-
-    job: Job
-    outcome: Done | Refused | None
-    problem: BaseException | None = None
+from vinelm.profiler.execution.job import Cell, Job, TopUp, UnitFinished, Worker, run_job
 
 
 @dataclass(slots=True)
 class TopUpRequest:
-    """A unit waits for more money. :meth:`answer` lets it go on."""
+    """A unit waits for a higher reservation; :meth:`answer` lets it continue."""
 
     cell: Cell
     upper_usd: float
@@ -29,18 +19,18 @@ class TopUpRequest:
     _answered: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, is_granted: bool) -> None:
-        """Yes or no."""
+        """Grant or refuse it."""
         self.is_granted = is_granted
         self._answered.set()
 
     def wait(self) -> bool:
-        """Until there is an answer."""
+        """Block until there is an answer; returns whether it was granted."""
         self._answered.wait()
         return self.is_granted
 
 
 class Threads:
-    """As many daemon threads as were needed at once. :class:`UnitFinished` and :class:`TopUpRequest` arrive in ``messages``."""
+    """Daemon threads, started as needed. :class:`UnitFinished` and :class:`TopUpRequest` arrive in ``messages``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -50,40 +40,30 @@ class Threads:
         self._busy = 0
 
     def start(self, job: Job) -> None:
-        """Run it on a free thread, or a new one. Called from one thread only."""
+        """Run a unit on an idle thread, or a new one. Must be called from one thread only."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
             threading.Thread(target=self._work, daemon=True, name=f"vinelm unit {self._threads}").start()
         self._jobs.put(job)
 
-    def ended(self) -> None:
-        """One of the units is over and taken note of."""
+    def release(self) -> None:
+        """Count one thread as idle: the message that its unit is finished has been received."""
         self._busy -= 1
 
     def close(self) -> None:
-        """Let idle threads go; busy ones follow when their unit is over."""
+        """End idle threads now, and busy ones after their unit."""
         for _ in range(self._threads):
             self._jobs.put(None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self.messages.put(run_job(self._worker, job, self._asker(job)))
+            self.messages.put(run_job(self._worker, job, self._top_up_of(job)))
 
-    def _asker(self, job: Job) -> Callable[[float], bool]:
+    def _top_up_of(self, job: Job) -> TopUp:
         def top_up(upper_usd: float) -> bool:
-            asked = TopUpRequest(job.cell, upper_usd)
-            self.messages.put(asked)
-            return asked.wait()
+            request = TopUpRequest(job.cell, upper_usd)
+            self.messages.put(request)
+            return request.wait()
 
         return top_up
-
-
-def run_job(worker: Worker, job: Job, top_up: Callable[[float], bool]) -> UnitFinished:
-    """Run it here; what it raises is a part of the message, but for an interrupt."""
-    try:
-        return UnitFinished(job, worker.run(job, top_up))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return UnitFinished(job, None, error)

@@ -95,7 +95,10 @@ def test_a_dry_run_writes_nothing_and_prices_what_is_left(folder, capsys):
 def test_settings_without_effect_are_refused(folder, capsys):
     for more, words in (
         (["--isolation", "inline", "--workers", "2"], "inline runs one unit at a time"),
-        (["--isolation", "thread", "--unit-timeout-s", "5"], "unit timeout has no effect"),
+        (
+            ["--isolation", "thread", "--unit-timeout-s", "5"],
+            'timeout_s has no effect with isolation="thread": use isolation="process", or leave it out (--unit-timeout-s',
+        ),
         (["--no-checkpoints"], "use --sampler exhaustive"),
         (["--budget-calls", "-1"], "-1 calls"),
     ):

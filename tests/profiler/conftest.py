@@ -20,7 +20,7 @@ def python():
 
 @pytest.fixture(scope="session")
 def kept_workers():
-    """Workers in processes by where they run; ended with the session."""
+    """Process workers by execution config; closed with the session."""
     kept = {}
     yield kept
     for _, close in kept.values():
@@ -29,19 +29,19 @@ def kept_workers():
 
 @pytest.fixture
 def one_zygote(kept_workers, monkeypatch):
-    """Runs of one source share the process that their units are forked from: it takes seconds to load."""
-    from vinelm.profiler import ExecutionConfig
+    """Runs of one source share their fork server, which takes seconds to load."""
+    from vinelm.profiler import runner
 
-    start = ExecutionConfig.worker
+    start = runner.make_worker
 
-    def worker(place, units, fingerprint):
-        if place.isolation != "process":
-            return start(place, units, fingerprint)
-        key = repr(place)
+    def make_worker(execution, units, fingerprint):
+        if execution.isolation != "process":
+            return start(execution, units, fingerprint)
+        key = repr(execution)
         if key not in kept_workers:
-            made = start(place, units, fingerprint)
-            kept_workers[key] = made, made.close
-            made.close = lambda: None
+            worker = start(execution, units, fingerprint)
+            kept_workers[key] = worker, worker.close
+            worker.close = lambda: None
         return kept_workers[key][0]
 
-    monkeypatch.setattr(ExecutionConfig, "worker", worker)
+    monkeypatch.setattr(runner, "make_worker", make_worker)

@@ -17,9 +17,9 @@ def run(store, workflow, backend=None, **settings):
 
 
 @pytest.mark.parametrize(
-    "workplace", [ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4)], ids=["inline", "thread"]
+    "execution", [ExecutionConfig(), ExecutionConfig(isolation="thread", workers=4)], ids=["inline", "thread"]
 )
-def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, workplace):
+def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, execution):
     workflow = toy(n_requests=30)
     with new_store(tmp_path / "whole.db", workflow) as store:
         run(store, workflow, sampler="exhaustive")
@@ -29,12 +29,12 @@ def test_a_full_disk_is_one_line_and_what_was_written_stays(tmp_path, workplace)
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 6}")
         with pytest.raises(StoreError, match="disk is full: free some space and resume") as caught:
-            run(store, workflow, sampler="exhaustive", workplace=workplace)
+            run(store, workflow, sampler="exhaustive", execution=execution)
         assert "\n" not in str(caught.value)
         kept = store.observations()
     assert kept
     with new_store(tmp_path / "s.db", workflow) as store:  # the limit was the connection's
-        run(store, workflow, sampler="exhaustive", workplace=workplace)
+        run(store, workflow, sampler="exhaustive", execution=execution)
         rows = store.observations()
         assert rows[: len(kept)] == kept
         assert sorted(rows, key=lambda row: (row.request_id, row.prefix)) == whole
@@ -138,7 +138,7 @@ def test_a_worker_that_dies_with_the_wrong_error_leaves_what_was_bought(tmp_path
     backend.chat_model = chat_model
     with new_store(tmp_path / "s.db", workflow) as store:
         with pytest.raises(WorkflowError, match="mend it"):
-            run(store, workflow, backend, workplace=ExecutionConfig(isolation="thread", workers=4), sampler="exhaustive")
+            run(store, workflow, backend, execution=ExecutionConfig(isolation="thread", workers=4), sampler="exhaustive")
         kept = store.observations()
         assert kept
         run(store, workflow, sampler="exhaustive")

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, expected, new_store, reachable, toy
+from rounds_toy import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import profile
-from vinelm.profiler.samplers import RequestPath
+from vinelm.profiler import ExecutionConfig, ProfileLimits, profile
 from vinelm.traces import ObservationStore
 
 
@@ -248,26 +248,27 @@ def test_only_the_requests_asked_for_are_run(tmp_path):
 def test_a_sampler_of_ones_own_works_in_rounds_and_sees_what_was_paid(tmp_path):
     workflow = toy(n_requests=3, stop="oracle")
 
-    shown = []
-
-    class Rounds:
-        def walks(self, round_, seen):
-            shown.append([(row.request_id, row.prefix) for row in seen])
-            plan = [
-                [RequestPath("q0", ("m0",)), RequestPath("q0", ("m0",)), RequestPath("q1", ("m1",))],
-                [RequestPath("q2", ("m0", "m1", "m0"))],
-            ]
-            return plan[round_] if round_ < len(plan) else []
-
+    sampler = TwoRounds()
+    shown = sampler.shown
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = run(store, workflow, sampler=Rounds())
+        result = run(store, workflow, sampler=sampler)
         assert result.stopped_by == "sampler"
         first = [("q0", ("m0",)), ("q1", ("m1",))]
         assert shown[0] == []
         assert shown[1] == first
         assert shown[2][:2] == first
-        run(store, workflow, sampler=Rounds())
+        run(store, workflow, sampler=sampler)
         assert shown[3:] == shown[:3]  # a second run goes through the same, and pays nothing
+
+
+def test_the_old_name_of_execution_still_works_and_warns(tmp_path):
+    workflow = toy(n_requests=2)
+    threads = ExecutionConfig(isolation="thread", workers=2)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        with pytest.warns(DeprecationWarning, match="workplace=.* is now execution="):
+            assert run(store, workflow, workplace=threads).stopped_by == "complete"
+        with pytest.warns(DeprecationWarning, match="execution="), pytest.raises(ConfigError, match="give execution only"):
+            run(store, workflow, workplace=threads, execution=threads)
 
 
 def test_rows_without_their_checkpoint_cannot_be_extended(tmp_path):
@@ -297,3 +298,10 @@ def test_settings_that_make_no_sense(tmp_path, settings, kind, words):
     with new_store(tmp_path / "s.db", workflow) as store, pytest.raises(kind, match=words) as caught:
         partial(run, store, workflow)(**settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limits", [{"coverage": 0.0}, {"budget_usd": float("inf")}, {"budget_calls": -1}], ids=str)
+def test_limits_check_themselves(limits):
+    with pytest.raises(ConfigError) as caught:
+        ProfileLimits(**limits)
+    assert caught.value.code == f"{next(iter(limits)).replace('_', '-')}-range"

@@ -19,7 +19,7 @@ def sampled_rows(table: RecordedTable, coverage: float, seed: int) -> list[Obser
     row_of = {request_id: row for row, request_id in enumerate(table.request_ids)}
     cap, n_cells = coverage * table.exhaustive_cost_usd, int(table.reached[:, 1:].sum())
     spent, bought = 0.0, dict[tuple[int, int], Observation]()
-    for walk in CascadeSampler(table.template, table.request_ids, seed).walks(0, ()):
+    for walk in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
         row, node = row_of[walk.request_id], 0
         for model in walk.path:
             node = table.trie.child(node, model)

@@ -79,7 +79,7 @@ def profile(
         110
     """
     from vinelm.backends import create_backends
-    from vinelm.profiler import check_terms
+    from vinelm.profiler import ProfileLimits, check_uncheckpointed
     from vinelm.profiler import profile as run_profile
     from vinelm.workflows import load_workflow
 
@@ -92,12 +92,14 @@ def profile(
     if coverage is None and budget_usd is None and budget_calls is None and checkpoints:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
-    check_terms(sampler, coverage, budget_usd, budget_calls, checkpoints=checkpoints)
+    limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
+    if not checkpoints:
+        check_uncheckpointed(sampler, limits)
     with _opened(store, identity_of(workflow, catalog, backends, seed)) as opened:
         return run_profile(
             workflow, catalog, backends, opened,
             requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-            workplace=execution, checkpoints=checkpoints, on_progress=on_progress, on_note=on_note,
+            execution=execution, checkpoints=checkpoints, on_progress=on_progress, on_note=on_note,
         )  # fmt: skip
 
 

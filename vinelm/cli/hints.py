@@ -13,8 +13,10 @@ from vinelm.errors import VineLMError
 HINTS: Mapping[str, str] = MappingProxyType(
     {
         "budget-required": "use --budget-usd",
-        "max-error": "use --max-error",
         "estimate-uncertain": "--max-error FRACTION accepts less certain estimates",
+        "inline-one-worker": "use --isolation thread, or --workers 1",
+        "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
+        "load-crashed": "use --isolation inline",
         "log-depth": "option --depth",
         "log-duplicate-answer": "repeat --request-column, or use --keep-first",
         "log-duplicate-cell": "--keep-first keeps the first one",
@@ -25,12 +27,17 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "log-no-tokens": "--tokens-in-column and --tokens-out-column, or --cost-column",
         "log-stage-without-run": "--stage-column needs --run-column; --stage names stages",
         "log-too-many-rows": "options --depth and --only-model",
+        "max-error": "use --max-error",
+        "output-not-writable": "with --output-dir",
+        "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
+        "profile-store-mismatch": "give another --store, or start over with --force-rerun",
         "store-damaged": "`vinelm store check` lists the damage",
         "store-mismatch": "--store names the store",
         "store-missing": "`vinelm profile` makes a store",
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
-        "output-not-writable": "with --output-dir",
         "too-few-requests": "with a larger --limit",
+        "uncheckpointed": "use --sampler exhaustive, and no --coverage",
+        "workflow-differs": "use --isolation inline",
     }
 )
 """Error code to the options that help, as a clause that follows the message."""

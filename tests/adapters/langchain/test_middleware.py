@@ -21,7 +21,7 @@ from langchain.agents.structured_output import ToolStrategy
 from vinelm import VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.profiler.execution.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 
@@ -391,7 +391,7 @@ def agent_with_limit(vine):
 @pytest.mark.parametrize("build", [build_agent, agent_with_limit])
 def test_an_agent_is_profiled_unit_by_unit(build):
     backend = ScriptedBackend(TWICE)
-    worker = UnitWorker(workflow(build), make_catalog(3), {"test": backend})
+    worker = UnitRunner(workflow(build), make_catalog(3), {"test": backend})
     [request] = worker.workflow.requests
     seen, parents = 0, {(): None}
     for depth in (1, 2, 3):
@@ -409,7 +409,7 @@ def test_an_agent_is_profiled_unit_by_unit(build):
 
 def test_early_ends_are_seen():
     backend = ScriptedBackend(lambda name, *rest: AIMessage("4") if name == "m2" else TWICE(name, *rest))
-    worker = UnitWorker(workflow(), make_catalog(3), {"test": backend})
+    worker = UnitRunner(workflow(), make_catalog(3), {"test": backend})
     row = worker.run(worker.workflow.requests[0], ("m2",), None).observation
     assert (row.success, row.stopped) == (True, True)
 

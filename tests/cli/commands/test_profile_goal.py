@@ -48,10 +48,10 @@ def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
         events = [json.loads(text) for text in capsys.readouterr().err.splitlines() if text.startswith("{")]
         said.append([event["text"] for event in events if event["event"] == "note"])
         assert len(rows("s.db")) > before
-    end = "rows count and are not bought again, the walks begin anew"
+    end = "rows count and are not paid for again, the sampler starts again"
     assert said[:2] == [[], []]
     assert len(said[2]) == len(said[3]) == 1
-    assert said[2][0].startswith("not the store's last run (goal cap:0.01 instead of floor:0.9): its ")
+    assert said[2][0].startswith("the store's last run had other settings (goal cap:0.01 instead of floor:0.9): its ")
     assert said[2][0].endswith(end)
     assert "goal everything instead of cap:0.01" in said[3][0]
 
@@ -67,7 +67,7 @@ def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_goal(shop, capsys):
     assert not (shop / "s.db").exists()
     assert main([*(arg for arg in PROFILE if arg != "--json"), "--sampler", "neyman", *dry]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert f"An adaptive sampler: its {adaptive['rounds']} rounds were proposed once" in out
+    assert f"An adaptive sampler: each of its {adaptive['rounds']} rounds was proposed once" in out
     assert "held back by 1 worker" in out
 
 

@@ -64,7 +64,7 @@ def test_a_goal_changes_what_is_bought(made: Any) -> None:
     seen = made.sampled_rows(table, 0, 100)
     cap = float(np.quantile(table.annotate().path_cost_usd[1:], 0.2))
     walks = [
-        list(NeymanSampler(table.template, table.catalog, table.request_ids, 0, goal=goal).walks(1, seen))
+        list(NeymanSampler(table.template, table.catalog, table.request_ids, 0, goal=goal).propose(1, seen))
         for goal in (None, Goal("cap", cap))
     ]
     cost = table.annotate().path_cost_usd

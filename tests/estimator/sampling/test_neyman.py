@@ -27,8 +27,8 @@ def shown(table: Any, walks: Any, seen: list[Observation]) -> list[Observation]:
 def test_later_rounds_branch_from_failures_already_paid_for(made: Any, stop: str) -> None:
     table = made.table(0, models=3, requests=60, stop=stop)
     sampler = NeymanSampler(table.template, table.catalog, table.request_ids, 0)
-    seen = shown(table, sampler.walks(0, []), [])
-    walks = list(sampler.walks(1, seen))
+    seen = shown(table, sampler.propose(0, []), [])
+    walks = list(sampler.propose(1, seen))
     assert 0 < len(walks) <= len(seen)
     known = {(row.request_id, row.prefix): row for row in seen}
     for walk in walks:
@@ -41,9 +41,9 @@ def test_later_rounds_branch_from_failures_already_paid_for(made: Any, stop: str
 def test_it_depends_on_its_settings_and_the_rows_alone(made: Any) -> None:
     table = made.table(1, models=2, requests=40)
     make = lambda seed: NeymanSampler(table.template, table.catalog, table.request_ids, seed)  # noqa: E731
-    seen = shown(table, make(3).walks(0, []), [])
-    assert list(make(3).walks(1, seen)) == list(make(3).walks(1, seen))
-    assert list(make(3).walks(0, [])) != list(make(4).walks(0, []))
+    seen = shown(table, make(3).propose(0, []), [])
+    assert list(make(3).propose(1, seen)) == list(make(3).propose(1, seen))
+    assert list(make(3).propose(0, [])) != list(make(4).propose(0, []))
 
 
 def test_it_ends_when_everything_reached_is_bought(made: Any) -> None:
@@ -51,7 +51,7 @@ def test_it_ends_when_everything_reached_is_bought(made: Any) -> None:
     sampler = NeymanSampler(table.template, table.catalog, table.request_ids, 0)
     seen: list[Observation] = []
     for round_ in range(20):
-        walks = list(islice(sampler.walks(round_, seen), 1000))
+        walks = list(islice(sampler.propose(round_, seen), 1000))
         if not walks:
             break
         seen = shown(table, walks, seen)

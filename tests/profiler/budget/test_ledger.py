@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from vinelm.errors import BudgetExhausted
 from vinelm.observation import Observation
+from vinelm.profiler import ProfileLimits
 from vinelm.profiler.budget.ledger import Ledger, PriceBound
 from vinelm.traces import ObservationStore
 from vinelm.traces.testing import a_row, an_identity
@@ -19,7 +20,7 @@ from vinelm.traces.testing import a_row, an_identity
 )
 def test_the_cap_holds_but_for_the_excess_over_bounds(tmp_path_factory, cap, units):
     store = ObservationStore.create(tmp_path_factory.mktemp("ledger") / "s.db", an_identity())
-    ledger = Ledger(store, budget_usd=cap)
+    ledger = Ledger(store, ProfileLimits(budget_usd=cap))
     excess = 0.0
     for i, (bound, real, fate) in enumerate(units):
         row = a_row(f"q{i}", cost_usd=real)
@@ -29,7 +30,7 @@ def test_the_cap_holds_but_for_the_excess_over_bounds(tmp_path_factory, cap, uni
             assert store.committed_usd() + bound > cap - 1e-6
             continue
         if fate == "die":  # the run is gone; the next one takes over
-            ledger = Ledger(store, budget_usd=cap)
+            ledger = Ledger(store, ProfileLimits(budget_usd=cap))
             assert ledger.abandoned == 1
             continue
         excess += max(real - bound, 0.0)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from vinelm.errors import BudgetExhausted, StoreError
+from vinelm.profiler import ProfileLimits
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.traces import ObservationStore, RunRecords
 from vinelm.traces.testing import a_row, an_identity
@@ -80,13 +81,13 @@ def unit(world, name, rng):
         world.excess += max(real - reservation.upper_usd, 0.0)
         yield
         if rng.random() < 0.1:
-            ledger.settle_again(reservation, real)
+            ledger.settle_without_row(reservation, real)
         else:
             ledger.settle(reservation, a_row(name, cost_usd=real), None)
     except BudgetExhausted:
         world.refused += 1
         if reservation is not None:
-            ledger.settle_again(reservation, 0.0)
+            ledger.settle_without_row(reservation, 0.0)
     except StoreError:
         world.faults += 1  # the run ends on it: whatever was open is charged by the next one
 
@@ -101,7 +102,7 @@ class OutcomeModel:
         self.begin()
 
     def begin(self):
-        self.ledger = Ledger(self.store, budget_usd=self.cap, records=self.records)
+        self.ledger = Ledger(self.store, ProfileLimits(budget_usd=self.cap), records=self.records)
 
     def play(self, n_units):
         waiting = [f"q{i}" for i in range(n_units)]
@@ -140,7 +141,7 @@ def test_ten_thousand_interleavings_with_faults_never_overspend():
     assert all(seen[what] > 500 for what in ("refused", "faults", "deaths", "excess")), seen
 
 
-def test_the_real_store_keeps_the_same_books(tmp_path):
+def test_the_real_store_gives_the_same_ledger(tmp_path):
     for seed in range(40):
         rng = random.Random(seed)
         with ObservationStore.create(tmp_path / f"{seed}.db", an_identity()) as store:
@@ -152,7 +153,7 @@ def test_the_real_store_keeps_the_same_books(tmp_path):
 @pytest.mark.parametrize("seed", range(20))
 def test_real_threads_never_overspend_either(seed):
     store = MemoryStore()
-    ledger = Ledger(store, budget_usd=3.0, records=store)
+    ledger = Ledger(store, ProfileLimits(budget_usd=3.0), records=store)
     barrier = threading.Barrier(8)
     most = []
 

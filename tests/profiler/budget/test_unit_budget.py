@@ -89,7 +89,7 @@ def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, pla
     workflow, backend = toy(n_requests=6), PricedBackend()
     catalog = catalog_for(workflow)
     with new_store(tmp_path / "s.db", workflow) as store:
-        result = profile(workflow, catalog, {"test": backend}, store, budget_usd=cap, sampler="exhaustive", workplace=place)
+        result = profile(workflow, catalog, {"test": backend}, store, budget_usd=cap, sampler="exhaustive", execution=place)
         rows = store.observations()
         assert result.stopped_by == "budget"
         assert store.committed_usd() <= cap

@@ -10,8 +10,7 @@ from wired_toy import wired
 
 from vinelm.backends import EngineRateLimiter, RateLimits, gates_of
 from vinelm.clock import VirtualClock
-from vinelm.profiler import forecast_profile, make_sampler, rates_of
-from vinelm.profiler.dry_run.forecast import Wish
+from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, rates_of
 from vinelm.profiler.dry_run.throughput import EngineRate, Workload
 
 
@@ -72,21 +71,21 @@ def test_models_on_one_engine_share_its_limits():
     assert rates_of(catalog_for(workflow), {"test": ToyBackend()}) == ()
 
 
-def test_a_plan_takes_the_hours_that_the_rates_allow():
+def test_a_forecast_takes_the_hours_that_the_rates_allow():
     workflow = toy(n_requests=8)
     catalog = catalog_for(workflow)
     template = workflow.template.bind(tuple(catalog))
     ids = [request.id for request in workflow.requests]
 
-    def planned(**limits):
+    def forecast_of(**limits):
         rates = [EngineRate("east", RateLimits(**limits), frozenset(catalog))] if limits else []
-        wish = Wish(workers=8, rates=rates)
-        return forecast_profile(template, catalog, ids, make_sampler("exhaustive", template, ids, 0), wish)
+        sampler = make_sampler("exhaustive", template, ids, 0)
+        return forecast_profile(template, catalog, ids, sampler, ProfileLimits(), workers=8, rates=rates)
 
-    free, slow = planned(), planned(requests_per_min=1)
+    free, slow = forecast_of(), forecast_of(requests_per_min=1)
     assert free.held_back_by == "8 workers"
     assert slow.held_back_by == "east: 1 requests per minute"
     assert slow.cost_usd == free.cost_usd
     assert slow.hours.middle == pytest.approx((slow.total_calls - 1) / 60, rel=0.1)
-    assert planned(concurrency=1).hours.middle == pytest.approx(8 * free.hours.middle)
-    assert planned(requests_per_min=10**9).hours == free.hours
+    assert forecast_of(concurrency=1).hours.middle == pytest.approx(8 * free.hours.middle)
+    assert forecast_of(requests_per_min=10**9).hours == free.hours

@@ -3,7 +3,7 @@
 import pytest
 from profiling_toy import State, ToyBackend, answer_of, catalog_for, finished, generate, reachable, repair, toy
 
-from vinelm.profiler.execution.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitRunner
 
 ran = []
 
@@ -46,7 +46,7 @@ def score(request, state) -> bool:
 def test_every_answer_is_scored_as_it_would_have_left_the_workflow(stop):
     workflow = toy(n_requests=5, stop=stop, build=build, score=score)
     backend = ToyBackend()
-    worker = UnitWorker(workflow, catalog_for(workflow), {"test": backend})
+    worker = UnitRunner(workflow, catalog_for(workflow), {"test": backend})
     checkpoints, failed, seen = {}, set(), []
     for request in workflow.requests:
         for request_id, prefix in reachable(workflow):

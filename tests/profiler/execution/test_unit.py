@@ -9,12 +9,12 @@ import pytest
 from profiling_toy import State, ToyBackend, build, catalog_for, expected, plain_edge, reachable, toy
 
 from vinelm.errors import CallError, ConfigError, WorkflowError
-from vinelm.profiler.execution.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.template import Loop, Stage, Template
 
 
 def worker_of(workflow, backend=None):
-    return UnitWorker(workflow, catalog_for(workflow), {"test": backend or ToyBackend()})
+    return UnitRunner(workflow, catalog_for(workflow), {"test": backend or ToyBackend()})
 
 
 def run_path(worker, request, path):

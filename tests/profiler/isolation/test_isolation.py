@@ -18,10 +18,10 @@ def processes(workers=2, *, mischief=None, settings=None, **more):
     return ExecutionConfig(isolation="process", workers=workers, source=source, **more)
 
 
-def run(path, workflow, workplace=None, backend=None, **settings):
+def run(path, workflow, execution=None, backend=None, **settings):
     with new_store(path, workflow) as store:
         backends = {"test": backend or ToyBackend()}
-        result = profile(workflow, catalog_for(workflow), backends, store, workplace=workplace, **settings)
+        result = profile(workflow, catalog_for(workflow), backends, store, execution=execution, **settings)
         return result, store.observations(), store.committed_usd()
 
 
@@ -50,8 +50,8 @@ def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
         time.sleep(rng.random() * 0.002)
 
     for workers in (1, 3, 16):
-        workplace = ExecutionConfig(isolation="thread", workers=workers)
-        there = run(tmp_path / f"{workers}.db", workflow, workplace, ToyBackend(before=dawdle), **caps)
+        execution = ExecutionConfig(isolation="thread", workers=workers)
+        there = run(tmp_path / f"{workers}.db", workflow, execution, ToyBackend(before=dawdle), **caps)
         assert by_cell(there[1]) == by_cell(rows)
         assert replace(there[0], committed_usd=result.committed_usd) == result
         assert there[2] == pytest.approx(paid)
@@ -81,8 +81,8 @@ def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, monkeypatc
         "q3/m1": "print",
     }
     workflow = toy()
-    workplace = processes(2, mischief=mischief, memory_mb=1024)
-    result, rows, _ = run(tmp_path / "s.db", workflow, workplace, sampler="exhaustive")
+    execution = processes(2, mischief=mischief, memory_mb=1024)
+    result, rows, _ = run(tmp_path / "s.db", workflow, execution, sampler="exhaustive")
     assert result.stopped_by == "complete"
     found = {"/".join((row.request_id, *row.prefix)): row for row in rows}
     details = {cell: found[cell].detail for cell in mischief if cell != "q3/m1"}
@@ -104,15 +104,15 @@ def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, monkeypatc
 
 def test_a_unit_that_hangs_is_ended_killed_and_recorded(tmp_path):
     workflow = toy(n_requests=1, depth=2)
-    workplace = processes(2, mischief={"q0/m0": "hang"}, settings={"n_requests": 1, "depth": 2}, timeout_s=1.0)
-    result, rows, _ = run(tmp_path / "s.db", workflow, workplace)
+    execution = processes(2, mischief={"q0/m0": "hang"}, settings={"n_requests": 1, "depth": 2}, timeout_s=1.0)
+    result, rows, _ = run(tmp_path / "s.db", workflow, execution)
     (row,) = (row for row in rows if row.failure)
     assert (row.prefix, row.failure, row.detail) == (("m0",), "timeout", "no end after 1 s: killed")
     assert result.stopped_by == "complete"
 
 
 def test_children_end_with_the_run_that_started_them(tmp_path, python):
-    """kill -9 of the run: its zygote and the unit under way are gone as well."""
+    """kill -9 of the run: its fork server and the unit under way are gone as well."""
     code = """
 import sys
 from profiling_toy import *
@@ -123,8 +123,8 @@ workflow = toy(n_requests=1)
 source = WorkflowSource(function="profiling_toy:load", arguments={"mischief": {"q0/m0": 600}, "n_requests": 1})
 store = new_store(sys.argv[1], workflow)
 print("ready", flush=True)
-place = ExecutionConfig(isolation="process", source=source)
-profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, workplace=place)
+execution = ExecutionConfig(isolation="process", source=source)
+profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, execution=execution)
 """
     with python.start(code, str(tmp_path / "s.db")) as child:
         assert child.stdout.readline() == "ready\n"
@@ -158,9 +158,9 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
         (WorkflowSource(function="no_such_module:load"), "does not load in a fresh process: ModuleNotFoundError"),
         (WorkflowSource(function="profiling_toy:load", arguments={"resources": {"db": "x"}}), r"another one .*\(resource db\)"),
     ):
-        workplace = ExecutionConfig(isolation="process", source=source)
+        execution = ExecutionConfig(isolation="process", source=source)
         with pytest.raises(WorkflowError, match=words) as caught:
-            run(tmp_path / "s.db", workflow, workplace)
+            run(tmp_path / "s.db", workflow, execution)
         assert "\n" not in str(caught.value)
 
 
@@ -170,14 +170,14 @@ def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_
         ({"isolation": "docker"}, "unknown isolation 'docker': use process, thread, inline"),
         ({"workers": 0}, "workers is 0"),
         ({"workers": 2}, "inline runs one unit at a time"),
-        ({"isolation": "process"}, "made in code cannot run in fresh processes"),
-        ({"isolation": "thread", "timeout_s": 5.0}, "unit timeout has no effect with --isolation thread"),
-        ({"memory_mb": 100}, "memory limit has no effect with --isolation inline"),
-        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "timeout_s": 0.0}, "timeout is 0.0 s"),
-        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "memory_mb": -1}, "memory limit is -1"),
+        ({"isolation": "process"}, "built in code cannot run in fresh processes"),
+        ({"isolation": "thread", "timeout_s": 5.0}, 'timeout_s has no effect with isolation="thread"'),
+        ({"memory_mb": 100}, 'memory_mb has no effect with isolation="inline"'),
+        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "timeout_s": 0.0}, "timeout_s is 0.0"),
+        ({"isolation": "process", "source": WorkflowSource(function="a:b"), "memory_mb": -1}, "memory_mb is -1"),
     ],
 )
-def test_workplaces_that_make_no_sense(settings, words):
+def test_execution_configs_that_make_no_sense(settings, words):
     with pytest.raises(ConfigError, match=words):
         ExecutionConfig(**settings)
 

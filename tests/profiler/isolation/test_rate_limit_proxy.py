@@ -47,7 +47,7 @@ class CanonicalCommit(EngineRateLimiter):
 
 
 @contextmanager
-def keeper_of(gate, waiting=None):
+def proxy_of(gate, waiting=None):
     units = []
 
     @contextmanager
@@ -55,12 +55,12 @@ def keeper_of(gate, waiting=None):
         units.append(unit)
         yield
 
-    keeper = RateLimitProxy({"m0": gate}, waiting or noted)
-    keeper.units = units
+    proxy = RateLimitProxy({"m0": gate}, waiting or noted)
+    proxy.units = units
     try:
-        yield keeper
+        yield proxy
     finally:
-        keeper.close()
+        proxy.close()
 
 
 def never(_):
@@ -75,9 +75,9 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with ObservationStore.create(tmp_path / "s.db", identity) as store:
         place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
-        workplace = ExecutionConfig(isolation=isolation, workers=6, **place)
+        execution = ExecutionConfig(isolation=isolation, workers=6, **place)
         result = profile(
-            loaded.workflow, loaded.catalog, loaded.backends, store, workplace=workplace, sampler="exhaustive", budget_usd=1.0
+            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, sampler="exhaustive", budget_usd=1.0
         )
         rows = store.observations()
     assert (result.stopped_by, len(rows)) == ("complete", 10)
@@ -92,20 +92,20 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
 def test_an_attempt_that_is_repeated_counts_again(is_async):
     gate = CanonicalCommit(RateLimits(requests_per_min=1000))
     loaded, usages = wired(), []
-    with keeper_of(gate) as keeper:
+    with proxy_of(gate) as proxy:
         call = CallContext(
             stage="generate",
             prefix=("m0",),
             clock=WallClock(),
             on_usage=usages.append,
-            gate=ProxiedRateLimiter(keeper.theirs, 7, "m0"),
+            gate=ProxiedRateLimiter(proxy.theirs, 7, "m0"),
         )
         model = loaded.backends["test"].chat_model(loaded.catalog["m0"], call)
         answer = asyncio.run(model.ainvoke("flaky")) if is_async else model.invoke("flaky")
     assert answer.text == "right"
     assert [usage.retries for usage in usages] == [1]
     assert len(gate.tickets) == 2
-    assert keeper.units == [7, 7]
+    assert proxy.units == [7, 7]
 
 
 PROVIDERS = {
@@ -132,7 +132,7 @@ def test_every_remote_provider_holds_its_calls_back_at_the_gate_it_is_given(prov
     (backend,) = create_backends(catalog).values()
     gate = EngineRateLimiter(RateLimits())
     call = CallContext(stage="s", prefix=("m",), clock=WallClock(), on_usage=lambda _: None)
-    assert backend.gates["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its gatekeeper
+    assert backend.gates["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its proxy
     assert backend.chat_model(model, call).binding.gate is backend.gates["east"]
     assert backend.chat_model(model, replace(call, gate=gate)).binding.gate is gate
     backend.close()
@@ -140,15 +140,15 @@ def test_every_remote_provider_holds_its_calls_back_at_the_gate_it_is_given(prov
 
 def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
     gate = EngineRateLimiter(RateLimits(concurrency=1))
-    with keeper_of(gate) as keeper:
-        remote = ProxiedRateLimiter(keeper.theirs, 0, "m0")
+    with proxy_of(gate) as proxy:
+        remote = ProxiedRateLimiter(proxy.theirs, 0, "m0")
         with remote.admit(5, never) as ticket:
-            dead = remote._ask(5)  # waits behind it, and is gone before its turn
-            dead.line.close()
+            dead = remote._request(5)  # waits behind it, and is gone before its turn
+            dead.channel.close()
             ticket.settle(1)
-        holder = remote._ask(5)
-        assert holder.line.recv(1)
-        holder.line.close()  # dies inside
+        holder = remote._request(5)
+        assert holder.channel.recv(1)
+        holder.channel.close()  # dies inside
 
         async def last():
             async with remote.aadmit(5, never) as ticket:
@@ -170,19 +170,19 @@ def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
             if unit == 1:
                 over.set()
 
-    with keeper_of(gate, waiting) as keeper:
-        with ProxiedRateLimiter(keeper.theirs, 0, "m0").admit(1, never):
+    with proxy_of(gate, waiting) as proxy:
+        with ProxiedRateLimiter(proxy.theirs, 0, "m0").admit(1, never):
             pass
-        second = ProxiedRateLimiter(keeper.theirs, 1, "m0")._ask(1)
+        second = ProxiedRateLimiter(proxy.theirs, 1, "m0")._request(1)
         assert not over.wait(0.05)
-        second.line.close()
+        second.channel.close()
         assert over.wait(WINDOW_S / 3)
 
 
 def test_a_run_that_is_gone_is_an_error_and_no_call():
-    keeper = RateLimitProxy({"m0": EngineRateLimiter(RateLimits(concurrency=1))}, lambda unit: None)
-    theirs = keeper.theirs.dup()
-    keeper.close()
+    proxy = RateLimitProxy({"m0": EngineRateLimiter(RateLimits(concurrency=1))}, lambda unit: None)
+    theirs = proxy.theirs.dup()
+    proxy.close()
     with pytest.raises(ConnectionError), ProxiedRateLimiter(theirs, 0, "m0").admit(1, never):
         pytest.fail("let through")
     theirs.close()

@@ -40,7 +40,7 @@ def test_a_unit_that_waits_for_money_keeps_its_place(tmp_path, workers, cap):
         backend.before = lambda *_: open_units.append(len(open_entries(store)))
         place = ExecutionConfig(isolation="thread", workers=workers)
         profile(
-            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap, workplace=place,
+            workflow, catalog_for(workflow), {"test": backend}, store, sampler="exhaustive", budget_usd=cap, execution=place,
             on_progress=lambda progress: open_units.append(progress.in_flight),
         )  # fmt: skip
     assert max(open_units) == workers

@@ -1,4 +1,4 @@
-"""How far coverage may be at most: never too low, whatever the cells that are under way come to. And blocks of walks."""
+"""The upper bound on coverage: never too low, whatever the outcome of the cells in flight. And blocks of request paths."""
 
 import random
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.profiler.coverage import Coverage, CoverageUpperBound
-from vinelm.profiler.scheduling.walks import LARGEST_BLOCK, block_end, block_of
+from vinelm.profiler.scheduling.request_paths import LARGEST_BLOCK, block_end, block_of
 
 
 @given(seed=st.integers(0, 100_000), n_models=st.integers(1, 3), share=st.floats(0, 1), is_free=st.booleans())
@@ -25,11 +25,11 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
         account.add(table.observation(r, n))
     ahead = [cell for cell in reached if cell not in done and rng.random() < 0.5]
     ahead = [(r, n) for r, n in ahead if parent(table, n) == 0 or (r, parent(table, n)) in done | set(ahead)]
-    outlook = CoverageUpperBound(account)
+    bound = CoverageUpperBound(account)
     for r, n in ahead:
         is_open = parent(table, n) == 0 or (r, parent(table, n)) in done
-        outlook.add(table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
-    most = outlook.most
+        bound.add(table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
+    most = bound.most
     left = len(reached) - len(done)
     for r, n in ahead:
         if rng.random() < 0.7 and (parent(table, n) == 0 or (r, parent(table, n)) in done):
@@ -54,10 +54,10 @@ def test_with_nothing_ahead_it_is_the_coverage():
 
 def test_before_the_first_dollar_nothing_is_certain():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    outlook = CoverageUpperBound(Coverage(table.template, 4))
-    assert outlook.most == 0.0
-    outlook.add(("m0",), 0.5, is_open=True)
-    assert outlook.most == 1.0
+    bound = CoverageUpperBound(Coverage(table.template, 4))
+    assert bound.most == 0.0
+    bound.add(("m0",), 0.5, is_open=True)
+    assert bound.most == 1.0
 
 
 def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
@@ -73,7 +73,7 @@ def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
         hard = rng.normal(0, 1.5, (100, 1))
         table.stopped[:, 1:] = rng.random(table.stopped[:, 1:].shape) < 1 / (1 + np.exp(hard))
         account, done, spent = Coverage(table.template, 100), set(), 0.0
-        for request_id, path in CascadeSampler(table.template, table.request_ids, seed).walks(0, ()):
+        for request_id, path in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
             r = table.request_ids.index(request_id)
             for k in range(1, 4):
                 node = table.trie.node(path[:k])

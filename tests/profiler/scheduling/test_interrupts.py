@@ -22,7 +22,7 @@ def tell(progress):
     print("draining" if progress.is_draining else "row", flush=True)
 with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
     given = (loaded.workflow, loaded.catalog, loaded.backends, store)
-    result = profile(*given, workplace=place, sampler="exhaustive", on_progress=tell)
+    result = profile(*given, execution=place, sampler="exhaustive", on_progress=tell)
     print(result.stopped_by, result.is_resumable, store.abandon_open(), flush=True)
 """
 
@@ -50,6 +50,19 @@ def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
             rows[path] = sorted(store.observations(), key=lambda row: (row.request_id, row.prefix))
     assert rows[whole] == rows[tmp_path / "s.db"]
     assert 14 <= len(before) < len(rows[whole])
+
+
+@pytest.mark.parametrize("isolation", ["process"])
+def test_ctrl_c_without_checkpoints_leaves_no_row_of_a_unit_that_it_killed(tmp_path, isolation, python):
+    code = CODE.replace('sampler="exhaustive"', 'sampler="exhaustive", checkpoints=False')
+    with python.start(code, str(tmp_path / "s.db"), isolation, "600") as child:
+        until(child, "row", 20)
+        child.send_signal(signal.SIGINT)
+        said = [line.strip() for line in child.stdout]
+        assert child.wait(30) == 0
+    assert said[-1] == "interrupted True 0"
+    with new_store(tmp_path / "s.db", toy(n_requests=6)) as store:
+        assert {row.failure for row in store.observations()} == {None}
 
 
 def until(child, word, n):

@@ -17,7 +17,7 @@ from vinelm import AnnotatedTrie, Trie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends import create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
-from vinelm.profiler.execution.unit import UnitWorker
+from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.vinefile import save_trie
 from vinelm.workflows import examples, load_workflow
 from vinelm.workflows.examples.coding import app as coding_loop
@@ -125,7 +125,7 @@ def test_every_right_answer_is_right_and_every_wrong_one_wrong(name):
 def test_each_is_profiled_unit_by_unit(name):
     workflow = workflow_of(name)
     catalog = simulated_catalog().subset(SIMULATED)
-    worker = UnitWorker(workflow, catalog, create_backends(catalog, workflow=workflow))
+    worker = UnitRunner(workflow, catalog, create_backends(catalog, workflow=workflow))
     request, prefix, parent = workflow.requests[0], (), None
     for model in ("sim-gemma-27b", "sim-sonnet"):
         prefix = (*prefix, model)

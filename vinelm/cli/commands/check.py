@@ -1,4 +1,4 @@
-"""``vinelm check``: is a workflow ready to be profiled? Spends nothing."""
+"""``vinelm check``: checks that a workflow can be profiled, without spending anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
 
     WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
     the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. Exit
-    code 2 if something has to be mended.
+    code 2 if something has to be fixed.
 
     Example: vinelm check my_app:workflow
     """

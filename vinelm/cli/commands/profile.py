@@ -11,31 +11,31 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler import ExecutionConfig, ProfileResult
+    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult
     from vinelm.protocols import Sampler
     from vinelm.traces import ObservationStore
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
-CAPS = ("coverage", "budget_usd", "budget_calls")
+LIMITS = ("coverage", "budget_usd", "budget_calls")
 INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 
 
-@click.command("profile", short_help="Run a sample of requests down a sample of paths.")
+@click.command("profile", short_help="Run a sample of requests along a sample of paths.")
 @click.argument("workflow")
 @workflow_inputs
 @click.option(
-    "--store", type=click.Path(path_type=Path), metavar="DB", help="Store to write or go on with [default: runs/WORKFLOW.db]."
+    "--store", type=click.Path(path_type=Path), metavar="DB", help="Store to create or continue [default: runs/WORKFLOW.db]."
 )
 @click.option(
     "--coverage", type=float, metavar="FRACTION",
-    help="Stop at this share of the dollars that running everything once would cost [default: 0.02, without a budget].",
+    help="Stop at this share of the dollars of executing every reached cell once [default: 0.02, without a budget].",
 )  # fmt: skip
 @click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
 @click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
 @click.option(
     "--sampler", default="cascade", show_default=True, metavar="NAME",
-    help="cascade (uniform), neyman (buys what narrows the estimate most), or exhaustive with --coverage 1.",
+    help="cascade (uniform), neyman (what narrows the estimate most), or exhaustive with --coverage 1.",
 )  # fmt: skip
 @click.option(
     "--goal", metavar="GOAL",
@@ -48,7 +48,9 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
     "--isolation", default="process", show_default=True, metavar="HOW",
     help="Where units run: process (a fresh one each), thread or inline (trusted code).",
 )  # fmt: skip
-@click.option("--workers", type=int, metavar="N", help="Units at a time; never changes what is bought [default: 4, inline 1].")
+@click.option(
+    "--workers", type=int, metavar="N", help="Units at a time; never changes which rows are made [default: 4, inline 1]."
+)
 @click.option("--unit-timeout-s", type=float, metavar="S", help="End a unit after this long, processes only [default: 600].")
 @click.option(
     "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
@@ -58,45 +60,49 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 @stop_option
 @output_options
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
-    """Run a sample of WORKFLOW's requests down a sample of its paths, and keep what each invocation showed.
+    """Run a sample of WORKFLOW's requests along a sample of its paths, and keep a row of each invocation.
 
     WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2) or MODULE:ATTRIBUTE for your own. Every row is on disk
-    before the next stage of its request starts: an interrupted run goes on when the same line is run again.
+    before the next stage of its request starts: an interrupted run continues when the same line is run again.
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
-    from vinelm.cli.commands.profile_output import print_json, print_plan, show, tell_interrupted
+    from vinelm.cli.commands.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.errors import BudgetExhausted
-    from vinelm.profiler import check_terms
+    from vinelm.profiler import ProfileLimits, check_uncheckpointed
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
-    place = _workplace(workflow, settings)
+    execution = _execution(workflow, settings)
     sampler = sampler_of(settings["sampler"], settings["goal"], inputs, settings["seed"])
-    _require_cap(inputs, settings)
-    check_terms(sampler, *(settings[name] for name in CAPS), checkpoints=not settings["no_checkpoints"])
+    _require_budget(inputs, settings)
+    limits = ProfileLimits(**{name: settings[name] for name in LIMITS})
+    if settings["no_checkpoints"]:
+        check_uncheckpointed(sampler, limits)
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         click.echo(inputs.note, err=True)
     if settings["dry_run"]:
-        print_plan(_planned(path, inputs, settings, place, sampler), inputs, as_json=as_json)
+        forecast = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler)
+        print_forecast(forecast, inputs, as_json=as_json)
         return None
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
     with _open(path, inputs, settings["seed"], is_default=store is None) as opened:
-        result = _run(
-            inputs, opened, {**settings, "sampler": sampler}, place, "quiet" if quiet else "json" if as_json else "text"
-        )
+        kind = "quiet" if quiet else "json" if as_json else "text"
+        result = _run(inputs, opened, {**settings, "sampler": sampler}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs)
     if result.stopped_by == "budget":
-        raise BudgetExhausted(f"{result.message or 'the budget is reached'}: raise the budget and run the same line to go on")
+        raise BudgetExhausted(
+            f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
+        )
     if result.stopped_by == "interrupted":
-        tell_interrupted(result)
+        print_interrupted(result)
         return 130
     return None
 
 
-def _workplace(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
+def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     from vinelm.profiler import ExecutionConfig, WorkflowSource
 
     arguments = {name: str(value) if isinstance(value := settings[name], Path) else value for name in INPUTS}
@@ -110,8 +116,8 @@ def _workplace(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
     )
 
 
-def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
-    """Offline models cost nothing; everything else needs a budget that a person wrote down."""
+def _require_budget(inputs: Inputs, settings: dict[str, Any]) -> None:
+    """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api import require_budget
 
     has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
@@ -122,7 +128,7 @@ def _require_cap(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
-    """Rename the store: what was bought is never deleted."""
+    """Rename the store: rows that were paid for are never deleted."""
     from vinelm.traces import run_lock
 
     if not path.exists():
@@ -138,14 +144,14 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
 
 
 def _identity(inputs: Inputs, seed: int) -> Any:
-    """Everything that can be wrong with the graph is found here, before a file is written."""
+    """Return the store's identity. Raises for a graph that cannot be profiled, before a file is written."""
     from vinelm.api import identity_of
 
     return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
 
 
 def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
-    """The store, made if it is not there."""
+    """Open the store, or create it."""
     from vinelm.errors import StoreError
     from vinelm.traces import ObservationStore
 
@@ -155,15 +161,21 @@ def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> Observa
     try:
         return ObservationStore.open_or_create(path, identity)
     except StoreError as error:
-        if "or undo the change" not in str(error):
-            raise
-        text = str(error).replace(", or undo the change", ", undo the change, or start over with --force-rerun")
-        raise StoreError(text) from error
+        if error.code == "store-mismatch":  # here it can be put aside
+            raise StoreError(str(error), code="profile-store-mismatch") from error
+        raise
 
 
-def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: ExecutionConfig, sampler: str | Sampler) -> Any:
+def _forecast(
+    path: Path,
+    inputs: Inputs,
+    settings: dict[str, Any],
+    *,
+    limits: ProfileLimits,
+    execution: ExecutionConfig,
+    sampler: str | Sampler,
+) -> Forecast:
     from vinelm.profiler import forecast_profile, make_sampler, rates_of
-    from vinelm.profiler.dry_run.forecast import Wish
     from vinelm.traces import ObservationStore
 
     identity = _identity(inputs, settings["seed"])
@@ -172,24 +184,24 @@ def _planned(path: Path, inputs: Inputs, settings: dict[str, Any], place: Execut
         with ObservationStore.open(path, identity) as opened:
             rows, committed_usd = opened.observations(), opened.committed_usd()
     ids = [request.id for request in inputs.workflow.requests]
-    caps = {name: settings[name] for name in CAPS}
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, inputs.workflow.template, ids, settings["seed"])
-    rates = rates_of(inputs.catalog, inputs.backends)
-    wish = Wish(workers=place.workers, rates=rates, checkpoints=not settings["no_checkpoints"], **caps)
     return forecast_profile(
-        inputs.workflow.template, inputs.catalog, ids, sampler, wish, rows=rows, committed_usd=committed_usd,
-        seed=settings["seed"],
+        inputs.workflow.template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
+        rates=rates_of(inputs.catalog, inputs.backends), checkpoints=not settings["no_checkpoints"],
+        rows=rows, committed_usd=committed_usd, seed=settings["seed"],
     )  # fmt: skip
 
 
-def _run(inputs: Inputs, store: ObservationStore, settings: dict[str, Any], place: ExecutionConfig, kind: Any) -> ProfileResult:
+def _run(
+    inputs: Inputs, store: ObservationStore, settings: dict[str, Any], execution: ExecutionConfig, kind: Any
+) -> ProfileResult:
     from vinelm.cli.progress import live, noted
     from vinelm.profiler import profile
 
     with live(kind) as on_progress:
         return profile(
             inputs.workflow, inputs.catalog, inputs.backends, store,
-            workplace=place, checkpoints=not settings["no_checkpoints"], on_progress=on_progress, on_note=noted(kind),
-            **{name: settings[name] for name in (*CAPS, "sampler", "seed")},
+            execution=execution, checkpoints=not settings["no_checkpoints"], on_progress=on_progress, on_note=noted(kind),
+            **{name: settings[name] for name in (*LIMITS, "sampler", "seed")},
         )  # fmt: skip

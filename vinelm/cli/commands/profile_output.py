@@ -1,4 +1,4 @@
-"""What ``vinelm profile`` prints: the plan, the end, the way on."""
+"""What ``vinelm profile`` prints: the forecast, the result, how to continue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUPS = ("model", "depth", "stage")
 
 
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
-    """Cost by model, depth and stage, coverage, and what was saved."""
+    """Print the cost by model, depth and stage, the coverage, and what was saved."""
     from vinelm.cli.console import say
     from vinelm.reports import percent, usd
 
@@ -63,7 +63,7 @@ def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> No
 
 
 def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
-    """The same as one object."""
+    """Print the result as one JSON object."""
     from dataclasses import asdict
 
     from vinelm.cli.console import print_json
@@ -73,52 +73,52 @@ def print_json(result: ProfileResult, store: ObservationStore, inputs: Inputs) -
     print_json({**facts, **asdict(result), "spend": spend})
 
 
-def tell_interrupted(result: ProfileResult) -> None:
-    """What is done, and how to go on."""
+def print_interrupted(result: ProfileResult) -> None:
+    """Print what an interrupted run has done, and how to continue it."""
     from vinelm.reports import usd
 
     cut = result.committed_usd - result.spent_usd
-    billed = f", {usd(cut)} is kept aside for units that were cut short" if cut > 1e-9 else ""
+    billed = f", {usd(cut)} is reserved for units that were cut short" if cut > 1e-9 else ""
     click.echo(
-        f"interrupted: {result.executed:,} new rows are in the store and settled{billed}: run the same line again to go on",
+        f"interrupted: {result.executed:,} new rows are in the store and settled{billed}: run the same line again to continue",
         err=True,
     )
 
 
-def print_plan(plan: Forecast, inputs: Inputs, *, as_json: bool) -> None:
-    """What the run would do."""
+def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None:
+    """Print what the run would do."""
     from dataclasses import asdict
 
     from vinelm.cli.console import print_json, say, show_table
     from vinelm.reports import percent, usd
 
     if as_json:
-        plain = asdict(plan)
-        plain["calls"] = {name: one._asdict() for name, one in plan.calls.items()}
+        plain = asdict(forecast)
+        plain["calls"] = {name: one._asdict() for name, one in forecast.calls.items()}
         for name in ("cells", "cost_usd", "hours", "coverage"):
-            plain[name] = getattr(plan, name)._asdict()
+            plain[name] = getattr(forecast, name)._asdict()
         print_json({"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True, **plain})
         return
 
     def whole(one: ForecastInterval) -> tuple[str, str, str]:
         return f"{one.low:,.0f}", f"{one.middle:,.0f}", f"{one.high:,.0f}"
 
-    rows: list[tuple[str, ...]] = [(f"calls of {name}", *whole(one)) for name, one in plan.calls.items()]
-    rows.append(("new rows", *whole(plan.cells)))
-    rows.append(("dollars", *map(usd, plan.cost_usd)))
-    rows.append(("hours", *(f"{h:,.2f}" if h >= 0.01 else f"{h:.1g}" for h in plan.hours)))
-    rows.append(("coverage then", *map(percent, plan.coverage)))
-    show_table("Plan", ("", "low", "middle", "high"), rows)
-    if plan.pilot_rows:
-        say(f"Calibrated on the store's {plan.pilot_rows:,} rows; low to high holds 90 %.")
+    rows: list[tuple[str, ...]] = [(f"calls of {name}", *whole(one)) for name, one in forecast.calls.items()]
+    rows.append(("new rows", *whole(forecast.cells)))
+    rows.append(("dollars", *map(usd, forecast.cost_usd)))
+    rows.append(("hours", *(f"{h:,.2f}" if h >= 0.01 else f"{h:.1g}" for h in forecast.hours)))
+    rows.append(("coverage then", *map(percent, forecast.coverage)))
+    show_table("Forecast", ("", "low", "middle", "high"), rows)
+    if forecast.pilot_rows:
+        say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")
     else:
         say(
             "No rows yet: from price limits alone, hence wide. A pilot of a few dollars narrows it: run with a small "
-            "--budget-usd, then price again."
+            "--budget-usd, then forecast again."
         )
-    say(f"Hours are the least that workers and the engines' limits allow; held back by {plan.held_back_by}.")
-    if plan.rounds > 1:
-        say(f"An adaptive sampler: its {plan.rounds} rounds were proposed once, on made-up outcomes, and priced many times.")
-    if plan.is_extrapolated:
-        say("The run is long: played through in part and extrapolated.")
-    say(f"It would end by {plan.stopped_by}. Nothing was called and nothing was written.")
+    say(f"Hours are the least that workers and the engines' limits allow; held back by {forecast.held_back_by}.")
+    if forecast.rounds > 1:
+        say(f"An adaptive sampler: each of its {forecast.rounds} rounds was proposed once, and priced in every simulation.")
+    if forecast.is_extrapolated:
+        say("The run is long: simulated in part and extrapolated.")
+    say(f"It would end by {forecast.stopped_by}. Nothing was called and nothing was written.")

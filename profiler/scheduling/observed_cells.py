@@ -1,0 +1,94 @@
+"""The executed cells of a store: every row, and those that are committed in canonical order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from vinelm.catalog import Catalog
+from vinelm.observation import Observation
+from vinelm.profiler.budget.ledger import PriceBound
+from vinelm.profiler.coverage import Coverage
+from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.request_paths import PriceBounds
+from vinelm.template import Template
+
+_REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor
+
+
+class ObservedCells:
+    """Rows by cell. Coverage and price bounds follow the committed ones only, so that they do not depend on timing.
+
+    Args:
+        rows: the store's, in the order they were written.
+        n_older: how many of them were there when the run began; those are committed at once. The others are the run's own,
+            executed before it was killed: each is committed when the run comes to it again.
+        request_ids: the requests of the run; rows of others are ignored by coverage.
+        template: a bound template.
+        catalog: the models.
+    """
+
+    def __init__(
+        self, rows: Sequence[Observation], n_older: int, request_ids: Collection[str], template: Template, catalog: Catalog
+    ) -> None:
+        self._request_ids = request_ids
+        self._choices = [len(stage.models or ()) for stage in template.invocations]
+        self._children: Counter[Cell] = Counter()
+        self.rows: dict[Cell, Observation] = {}
+        self.committed: set[Cell] = set()
+        self.coverage = Coverage(template, len(request_ids))
+        self._interval: tuple[float, float] = (0.0, 1.0)
+        self._interval_at = 0
+        for row in rows:
+            self.add(row)
+        older = [row for row in rows[:n_older] if row.request_id in request_ids]
+        for row in sorted(older, key=lambda row: row.depth):
+            self.coverage.add(row)
+            self.committed.add((row.request_id, row.prefix))
+        bound = PriceBound(catalog)
+        for row in older:
+            bound.add(row)
+        self.price_bounds = PriceBounds(bound)
+
+    def add(self, row: Observation) -> None:
+        """Add a row that is in the store."""
+        self.rows[row.request_id, row.prefix] = row
+        self._children[row.request_id, row.prefix[:-1]] += 1
+
+    def commit(self, cell: Cell) -> bool:
+        """Commit the row of a cell; returns False if it is committed already."""
+        if cell in self.committed:
+            return False
+        self.committed.add(cell)
+        row = self.rows[cell]
+        self.coverage.add(row)
+        self.price_bounds.learn(row)
+        return True
+
+    def commit_all(self) -> None:
+        """Commit every row of the run's requests."""
+        for cell in sorted(self.rows, key=lambda cell: len(cell[1])):
+            if cell[0] in self._request_ids:
+                self.commit(cell)
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether some rows are not committed, because rows before them are missing."""
+        return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
+
+    def is_reached(self, cell: Cell) -> bool:
+        """Whether the committed rows show that the cell's request reaches it."""
+        request_id, prefix = cell
+        return len(prefix) == 1 or (request_id, prefix[:-1]) in self.committed
+
+    def is_fully_extended(self, cell: Cell) -> bool:
+        """Whether every extension of the cell by one invocation has a row."""
+        depth = len(cell[1])
+        return depth < len(self._choices) and self._children[cell] == self._choices[depth]
+
+    def interval(self) -> tuple[float, float]:
+        """Return bounds of the coverage, refitted when the committed cells have grown by 5 %."""
+        if len(self.committed) >= self._interval_at * _REFIT or self.coverage.is_complete:
+            self._interval, self._interval_at = self.coverage.interval(), len(self.committed)
+        low, high = self._interval
+        return min(low, self.coverage.fraction), max(high, self.coverage.fraction)

@@ -1,0 +1,41 @@
+"""The contract of samplers: ours, and the fakes of these tests."""
+
+from types import SimpleNamespace
+
+from rounds_toy import DoublingRounds, TwoRounds
+
+from vinelm.estimator import Goal, NeymanSampler
+from vinelm.profiler import CascadeSampler, ExhaustiveSampler
+from vinelm.profiler.testing import SamplerContract
+from vinelm.workflow import Request
+
+
+class TestCascade(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return CascadeSampler(template, request_ids, 3)
+
+
+class TestExhaustive(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return ExhaustiveSampler(template, request_ids)
+
+
+class TestNeyman(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return NeymanSampler(template, catalog, request_ids, 3)
+
+
+class TestNeymanWithAGoal(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return NeymanSampler(template, catalog, request_ids, 3, pilot=4, goal=Goal.parse("floor:0.9"))
+
+
+class TestTwoRounds(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return TwoRounds()
+
+
+class TestDoublingRounds(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        requests = [Request(request_id, {}) for request_id in request_ids]
+        return DoublingRounds(SimpleNamespace(template=template, requests=requests))
