@@ -69,7 +69,7 @@ class ExecutionConfig:
             DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s,
             DEFAULT_MEMORY_MB if self.memory_mb is None else self.memory_mb,
         )
-        control = units.control
+        control = units.control.models
         return ProcessWorker(
             self.source, units.template, bounds=bounds, fingerprint=fingerprint, is_virtual_time=control.is_virtual_time,
             gates=gates_of(control.catalog, control.backends),

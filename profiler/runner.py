@@ -75,7 +75,7 @@ def profile(
         run: Books | Straight
         try:
             if checkpoints:
-                virtual = units.control.is_virtual_time
+                virtual = units.control.models.is_virtual_time
                 terms = Terms(template, catalog, coverage, workplace.threads, virtual, on_progress)
                 run = Books(store, ledger, account, terms)
                 Scheduler(worker, sampler, run).run()

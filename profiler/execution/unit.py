@@ -19,7 +19,7 @@ from vinelm.errors import BudgetExhausted, CallError, FailureKind, InputError, V
 from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
-from vinelm.profiler.execution.unit_adapter import PURSE, UnitAdapter
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
@@ -62,8 +62,8 @@ class UnitWorker:
         that does not follow its template, missing keys; :class:`BudgetExhausted` if the purse refused one of its calls.
         """
         thread_id = f"u{next(self._threads)}"
-        policy = UnitPolicy(self.template, prefix, self.control.new_clock(), request)
-        token = PURSE.set(purse)
+        policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
+        token = UNIT_BUDGET.set(purse)
         try:
             problem = self._attempt(thread_id, policy, request, parent)
             if purse is not None and purse.was_refused:  # whatever the application made of it
@@ -72,7 +72,7 @@ class UnitWorker:
                 return UnitResult(self._failed(policy, problem), None)
             return self._finished(policy, request, thread_id)
         finally:
-            PURSE.reset(token)
+            UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
 
     def _attempt(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:

@@ -24,7 +24,8 @@ from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, RatePermit
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, CallPermit, RatePermit
 
 
 class RemoteChatModel(BaseChatModel):
@@ -119,7 +120,7 @@ class RemoteChatModel(BaseChatModel):
         """Makes the call. Gives the pieces that the model wrote where the caller wants to see them, else nothing."""
         bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
-        with _Account(bound, metered) as account:
+        with _Account(bound, metered, request) as account:
             bound.wire.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 with bound.gate.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
@@ -137,7 +138,7 @@ class RemoteChatModel(BaseChatModel):
     async def _adeltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
         bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
-        with _Account(bound, metered) as account:
+        with _Account(bound, metered, request) as account:
             await bound.wire.aconnect(bound.model)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 async with bound.gate.aadmit(_tokens(bound.model, request), sleep) as ticket:
@@ -159,8 +160,6 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
-        if bound.call.guard is not None:
-            bound.call.guard.before(bound.wire.upper_bound_usd(bound.model, request.body))
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,
@@ -178,20 +177,22 @@ class RemoteChatModel(BaseChatModel):
 
 
 class _Account:
-    """Sees to it that a call reports its usage once, however it ends, and that no error drags the SDK's along.
+    """One call: authorized before it starts, its usage reported and its permit settled exactly once, however it ends.
 
     The SDK's exceptions hold the request: headers, prompt and answer. So they are translated where they are caught, and
     :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
-    def __init__(self, bound: CallBinding, metered: MeteredCall) -> None:
+    def __init__(self, bound: CallBinding, metered: MeteredCall, request: TransportRequest) -> None:
         self._bound = bound
         self._metered = metered
+        self._request = request
+        self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
 
     @contextmanager
     def attempt(self, ticket: RatePermit) -> Iterator[None]:
-        """One attempt: its failure is kept for :meth:`raise_attempt`, its tokens are settled with the gate."""
+        """Run one attempt: keeps its failure for :meth:`raise_attempt` and settles its tokens with the rate limits."""
         self._last = None
         self._metered.begin()
         try:
@@ -218,6 +219,9 @@ class _Account:
             raise self._metered.error(self._last)
 
     def __enter__(self) -> _Account:
+        bound = self._bound
+        if bound.call.guard is not None:
+            self._permit = bound.call.guard.authorize(bound.wire.upper_bound_usd(bound.model, self._request.body))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
@@ -225,14 +229,21 @@ class _Account:
         failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
         if isinstance(error, Exception) and not is_ours:
             failure = "unknown"
-        usage, call = self._metered.usage(failure), self._bound.call
+        try:
+            self._report(self._metered.usage(failure))
+        finally:
+            if self._permit is not None:
+                self._permit.close()
+        return is_ours
+
+    def _report(self, usage: Usage) -> None:
+        if self._permit is not None:
+            self._permit.settle(usage)
+        call = self._bound.call
         call.on_usage(usage)
         if call.on_exchange is not None:
             answer = self._metered.answer
             call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
-        if call.guard is not None:
-            call.guard.paid(usage)
-        return is_ours
 
 
 def _tokens(model: Model, request: TransportRequest) -> int:

@@ -140,9 +140,11 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
 def _identity(inputs: Inputs, seed: int) -> Any:
     """Everything that can be wrong with the graph is found here, before a file is written."""
     from vinelm.adapters.langgraph import GraphAdapter, build_graph
+    from vinelm.backends import ModelResolver
     from vinelm.profiler import store_identity
 
-    build_graph(inputs.workflow, GraphAdapter(inputs.catalog, inputs.backends, template=inputs.workflow.template))
+    models = ModelResolver(inputs.catalog, inputs.backends)
+    build_graph(inputs.workflow, GraphAdapter(models, template=inputs.workflow.template))
     settings = {"seed": seed} if inputs.is_simulated else None
     return store_identity(inputs.workflow, inputs.catalog, inputs.backends, settings=settings)
 
