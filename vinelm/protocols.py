@@ -150,7 +150,8 @@ class Invocation:
     @property
     def cost_usd(self) -> float:
         """Dollars of all calls of the invocation."""
-        return math.fsum(usage.cost_usd for usage in self.usages)
+        usages = self.usages
+        return usages[0].cost_usd if len(usages) == 1 else math.fsum([usage.cost_usd for usage in usages])
 
 
 @runtime_checkable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planning.decision import Decision
@@ -64,17 +63,20 @@ class Replanner:
             load_s, note = (None, "") if self._load is None else self._load.read()
             if planner.known.missing:
                 note = _noted(note, f"not served any more, left out: {', '.join(planner.known.missing)}")
-            plan = partial(
-                planner.plan,
-                self._objective,
-                node=node,
-                elapsed_s=elapsed_s,
-                spent_usd=spent_usd,
-                load=load_s,
-                may_stop=may_stop,
-            )
+
+            def plan(candidates: BoolArray | None) -> Decision:
+                return planner.plan(
+                    self._objective,
+                    node=node,
+                    elapsed_s=elapsed_s,
+                    spent_usd=spent_usd,
+                    load=load_s,
+                    candidates=candidates,
+                    may_stop=may_stop,
+                )
+
             if self._excluded is None:
-                return plan(candidates=self._candidates), note
+                return plan(self._candidates), note
             decision, why = self._without_excluded(self._excluded, plan, node, prefix, spent_usd)
             return decision, _noted(note, why)
         except KeyError:
@@ -116,7 +118,12 @@ class Replanner:
         return self._excluded
 
     def _without_excluded(
-        self, excluded: ExcludedModels, plan: Callable[..., Decision], node: int, prefix: tuple[str, ...], spent_usd: float
+        self,
+        excluded: ExcludedModels,
+        plan: Callable[[BoolArray | None], Decision],
+        node: int,
+        prefix: tuple[str, ...],
+        spent_usd: float,
     ) -> tuple[Decision, str]:
         """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
         allowed = self._candidates
@@ -126,11 +133,11 @@ class Replanner:
         failed = excluded.failed(prefix)
         if failed:
             with suppress(InfeasibleError):
-                decision = plan(candidates=excluded.without(node, failed, allowed))
+                decision = plan(excluded.without(node, failed, allowed))
                 if decision.is_feasible:
                     whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
                     return decision, f"left out after a failure: {whose}"
-        return plan(candidates=allowed), ""
+        return plan(allowed), ""
 
 
 def _noted(note: str, more: str) -> str:

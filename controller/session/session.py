@@ -133,10 +133,10 @@ class Session(StopRulePolicy):
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation that has ended. After a failure its prefix is planned anew, around the failure if possible."""
-        super().record(invocation)
+        with self._lock:
+            self._add(invocation)
+            excess_s = None if self._load is None else self._excess_s(invocation)
         if self._load is not None:
-            with self._lock:
-                excess_s = self._excess_s(invocation)
             self._load.finished(invocation.prefix[-1], excess_s)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
@@ -228,7 +228,8 @@ class Session(StopRulePolicy):
             return None, "the controller is off"
         return self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=may_stop)
 
-    def _recorded(self, invocation: Invocation) -> None:
+    def _add(self, invocation: Invocation) -> None:
+        super()._add(invocation)
         prefix = invocation.prefix
         self._edge = None
         if prefix[:-1] not in self._accounted:

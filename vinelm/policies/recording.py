@@ -62,9 +62,7 @@ class RecordingPolicy(ABC):
     def record(self, invocation: Invocation) -> None:
         """Record an invocation that has ended."""
         with self._lock:
-            self.invocations.append(invocation)
-            self.spent_usd += invocation.cost_usd
-            self._recorded(invocation)
+            self._add(invocation)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:  # noqa: B027 - a default
         """Ignore what another run has spent."""
@@ -81,8 +79,10 @@ class RecordingPolicy(ABC):
         trace = self.trace()
         return trace[-1] if trace else {}
 
-    def _recorded(self, invocation: Invocation) -> None:  # noqa: B027 - a default
-        """Called with the lock held after ``invocation`` was recorded."""
+    def _add(self, invocation: Invocation) -> None:
+        """Add the invocation and its dollars; called with the lock held."""
+        self.invocations.append(invocation)
+        self.spent_usd += invocation.cost_usd
 
 
 class StopRulePolicy(RecordingPolicy):

@@ -59,7 +59,8 @@ class PolicyContract:
 
     def test_a_loop_ends_with_the_template_at_the_latest(self) -> None:
         """A finished request does not go on after the last invocation."""
-        policy, prefix = self.make(), ()
+        policy = self.make()
+        prefix: tuple[str, ...] = ()
         while len(prefix) < TEMPLATE.depth:
             prefix = (*prefix, self.model_of(policy, prefix))
             policy.record(self.ran(prefix))

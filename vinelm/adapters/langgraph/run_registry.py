@@ -87,13 +87,16 @@ class GraphRun:
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run with its policy."""
         self.policy.record(invocation)
-        if invocation.usages or invocation.failure is not None:
+        cost_usd = invocation.cost_usd
+        if cost_usd or invocation.failure is not None:
             with self._lock:
-                self._unwritten_usd += invocation.cost_usd
+                self._unwritten_usd += cost_usd
                 self._failed += invocation.failure is not None
 
     def take_unwritten_usd(self) -> float:
         """Return the dollars recorded since this was last called: what the next path entry has to carry."""
+        if not self._unwritten_usd:
+            return 0.0
         with self._lock:
             usd, self._unwritten_usd = self._unwritten_usd, 0.0
         return usd
