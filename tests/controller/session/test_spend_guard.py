@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypedDict
@@ -16,7 +17,7 @@ from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.backends import RecordedBackend, TextWriter
+from vinelm.backends import RecordedBackend, TextWriter, create_backends
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
@@ -315,3 +316,46 @@ def test_every_way_to_call_is_guarded(server, way):
     with pytest.raises(CallError, match="call may cost up to"):
         ways[way]()
     assert server.asked == []
+
+
+# -- every permit is settled, once -----------------------------------------------------------------------------------
+
+
+def guarded_model(backend, entry):
+    guard, usages = SpendGuard(1.0), []
+    call = CallContext(
+        stage="s", prefix=(entry.name,), clock=VirtualClock(), on_usage=usages.append, request=REQUESTS[0], guard=guard
+    )
+    return backend.chat_model(entry, call), guard, usages
+
+
+def backends_of(server):
+    """A simulated backend and a remote one, each with an entry of its catalog."""
+    simulated, remote = three_simulated(), catalog_on(server)
+    yield Priced(simulated, dict.fromkeys(simulated, 0.4)), simulated[next(iter(simulated))]
+    yield create_backends(remote)["openai"], remote["cheap"]
+
+
+def test_a_stream_that_is_abandoned_or_breaks_off_is_settled_once(server):
+    """The simulated one is abandoned; the server answers with something that is no stream."""
+    for backend, entry in backends_of(server):
+        model, guard, usages = guarded_model(backend, entry)
+        stream = model.stream("?")
+        with suppress(CallError):
+            next(stream)
+        stream.close()
+        assert (guard.calls, guard.reserved_usd, len(usages)) == (1, 0.0, 1)
+        assert guard.settled_usd == usages[0].cost_usd
+
+
+def test_a_call_whose_usage_nobody_can_take_is_settled_all_the_same(server):
+    for backend, entry in backends_of(server):
+        model, guard, _ = guarded_model(backend, entry)
+
+        def lost(usage):
+            raise OSError("lost")
+
+        model.binding.call.on_usage = lost
+        with pytest.raises(OSError, match="lost"):
+            model.invoke("?")
+        assert (guard.calls, guard.reserved_usd) == (1, 0.0)

@@ -1,4 +1,4 @@
-"""A LangChain chat model whose every call runs on the model that the policy chooses."""
+"""A LangChain chat model that runs each call on the model that the policy chooses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
-"""Failures after which another call, perhaps of another model, may succeed."""
+"""Kinds of failure after which another call, perhaps of another model, may succeed."""
 
 
 class VineChatModel(BaseChatModel):
@@ -75,7 +75,7 @@ class VineChatModel(BaseChatModel):
         params.setdefault("ls_model_name", self.stage)
         return params
 
-    # -- what is bound -------------------------------------------------------------------------------------------
+    # -- bindings -------------------------------------------------------------------------------------------
 
     def bind_tools(
         self,
@@ -106,7 +106,7 @@ class VineChatModel(BaseChatModel):
         unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
         return RunnableMap(raw=model) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
 
-    # -- one call, in four shells --------------------------------------------------------------------------------
+    # -- one call --------------------------------------------------------------------------------
 
     def _generate(
         self,
@@ -166,7 +166,7 @@ class VineChatModel(BaseChatModel):
                 return
 
     def _calls(self, stop: list[str] | None, options: Mapping[str, Any]) -> Iterator[_Call]:
-        """An attempt after the other, until one of them does not swallow its error."""
+        """One attempt after the other, until one does not suppress its error."""
         for attempt in range(self.max_retries + 1):
             yield _Call(self, stop, options, is_last=attempt == self.max_retries)
 
@@ -174,7 +174,7 @@ class VineChatModel(BaseChatModel):
 class _Call:
     """One invocation: the model chosen for it, the options in that model's form.
 
-    A context manager: an error that another invocation may mend is swallowed, unless this is the last or a piece was seen.
+    A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
     """
 
     __slots__ = ("_is_last", "_run", "is_async_native", "is_begun", "model", "options", "scope", "streams")

@@ -45,7 +45,7 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """What one chat model answers for. Kept in one field, out of every repr: a trace must not show a request's labels."""
+    """The invocation of one chat model. Kept in one field, out of every repr: a trace must not show a request's labels."""
 
     source: AnswerSource
     model: Model
@@ -63,7 +63,7 @@ class OfflineChatModel(BaseChatModel):
 
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> OfflineChatModel:
-        """The chat model of one invocation, without the cost of validating what is already typed."""
+        """Return the chat model of one invocation, without validating what is already typed."""
         return bound_instance(cls, _Binding(source, model, call))
 
     @property
@@ -77,7 +77,7 @@ class OfflineChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools: an answer that is a script of calls (:mod:`~vinelm.backends.offline.tool_script`) is played."""
+        """Return the model with tools; an answer that is a script (:mod:`~vinelm.backends.offline.tool_script`) calls them."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs)
 
     @property

@@ -1,4 +1,4 @@
-"""The chat model of remote providers: LangChain on one side, a provider's wire on the other, in two thin shells."""
+"""The chat model of remote providers: connects LangChain with a provider's transport, synchronously and asynchronously."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RemoteChatModel(BaseChatModel):
 
     @classmethod
     def bound(cls, connection: CallBinding) -> RemoteChatModel:
-        """The chat model of one invocation, without the cost of validating what is already typed."""
+        """Return the chat model of one invocation, without validating what is already typed."""
         return bound_instance(cls, connection)
 
     @property
@@ -58,7 +58,7 @@ class RemoteChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
+        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
@@ -114,10 +114,10 @@ class RemoteChatModel(BaseChatModel):
                 yield ChatGenerationChunk(message=delta.chunk())
         yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
 
-    # -- one call, in two shells ---------------------------------------------------------------------------------
+    # -- one call, sync and async ---------------------------------------------------------------------------------
 
     def _deltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
-        """Makes the call. Gives the pieces that the model wrote where the caller wants to see them, else nothing."""
+        """Make the call; yields the deltas of the answer if they are handed out, else nothing."""
         bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered, request) as account:
@@ -208,13 +208,13 @@ class _Account:
             ticket.settle(self._metered.tokens)
 
     def raise_attempt(self) -> None:
-        """Raise what the last attempt failed with, if it did."""
+        """Raise the failure of the last attempt, if it failed."""
         if self._last is not None:
             raise self._last
         self._metered.is_complete = True
 
     def raise_call(self) -> None:
-        """Raise what the call failed with, if it did."""
+        """Raise the failure of the call, if it failed."""
         if self._last is not None:
             raise self._metered.error(self._last)
 
@@ -247,7 +247,7 @@ class _Account:
 
 
 def _tokens(model: Model, request: TransportRequest) -> int:
-    """What a rate limit is charged until the real counts are known."""
+    """Tokens that a rate limit is charged until the real counts are known."""
     return estimate_tokens(request.prompt_chars) + model.max_tokens
 
 
