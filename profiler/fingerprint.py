@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.traces import StoreIdentity
@@ -74,7 +75,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
     Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs`` and ``resource LABEL``.
     """
-    recorder = _Recorder(GraphAdapter(catalog, backends, template=workflow.template))
+    recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
     parts = {"graph": _digest(_shape(builder))}
@@ -97,10 +98,10 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 class _Recorder:
-    """A ``Vine`` that delegates to another one and records the functions before they are wrapped."""
+    """A ``Vine`` that records the functions before its adapter wraps them."""
 
-    def __init__(self, control: GraphAdapter) -> None:
-        self._control = control
+    def __init__(self, adapter: GraphAdapter) -> None:
+        self.adapter = adapter
         self.stages: dict[str, Callable[..., Any]] = {}
         self.routes: list[Callable[..., Any]] = []
 
@@ -109,15 +110,12 @@ class _Recorder:
         if fn is None:
             return lambda given: self.stage(name, given, **settings)
         self.stages[name] = fn
-        return self._control.stage(name, fn, **settings)
+        return self.adapter.stage(name, fn, **settings)
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
-        return self._control.route(fn, again=again, end=end)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._control, name)
+        return self.adapter.route(fn, again=again, end=end)
 
 
 def _shape(builder: Any) -> Any:

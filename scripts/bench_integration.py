@@ -43,7 +43,11 @@ from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
 MODELS, DEPTH, SERVER_S = 8, 3, 0.05
-OBJECTIVE = Objective(maximize="accuracy", max_latency_s=1000.0, max_cost_usd=10.0)
+
+
+def objective():
+    """A new one for each request, as a service makes them."""
+    return Objective(maximize="accuracy", max_latency_s=1000.0, max_cost_usd=10.0)
 
 
 class State(TypedDict, total=False):
@@ -144,8 +148,9 @@ def routed_graph(vine, is_async):
 
 
 def added_us(bare, with_vine, repeats):
-    """Median difference in µs per invocation, bare and routed in turns, of this process's CPU time: the work is all
-    CPU, and other processes on the machine must not count.
+    """Median difference between routed and bare, and median of bare, in µs per invocation; the two run in turns.
+
+    Of this process's CPU time: the work is all CPU, and other processes on the machine must not count.
     """
     for _ in range(max(repeats // 10, 5)):
         bare()
@@ -153,7 +158,7 @@ def added_us(bare, with_vine, repeats):
     gc.collect()
     gc.disable()
     try:
-        differences = []
+        differences, alone = [], []
         for i in range(repeats):
             first, second = (bare, with_vine) if i % 2 else (with_vine, bare)
             started = time.process_time()
@@ -163,24 +168,25 @@ def added_us(bare, with_vine, repeats):
             ended = time.process_time()
             a, b = middle - started, ended - middle
             differences.append((b - a if i % 2 else a - b) / DEPTH * 1e6)
+            alone.append((a if i % 2 else b) / DEPTH * 1e6)
             if i % 50 == 0:
                 gc.collect()
     finally:
         gc.enable()
-    return statistics.median(differences)
+    return statistics.median(differences), statistics.median(alone)
 
 
 def both_ways(make, repeats):
-    """{"sync": µs, "async": µs} of ``make(is_async) -> (bare, routed)``; the async ones share one event loop."""
+    """Added and bare µs, each as {"sync": µs, "async": µs}, of ``make(is_async) -> (bare, routed)``."""
     loop = asyncio.new_event_loop()
-    found = {}
+    added, alone = {}, {}
     for name in ("sync", "async"):
         bare, with_vine = make(name == "async")
         if name == "async":
             bare, with_vine = (lambda run=run: loop.run_until_complete(run()) for run in (bare, with_vine))
-        found[name] = round(added_us(bare, with_vine, repeats), 1)
+        added[name], alone[name] = (round(us, 1) for us in added_us(bare, with_vine, repeats))
     loop.close()
-    return found
+    return added, alone
 
 
 def stage(is_async):
@@ -188,8 +194,8 @@ def stage(is_async):
     bare, app = bare_graph(Instant().bare(), is_async), routed_graph(vine, is_async)
     value = {"question": "?", "answers": []}
     if is_async:
-        return lambda: bare.ainvoke(value), lambda: app.ainvoke(value, context=vine.context(OBJECTIVE))
-    return lambda: bare.invoke(value), lambda: app.invoke(value, context=vine.context(OBJECTIVE))
+        return lambda: bare.ainvoke(value), lambda: app.ainvoke(value, context=vine.context(objective()))
+    return lambda: bare.invoke(value), lambda: app.invoke(value, context=vine.context(objective()))
 
 
 def chat_model(is_async):
@@ -198,12 +204,12 @@ def chat_model(is_async):
 
     def run(one):
         def sync():
-            with vine.request(OBJECTIVE):
+            with vine.request(objective()):
                 for _ in range(DEPTH):
                     one.invoke("?")
 
         async def asynchronous():
-            with vine.request(OBJECTIVE):
+            with vine.request(objective()):
                 for _ in range(DEPTH):
                     await one.ainvoke("?")
 
@@ -244,8 +250,8 @@ def agents(is_async, make):
     app = create_agent(Instant().bare(), [add], middleware=[make(vine)])
     value = {"messages": [("user", "?")]}
     if is_async:
-        return lambda: bare.ainvoke(value), lambda: app.ainvoke(value, context=vine.context(OBJECTIVE))
-    return lambda: bare.invoke(value), lambda: app.invoke(value, context=vine.context(OBJECTIVE))
+        return lambda: bare.ainvoke(value), lambda: app.ainvoke(value, context=vine.context(objective()))
+    return lambda: bare.invoke(value), lambda: app.invoke(value, context=vine.context(objective()))
 
 
 # -- throughput --------------------------------------------------------------------------------------------------
@@ -326,7 +332,7 @@ async def _throughput(models, seconds, rounds):
     vine = routed(models, TWO_STAGES, backends)
     app = routed_graph(vine, True)
     value = {"question": "?", "answers": []}
-    runs = {"bare": lambda: bare.ainvoke(value), "routed": lambda: app.ainvoke(value, context=vine.context(OBJECTIVE))}
+    runs = {"bare": lambda: bare.ainvoke(value), "routed": lambda: app.ainvoke(value, context=vine.context(objective()))}
     found = {}
     for concurrent in (1, 16, 128):
         rates = {name: [] for name in runs}
@@ -350,19 +356,28 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each throughput measurement")
     parser.add_argument("--rounds", type=int, default=5, help="throughput measurements of each kind")
     options = parser.parse_args()
-    added = {
-        f"{make.__name__}_us": both_ways(make, options.repeats) for make in (stage, chat_model, middleware, noop_middleware)
-    }
+    measured = {make.__name__: both_ways(make, options.repeats) for make in (stage, chat_model, middleware, noop_middleware)}
+    added = {f"{name}_us": ours for name, (ours, _) in measured.items()}
+    added["bare_stage_us"] = measured["stage"][1]
     ours, anyones = added["middleware_us"], added["noop_middleware_us"]
     added["middleware_over_noop_us"] = {way: round(ours[way] - anyones[way], 1) for way in ours}
+    over_bare = {way: round(added["stage_us"][way] / us, 3) for way, us in added["bare_stage_us"].items()}
     rates = throughput(options.seconds, options.rounds)
-    result = {**added, "throughput_ratio": {n: row["ratio"] for n, row in rates.items()}, "throughput": rates}
+    result = {
+        **added,
+        "stage_over_bare": over_bare,
+        "throughput_ratio": {n: row["ratio"] for n, row in rates.items()},
+        "throughput": rates,
+    }
     if options.json:
         print(json.dumps(result))
         return 0
     print("added per invocation, µs (aim: at most 150)")
     for name, values in added.items():
         print(f"  {name:23} sync {values['sync']:7.1f}   async {values['async']:7.1f}")
+    print(
+        f"  {'stage over bare stage':23} sync {over_bare['sync']:7.3f}   async {over_bare['async']:7.3f}   (aim: at most 0.30)"
+    )
     print("requests a second against a server of 50 ms, three calls each (aim: ratio at least 0.95)")
     for concurrent, row in rates.items():
         per_s = f"bare {row['bare_per_s']:7.1f}  routed {row['routed_per_s']:7.1f}"

@@ -33,7 +33,7 @@ LEVELS = (
     ("cli",),
 )
 """A room imports rooms of the lines above its own, never one of its own line."""
-CORE_FOLDERS = ("catalog", "io")
+CORE_FOLDERS = ("catalog", "io", "policies")
 FILE_LIMIT, FUNCTION_LIMIT, FOLDER_LIMIT = 400, 40, 15
 
 

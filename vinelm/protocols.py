@@ -1,4 +1,4 @@
-"""What the parts promise one another. Light on purpose: two parts agree here without importing each other."""
+"""Interfaces between the parts of VineLM, so that two parts can agree without importing each other."""
 
 from __future__ import annotations
 
@@ -16,49 +16,63 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-    from vinelm.catalog import Model
+    from vinelm.catalog import Catalog, Model
     from vinelm.template import Template
     from vinelm.workflow import Request
 
 
+class CallPermit(Protocol):
+    """One call that a :class:`CallGuard` has authorized. It is settled exactly once: later calls of a method do nothing."""
+
+    def settle(self, usage: Usage) -> None:
+        """Replace the reservation by what the call really cost. The call has ended, whether it succeeded or not."""
+
+    def close(self) -> None:
+        """Settle the call at its upper bound unless it is settled already: what it cost is not known."""
+
+
 class CallGuard(Protocol):
-    """Stands before every call of a model. Both methods may be called from several threads."""
+    """Authorizes every call of a model before it is made. Thread-safe."""
 
-    def before(self, upper_bound_usd: float) -> None:
-        """A call that cannot cost more is about to be made. :class:`~vinelm.errors.CallRefused` if it must not be."""
+    def authorize(self, upper_usd: float) -> CallPermit:
+        """Reserve money for a call that costs at most ``upper_usd`` dollars.
 
-    def paid(self, usage: Usage) -> None:
-        """A call that was let through is over, well or badly."""
+        Raises:
+            CallRefused: the call must not be made.
+        """
 
 
 class RatePermit(Protocol):
-    """One attempt that a rate limit has let through."""
+    """One attempt that a rate limit has admitted."""
 
     def settle(self, tokens: int) -> None:
-        """What it really used."""
+        """Replace the reserved tokens by those that the attempt really used."""
 
 
 class RateLimiter(Protocol):
-    """The rate limits of an engine. An attempt waits in front of it, and holds its place while the block runs."""
+    """The rate limits of an engine. An attempt waits for admission and occupies its place while the block runs."""
 
     def admit(self, tokens: int, sleep: Callable[[float], None]) -> AbstractContextManager[RatePermit]:
-        """``tokens`` is what the attempt may use at most, until it settles."""
+        """Wait for admission. ``tokens`` is the most that the attempt may use; it counts until the attempt settles."""
 
     def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AbstractAsyncContextManager[RatePermit]:
-        """The same for a coroutine."""
+        """Wait for admission in a coroutine; see :meth:`admit`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """What a backend may know about the invocation that a chat model is made for.
+    """What a backend may know about the invocation that a chat model is made for. Not to be changed once it is handed over.
 
-    ``prefix`` ends with the model of this invocation. ``request`` is None in an ordinary served call: only offline backends
-    (simulated, recorded), which answer from the request's own row, need it. Each call's :class:`Usage` goes to ``on_usage``.
-    A backend asks ``guard`` before each call and tells it after; a remote one waits at ``gate`` for each attempt: None for the
-    backend's own.
-
-    ``on_exchange`` is None unless somebody asked to see what is said: then each call hands it the messages that were sent, and
-    the answer as far as there is one.
+    Args:
+        stage: name of the stage.
+        prefix: models of the request's invocations so far; ends with this invocation's own.
+        clock: time as the request sees it.
+        on_usage: receives the :class:`~vinelm.observation.Usage` of each call, exactly once.
+        request: the labelled request; None in an ordinary served call. Only offline backends need it.
+        guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
+        gate: the rate limits that each attempt waits for; None for the backend's own.
+        on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
+            captures content.
     """
 
     stage: str
@@ -76,30 +90,54 @@ class Backend(Protocol):
     """One provider. Its chat models are ordinary LangChain chat models that report a :class:`Usage` per call."""
 
     is_simulated: bool
-    """The answers are not those of real models: every report that used it must say so."""
+    """Whether the answers are not those of real models; every report based on them must say so."""
     is_virtual_time: bool
-    """Its latencies pass on the request's clock and not on the wall."""
+    """Whether latencies pass on the request's clock instead of in real time."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """A chat model for one stage invocation. Calls raise :class:`~vinelm.errors.CallError`."""
+        """Return a chat model for one stage invocation. Its calls raise :class:`~vinelm.errors.CallError`."""
 
 
 @runtime_checkable
 class PricesCalls(Protocol):
-    """A backend that can bound the price of a call before it is made, so that money can be set aside for it."""
+    """A backend that can bound the price of a call before it is made, so that money can be reserved for it."""
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """Dollars that a chat model's call with these messages cannot exceed, attempts that are repeated included.
+        """Return the most dollars that a call with these messages can cost, repeated attempts included.
 
-        ``options`` are what the chat model would be called or bound with, tools above all.
+        ``options`` are the keyword arguments that the chat model is called or bound with, such as ``tools``.
         """
+
+
+class ChatModelSource(Protocol):
+    """Makes the chat models of a catalog. :class:`vinelm.backends.ModelResolver` is one."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models that it can make."""
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """Whether the models' latencies pass on the request's clock instead of in real time."""
+
+    def new_clock(self) -> Clock:
+        """Return the clock of a new run."""
+
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """Return a chat model for one invocation; ``limits`` replaces fields of its entry, such as ``max_tokens``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What a stage wrapper tells its policy after an invocation. ``prefix`` ends with this invocation's model.
+    """One finished invocation of a stage, as its policy records it.
 
-    ``latency_s`` is the whole stage by the policy's clock, ``usages`` one record per model call inside it.
+    Args:
+        stage: name of the stage.
+        prefix: models of the request's invocations so far; ends with this invocation's own.
+        latency_s: seconds of the whole stage by the policy's clock.
+        usages: one record per model call inside the stage.
+        failure: kind of the failure; None if it succeeded.
+        detail: one line about the failure, without any prompt or answer.
     """
 
     stage: str
@@ -112,29 +150,58 @@ class Invocation:
     @property
     def cost_usd(self) -> float:
         """Dollars of all calls of the invocation."""
-        return math.fsum(usage.cost_usd for usage in self.usages)
+        usages = self.usages
+        return usages[0].cost_usd if len(usages) == 1 else math.fsum([usage.cost_usd for usage in usages])
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Whom a stage wrapper asks. The controller's session is one, the profiler's forced path another.
+    """Chooses the model of every stage invocation of one request. :class:`~vinelm.policies.RecordingPolicy` is a base class.
 
-    The prefix always comes from the wrapper, which reads it from the workflow's own state: LangGraph may retry, replay or
-    resume a stage, so a policy must not count calls. All methods may be called from several threads.
+    The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
+    resume a stage, so a policy must not count calls. All methods may be called from several threads. What every policy must
+    do is tested by :class:`vinelm.policies.testing.PolicyContract`.
     """
 
-    clock: Clock
-    request: Request | None
-    template: Template | None
+    @property
+    def clock(self) -> Clock:
+        """Time as the request sees it."""
 
-    def next(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The model for the invocation of ``stage`` that follows ``prefix``."""
+    @property
+    def request(self) -> Request | None:
+        """The labelled request; None in an ordinary served call."""
+
+    @property
+    def template(self) -> Template | None:
+        """The workflow's shape; None if it is not known."""
+
+    @property
+    def guard(self) -> CallGuard | None:
+        """Authorizes each call of the request's models; None where no limit applies."""
+
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the model for the invocation of ``stage`` that follows ``prefix``."""
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check."""
 
     def record(self, invocation: Invocation) -> None:
-        """The invocation ended, well or badly."""
+        """Record an invocation that has ended, whether it succeeded or failed."""
 
-    def again(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check on ``state``."""
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
+        """Note that the request goes on after ``prefix``, which another run has executed, perhaps in another process.
+
+        ``costs_usd`` holds the dollars recorded for each invocation of ``prefix``; None where they are not known.
+        """
+
+    def interrupted(self, prefix: tuple[str, ...]) -> None:
+        """Note that the invocation at the end of ``prefix`` was interrupted without a result; it will be run again."""
+
+    def trace(self) -> Sequence[Mapping[str, Any]]:
+        """Return the answers given so far, in order, as plain JSON types; empty if the policy keeps none."""
+
+    def last_step(self) -> Mapping[str, Any]:
+        """Return the last item of :meth:`trace`, or an empty mapping."""
 
 
 class RequestPath(NamedTuple):
@@ -165,32 +232,32 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """What one invocation on an engine takes now beyond its zero-load time. ``is_stale``: the report behind it is old."""
+    """Seconds that an invocation on an engine takes now beyond its zero-load time; ``is_stale`` if the report is old."""
 
     extra_s: float
     is_stale: bool = False
 
 
 class LoadMonitor(Protocol):
-    """How loaded the engines are. Every method answers at once, from what is known; none waits for an engine."""
+    """The present load of the engines. No method blocks: each answers from what is known."""
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """By engine; one that is not known, or no longer there, is left out."""
+        """Return the delay by engine; an engine that is not known, or no longer there, is left out."""
 
     def dispatched(self, engine: str) -> None:
-        """An invocation of ours is sent to the engine."""
+        """Note that an invocation was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """It came back, after ``excess_s`` more than its zero-load time (None: failed, or not known)."""
+        """Note that it ended, ``excess_s`` seconds beyond its zero-load time (None: failed, or not known)."""
 
 
 class Vine(Protocol):
-    """What a workflow's ``build(vine)`` may use (DESIGN §7)."""
+    """What a workflow's ``build(vine)`` receives: it wraps the stages and routes of the graph."""
 
     def stage(
         self, name: str, fn: Callable[..., Any], *, state: type | None = None, default: str | None = None
     ) -> Callable[..., Any]:
-        """A graph node that runs ``fn(state, model[, config, runtime, ...])`` with the policy's choice of model."""
+        """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` on the policy's choice of model."""
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
-        """A conditional edge that ends where ``fn`` says so, or where the policy does."""
+        """Return a conditional edge to ``again``, or to ``end`` where ``fn`` or the policy ends the loop."""

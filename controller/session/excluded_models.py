@@ -1,4 +1,4 @@
-"""Which next models one request keeps away from: their call was refused or failed, or there is no money for it."""
+"""Next models that one request does not plan: their call was refused or failed, or exceeds the money left."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from vinelm.protocols import Invocation
 from vinelm.trie import BoolArray
 
 OF_THE_ENGINE = frozenset[FailureKind | None](("auth", "rate_limit", "timeout", "server"))
-"""Failures that any model of the engine may share."""
+"""Failures that other models of the same engine may share."""
 OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter", "malformed", "truncated", "empty"))
-"""Failures that another model, even of the same engine, need not repeat. Other kinds are not the model's doing."""
+"""Failures of one model only. Failures of other kinds are not caused by the model."""
 
 
 class ExcludedModels:
-    """By prefix. What was refused or is too dear must not be planned; what failed is left out while there is something else.
+    """Excluded next models by prefix. Failed ones are planned where nothing else fits, refused and unaffordable ones never.
 
-    ``least_call_usd``: dollars that are set aside for any call of a model, by name.
+    Args:
+        planner: knows trie and engines.
+        least_call_usd: returns the dollars reserved for even the smallest call of a model; None: money is not checked.
     """
 
     __slots__ = ("_failed", "_least_call_usd", "_planner", "_refused")
@@ -31,17 +33,12 @@ class ExcludedModels:
         self._refused: dict[tuple[str, ...], set[str]] = {}
         self._failed: dict[tuple[str, ...], dict[str, FailureKind]] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is barred, and nothing can be too dear."""
-        return not self._failed and not self._refused and self._least_call_usd is None
-
     def refuse(self, prefix: tuple[str, ...], model: str) -> None:
-        """The request's cap did not allow a call of ``model`` after ``prefix``."""
+        """Exclude ``model`` after ``prefix``: the request's cap did not allow its call."""
         self._refused.setdefault(prefix, set()).add(model)
 
     def fail(self, invocation: Invocation) -> None:
-        """The invocation failed; whose doing that was, its kind tells."""
+        """Exclude the failed invocation's model, and the other models of its engine if the failure may be the engine's."""
         *before, model = invocation.prefix
         kind, engine_of = invocation.failure, self._planner.engine_of
         if kind is None or not (kind in OF_THE_ENGINE or kind in OF_THE_MODEL):
@@ -52,11 +49,11 @@ class ExcludedModels:
             failed.update({other: kind for other, engine in engine_of.items() if engine == engine_of.get(model)})
 
     def failed(self, prefix: tuple[str, ...]) -> dict[str, FailureKind]:
-        """Model to the kind of failure that keeps it away from the place after ``prefix``."""
+        """Return the models that failed after ``prefix``, each with its kind of failure."""
         return self._failed.get(prefix, {})
 
-    def too_dear(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
-        """Next models whose call was refused, or would be with ``left_usd`` left."""
+    def unaffordable(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
+        """Return the next models whose call was refused, or would be with ``left_usd`` dollars left."""
         refused = self._refused.get(prefix, set())
         if self._least_call_usd is None:
             return refused
@@ -65,7 +62,7 @@ class ExcludedModels:
         return {model for model in following if model in refused or least(model) > left_usd}
 
     def without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """``candidates`` less all behind a next model among ``models``; shape (n + 1,), None for every node."""
+        """Return ``candidates`` without the subtrees of those next models; shape (n + 1,), None for every node."""
         trie, left = self._planner.trie, None
         for child in trie.children(node) if models else ():
             if trie.models[int(trie.model[child])] in models:

@@ -1,10 +1,9 @@
-"""One plan in the middle of a request: the planner, asked with what is known now, whose own failures become a note."""
+"""One plan in the middle of a request: asks the planner with what is known now, and turns its failures into notes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planning.decision import Decision
@@ -12,17 +11,24 @@ from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
+from vinelm.protocols import Invocation
 from vinelm.trie import BoolArray
 
 
 class Replanner:
-    """Plans of one request. ``candidates`` restricts the nodes to end at, ``barred`` the next model.
+    """Plans for one request. Not thread-safe: its session holds its lock while it calls.
 
-    ``least_call_usd`` tells the dollars set aside for any call of a model; given, what they do not allow is not planned.
-    ``raises`` hands on the controller's own failures, of which else only a note is left.
+    Args:
+        planner: plans over the trie; shared by all requests.
+        objective: target and bounds of the request.
+        candidates: nodes to end at, shape (n + 1,); None for all.
+        load: the engines' load; None to plan without.
+        least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
+            of ``max_cost_usd`` is not planned. None: money is not checked.
+        raises: whether to raise the controller's own failures instead of noting them.
     """
 
-    __slots__ = ("_candidates", "_least_call_usd", "_nodes", "_objective", "_planner", "_raises", "_sight", "barred")
+    __slots__ = ("_candidates", "_excluded", "_least_call_usd", "_load", "_nodes", "_objective", "_planner", "_raises")
 
     def __init__(
         self,
@@ -30,42 +36,48 @@ class Replanner:
         objective: Objective,
         *,
         candidates: BoolArray | None,
-        sight: SessionLoad | None,
+        load: SessionLoad | None,
         least_call_usd: Callable[[str], float] | None,
         raises: bool,
     ) -> None:
         self._planner, self._objective = planner, objective
-        self._candidates, self._sight, self._raises = candidates, sight, raises
+        self._candidates, self._load, self._raises = candidates, load, raises
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._least_call_usd = least_call_usd
-        self.barred = ExcludedModels(planner, least_call_usd)
+        self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
 
     def plan(
         self, stage: str, prefix: tuple[str, ...], *, elapsed_s: float, spent_usd: float, may_stop: bool
     ) -> tuple[Decision | None, str]:
-        """The plan for the invocation of ``stage`` after ``prefix`` and what to note of it; or None, and why there is none.
+        """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None, and why there is none.
 
-        :class:`InfeasibleError` where the objective wants it.
+        Raises:
+            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``.
         """
+        planner = self._planner
         try:
             node = self.node(prefix)
-            if self._stage_after(node) != stage:
+            trie = planner.trie
+            if not (trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage):  # of any child
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
-            load_s, note = (None, "") if self._sight is None else self._sight.read()
-            if self._planner.metrics.missing:
-                note = _noted(note, f"not served any more, left out: {', '.join(self._planner.metrics.missing)}")
-            plan = partial(
-                self._planner.plan,
-                self._objective,
-                node=node,
-                elapsed_s=elapsed_s,
-                spent_usd=spent_usd,
-                load=load_s,
-                may_stop=may_stop,
-            )
-            if self.barred.is_empty:
-                return plan(candidates=self._candidates), note
-            decision, why = self._around(plan, node, prefix, spent_usd)
+            load_s, note = (None, "") if self._load is None else self._load.read()
+            if planner.metrics.missing:
+                note = _noted(note, f"not served any more, left out: {', '.join(planner.metrics.missing)}")
+
+            def plan(candidates: BoolArray | None) -> Decision:
+                return planner.plan(
+                    self._objective,
+                    node=node,
+                    elapsed_s=elapsed_s,
+                    spent_usd=spent_usd,
+                    load=load_s,
+                    candidates=candidates,
+                    may_stop=may_stop,
+                )
+
+            if self._excluded is None:
+                return plan(self._candidates), note
+            decision, why = self._without_excluded(self._excluded, plan, node, prefix, spent_usd)
             return decision, _noted(note, why)
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
@@ -80,33 +92,52 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def node(self, prefix: tuple[str, ...]) -> int:
-        """The node of a prefix; ``KeyError`` if the trie has none."""
+        """Return the node of a prefix; ``KeyError`` if the trie has none."""
         node = self._nodes.get(prefix)
         if node is None:
             node = self._nodes[prefix] = self._planner.metrics.child(self.node(prefix[:-1]), prefix[-1])
         return node
 
-    def _around(
-        self, plan: Callable[..., Decision], node: int, prefix: tuple[str, ...], spent_usd: float
+    def expected_usd(self, prefix: tuple[str, ...]) -> float:
+        """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""
+        with suppress(KeyError):
+            return float(self._planner.annotated.cost_usd[self.node(prefix)])
+        return 0.0
+
+    def exclude_refused(self, prefix: tuple[str, ...], model: str) -> None:
+        """Plan no more for ``model`` after ``prefix``: the request's cap did not allow its call."""
+        self._exclusions().refuse(prefix, model)
+
+    def exclude_failed(self, invocation: Invocation) -> None:
+        """Plan around the invocation's model, and perhaps its engine, as long as there is another."""
+        self._exclusions().fail(invocation)
+
+    def _exclusions(self) -> ExcludedModels:
+        if self._excluded is None:
+            self._excluded = ExcludedModels(self._planner, self._least_call_usd)
+        return self._excluded
+
+    def _without_excluded(
+        self,
+        excluded: ExcludedModels,
+        plan: Callable[[BoolArray | None], Decision],
+        node: int,
+        prefix: tuple[str, ...],
+        spent_usd: float,
     ) -> tuple[Decision, str]:
-        """A plan that begins with no barred model, and what to note. What only failed comes again where nothing else fits."""
+        """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
         allowed = self._candidates
         cap_usd = self._objective.max_cost_usd
         if cap_usd is not None:
-            allowed = self.barred.without(node, self.barred.too_dear(node, prefix, cap_usd - spent_usd), allowed)
-        failed = self.barred.failed(prefix)
+            allowed = excluded.without(node, excluded.unaffordable(node, prefix, cap_usd - spent_usd), allowed)
+        failed = excluded.failed(prefix)
         if failed:
             with suppress(InfeasibleError):
-                decision = plan(candidates=self.barred.without(node, failed, allowed))
+                decision = plan(excluded.without(node, failed, allowed))
                 if decision.is_feasible:
                     whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
                     return decision, f"left out after a failure: {whose}"
-        return plan(candidates=allowed), ""
-
-    def _stage_after(self, node: int) -> str | None:
-        """The stage that the trie has next; a template determines it, so the first child tells."""
-        trie = self._planner.trie
-        return trie.stages[int(trie.stage[node + 1])] if trie.end[node] > node + 1 else None
+        return plan(allowed), ""
 
 
 def _noted(note: str, more: str) -> str:

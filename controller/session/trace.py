@@ -1,4 +1,4 @@
-"""One answer of a session: what was asked, what was done, and why."""
+"""One answer of a session: question, plan, action and reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vinelm.controller.planning.explanation import explain
 
 
 class TraceStep(NamedTuple):
-    """One answer of a session: what was asked, the plan if one was made, what was done, and why that differs from the plan.
+    """One answer of a session: the question, the plan if one was made, the action, and why that differs from the plan.
 
     ``kind`` is "model" (``model`` runs after ``prefix``), "end" (``model`` is None where the request ends) or "refused" (a call
     of ``model`` was not made: the request's cap did not allow it).
@@ -25,7 +25,7 @@ class TraceStep(NamedTuple):
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return the answer as plain JSON types."""
         plain: dict[str, Any] = {
             "kind": self.kind,
             "prefix": list(self.prefix),
@@ -38,7 +38,7 @@ class TraceStep(NamedTuple):
         return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
 
     def explain(self) -> str:
-        """The answer with its alternatives, what each would have brought and why it lost, as text."""
+        """Return the answer with its alternatives, what each offers and why it was not chosen, as text."""
         where = "/".join(self.prefix) or "start"
         head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
         head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")

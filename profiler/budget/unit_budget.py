@@ -1,22 +1,24 @@
-"""The money of one unit, guarded call by call: no call is made for which not enough is set aside."""
+"""The budget of one unit, enforced call by call: no call is made without enough money reserved for it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
-from vinelm.errors import CallRefused
-from vinelm.observation import Usage
+from vinelm.policies import SpendGuard
 
 TopUp = Callable[[float], bool]
-"""Asks for the unit's reservation to be raised to that many dollars; whether it was. May wait."""
+"""Asks for the unit's reservation to be raised to that many dollars and returns whether it was. May wait."""
 
 
-class UnitBudget:
-    """What one unit may still spend; a :class:`vinelm.protocols.CallGuard`. Calls of one unit may come from several threads.
+class UnitBudget(SpendGuard):
+    """What one unit may still spend. Calls of one unit may come from several threads.
 
-    ``upper_usd`` is set aside already. A call whose bound goes beyond it asks ``top_up`` first, and is not made if that says
-    no: :attr:`was_refused` then, whatever the application makes of the exception.
+    Args:
+        upper_usd: dollars that are already reserved for the unit.
+        top_up: asked before a call that needs more. If it refuses, the call is not made and :attr:`was_refused` stays true,
+            even where the application catches the exception.
+        on_settled: called with the dollars of each call that has ended.
+        on_reserved: called with the dollars that calls under way may cost, whenever they change.
     """
 
     def __init__(
@@ -24,44 +26,29 @@ class UnitBudget:
         upper_usd: float,
         top_up: TopUp,
         *,
-        on_usage: Callable[[Usage], None] | None = None,
-        on_under_way: Callable[[float], None] | None = None,
+        on_settled: Callable[[float], None] | None = None,
+        on_reserved: Callable[[float], None] | None = None,
     ) -> None:
-        self._upper_usd = upper_usd
-        self._top_up = top_up
-        self._on_usage = on_usage
-        self._on_under_way = on_under_way
-        self._lock = threading.Lock()
-        self._under_way: list[float] = []
-        self.spent_usd = 0.0
-        """Dollars of the calls that are over."""
-        self.calls = 0
+        super().__init__(upper_usd)
         self.was_refused = False
+        self._top_up = top_up
+        self._on_settled = on_settled
+        self._on_reserved = on_reserved
 
-    def before(self, upper_bound_usd: float) -> None:
-        """A call that cannot cost more is about to be made. :class:`CallRefused` if it must not be."""
-        with self._lock:
-            needed = self.spent_usd + sum(self._under_way) + upper_bound_usd
-            if needed > self._upper_usd:
-                if self.was_refused or not self._top_up(needed):
-                    self.was_refused = True
-                    raise CallRefused(f"the next call may cost up to ${upper_bound_usd:.6f}, more than is left of the budget")
-                self._upper_usd = needed
-            self._under_way.append(upper_bound_usd)
-            self._tell()
+    def _raise_limit(self, needed_usd: float) -> bool:
+        if self.was_refused or not self._top_up(needed_usd):
+            self.was_refused = True
+            return False
+        self.limit_usd = needed_usd
+        return True
 
-    def paid(self, usage: Usage) -> None:
-        """A call is over, well or badly, at its real price."""
-        with self._lock:
-            self.spent_usd += usage.cost_usd
-            self.calls += 1
-            if self._on_usage is not None:
-                self._on_usage(usage)
-            if self._under_way:  # which one is not said: take the one that leaves most set aside for the others
-                fitting = [bound for bound in self._under_way if bound >= usage.cost_usd]
-                self._under_way.remove(min(fitting or self._under_way))
-                self._tell()
+    def _refusal(self, upper_usd: float, left_usd: float) -> str:
+        return f"the next call may cost up to ${upper_usd:.6f}, more than is left of the budget"
 
-    def _tell(self) -> None:
-        if self._on_under_way is not None:
-            self._on_under_way(sum(self._under_way))
+    def _settled(self, cost_usd: float) -> None:
+        if self._on_settled is not None:
+            self._on_settled(cost_usd)
+
+    def _reservation_changed(self) -> None:
+        if self._on_reserved is not None:
+            self._on_reserved(self.reserved_usd)

@@ -19,7 +19,7 @@ from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
-from vinelm.profiler.execution.unit_adapter import PURSE, UnitAdapter
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
@@ -47,7 +47,7 @@ class UnitRunner:
     @property
     def is_virtual_time(self) -> bool:
         """Whether latencies do not pass on the wall."""
-        return self.control.is_virtual_time
+        return self.control.models.is_virtual_time
 
     def run(
         self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None
@@ -69,8 +69,8 @@ class UnitRunner:
                 or a missing key.
         """
         thread_id = f"u{next(self._threads)}"
-        policy = UnitPolicy(self.template, prefix, self.control.new_clock(), request)
-        token = PURSE.set(budget)
+        policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
+        token = UNIT_BUDGET.set(budget)
         try:
             problem = self._attempt(thread_id, policy, request, parent)
             if budget is not None and budget.was_refused:  # even if the application caught the exception
@@ -79,7 +79,7 @@ class UnitRunner:
                 return UnitOutcome(self._failed(policy, problem))
             return self._finished(policy, request, thread_id)
         finally:
-            PURSE.reset(token)
+            UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
 
     def _attempt(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:

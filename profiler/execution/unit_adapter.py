@@ -1,4 +1,4 @@
-"""The control of a profiled graph: every call of a model goes through the unit's purse and the run's rate limits."""
+"""The adapter of a profiled graph: every call of a model is charged to the unit's budget and waits for the rate limits."""
 
 from __future__ import annotations
 
@@ -11,60 +11,97 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
+from vinelm.backends import ModelResolver
+from vinelm.catalog import Catalog
+from vinelm.clock import Clock
 from vinelm.errors import WorkflowError
+from vinelm.observation import Usage
 from vinelm.profiler.budget.unit_budget import UnitBudget
-from vinelm.protocols import CallContext, Policy, PricesCalls, RateLimiter
+from vinelm.protocols import Backend, CallContext, PricesCalls, RateLimiter
+from vinelm.template import Template
 
-PURSE: ContextVar[UnitBudget | None] = ContextVar("vinelm_purse", default=None)
-"""The money of the unit that is run in this context; None where nobody counts."""
+UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
+"""The budget of the unit that runs in this context; None where money is not counted."""
 
 
-class UnitAdapter(GraphAdapter):
-    """Backends that can price a call ask the purse before it, of the others it hears after.
+class UnitModels:
+    """The chat models of profiled units; a :class:`~vinelm.protocols.ChatModelSource`.
 
-    ``gates`` are the rate limits by model where they are not this process's own. ``ends`` are where the graph's routes lead
-    when their loop is over.
+    A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
+
+    Attributes:
+        gates: rate limits by model where they are not this process's own.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, models: ModelResolver) -> None:
         self.gates: Mapping[str, RateLimiter] = MappingProxyType({})
+        self._models = models
+
+    @property
+    def catalog(self) -> Catalog:
+        """See :class:`ModelResolver`."""
+        return self._models.catalog
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """See :class:`ModelResolver`."""
+        return self._models.backends
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """See :class:`ModelResolver`."""
+        return self._models.is_virtual_time
+
+    def new_clock(self) -> Clock:
+        """See :class:`ModelResolver`."""
+        return self._models.new_clock()
+
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """See :class:`ModelResolver`."""
+        gate, budget = self.gates.get(name), UNIT_BUDGET.get()
+        if gate is not None:
+            call = replace(call, gate=gate)
+        if budget is not None and isinstance(self._models.backend_of(name), PricesCalls):
+            call = replace(call, guard=budget)
+        elif budget is not None:
+            call = replace(call, on_usage=_charging(budget, call.on_usage))
+        return self._models.chat_model(name, call, limits)
+
+
+class UnitAdapter:
+    """What a profiled workflow's ``build(vine)`` receives; holds a :class:`GraphAdapter`.
+
+    Attributes:
+        models: makes the chat models.
+        adapter: wraps the stages and routes.
+        ends: where the graph's routes lead when their loop is over.
+    """
+
+    def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template) -> None:
+        self.models = UnitModels(ModelResolver(catalog, backends))
+        self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
+        self.stage = self.adapter.stage
+        self.context = self.adapter.context
+        self.request = self.adapter.request
         self.ends: set[str] = set()
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
-        """See :class:`GraphAdapter`."""
+        """See :meth:`GraphAdapter.route`."""
         self.ends.add(end)
-        return super().route(fn, again=again, end=end)
+        return self.adapter.route(fn, again=again, end=end)
 
-    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """See :class:`GraphAdapter`."""
-        return super().chat_model(name, self._watched(name, call))
 
-    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
-        """See :class:`GraphAdapter`: for a ``VineChatModel`` that has limits of its own."""
-        return super().limited_chat_model(name, self._watched(name, call), limits)
+def _refuse(context: RunContext) -> None:
+    """A call outside of a unit: nobody would pay for it."""
+    raise WorkflowError(
+        "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
+        "its calls would be in no row, so make them in a node of the workflow's graph"
+    )
 
-    def policy_for(self, context: RunContext) -> Policy:
-        """The unit's; :class:`WorkflowError` for a call that no unit would pay for."""
-        if context.policy is None:
-            raise WorkflowError(
-                "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
-                "its calls would be in no row, so make them in a node of the workflow's graph"
-            )
-        return super().policy_for(context)
 
-    def _watched(self, name: str, call: CallContext) -> CallContext:
-        gate, purse = self.gates.get(name), PURSE.get()
-        if gate is not None:
-            call = replace(call, gate=gate)
-        if purse is None:
-            return call
-        if isinstance(self.backend_of(name), PricesCalls):
-            return replace(call, guard=purse)
-        on_usage, paid = call.on_usage, purse.paid
+def _charging(budget: UnitBudget, on_usage: Callable[[Usage], None]) -> Callable[[Usage], None]:
+    def both(usage: Usage) -> None:
+        on_usage(usage)
+        budget.charge(usage)
 
-        def both(usage: Any) -> None:
-            on_usage(usage)
-            paid(usage)
-
-        return replace(call, on_usage=both)
+    return both

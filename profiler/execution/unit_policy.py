@@ -1,4 +1,4 @@
-"""The policy of one unit: forces its invocation, and makes a row of what it came to."""
+"""The policy of one unit: forces its invocation and makes the observation of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinelm.workflow import Request
 
 
 class UnitPolicy(ForcedPolicy):
-    """Forces the last invocation of ``prefix`` and remembers what it came to."""
+    """Forces the last invocation of ``prefix`` and makes its :class:`~vinelm.observation.Observation`."""
 
     def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
         mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
@@ -27,12 +27,12 @@ class UnitPolicy(ForcedPolicy):
         self._boundary_s: float | None = None
 
     def record(self, invocation: Invocation) -> None:
-        """Keep it, and the time."""
+        """Record the invocation and when it ended."""
         super().record(invocation)
         self._stage_ended_s = self.clock.now()
 
     def at_boundary(self) -> None:
-        """The next stage waits, or the workflow has ended: what runs from now on belongs to no row."""
+        """Note that the next stage waits or the workflow has ended: what runs from now on is not part of the unit."""
         self._boundary_s = self.clock.now()
 
     def observation(
@@ -43,7 +43,7 @@ class UnitPolicy(ForcedPolicy):
         success: bool | None = None,
         stopped: bool | None = None,
     ) -> Observation:
-        """The row. Attempts that were repeated, by LangGraph or the backend, count in cost and ``retries``, not in latency."""
+        """Return the observation. Repeated attempts count in cost and ``retries``, but not in latency."""
         good = [one for one in self.invocations if one.failure is None]
         counted = good or self.invocations[-1:]
         usages = [usage for one in self.invocations for usage in one.usages]

@@ -151,7 +151,7 @@ class _ForkServer:
         if frame is None:
             return
         job, parent = frame
-        self.units.control.gates = {model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited}
+        self.units.control.models.gates = {model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited}
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
@@ -161,8 +161,8 @@ class _ForkServer:
         budget = UnitBudget(
             job["upper_usd"],
             top_up,
-            on_usage=lambda usage: send(channel, {"cost_usd": usage.cost_usd, "call": 1}),
-            on_under_way=lambda usd: send(channel, {"under_way_usd": usd}),
+            on_settled=lambda usd: send(channel, {"cost_usd": usd, "call": 1}),
+            on_reserved=lambda usd: send(channel, {"under_way_usd": usd}),
         )
         try:
             outcome = self.units.run(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import PATH_KEY, GraphAdapter
+from vinelm.backends import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.observation import Usage
 from vinelm.policies import ForcedPolicy
@@ -169,11 +170,8 @@ class App:
 
 
 def control(backend=None, *, n_models=3, depth=3, template=True) -> GraphAdapter:
-    return GraphAdapter(
-        make_catalog(n_models),
-        {"test": backend or EchoBackend()},
-        template=make_template(n_models, depth) if template else None,
-    )
+    models = ModelResolver(make_catalog(n_models), {"test": backend or EchoBackend()})
+    return GraphAdapter(models, template=make_template(n_models, depth) if template else None)
 
 
 def run(app, mode, value, config=None, **kwargs):

@@ -13,6 +13,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.backends import ModelResolver
 from vinelm.observation import Usage
 
 TOKENS = ("one ", "two ", "three")
@@ -104,7 +105,9 @@ class ScriptedBackend:
 
 
 def chat_control(backend=None, *, n_models=3, depth=3) -> GraphAdapter:
-    return GraphAdapter(make_catalog(n_models), {"test": backend or ScriptedBackend()}, template=make_template(n_models, depth))
+    return GraphAdapter(
+        ModelResolver(make_catalog(n_models), {"test": backend or ScriptedBackend()}), template=make_template(n_models, depth)
+    )
 
 
 def follow(vine, *models):

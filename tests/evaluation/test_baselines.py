@@ -67,15 +67,15 @@ def test_a_greedy_cascade_stops_where_the_next_step_does_not_help():
 def test_a_static_policy_follows_its_path_and_ends_at_its_cap():
     policy = StaticPolicy(make_template(2, 3), ("m1", "m0"), clock=VirtualClock())
     assert isinstance(policy, Policy)
-    assert policy.next("generate", ()) == "m1"
-    assert policy.again(("m1",), False, {}) is True
-    assert policy.again(("m1",), True, {}) is False
-    assert policy.next("repair", ("m1",)) == "m0"
-    assert policy.again(("m1", "m0"), False, {}) is False
-    assert policy.next("repair", ("m1", "m0")) == "m0"
+    assert policy.next_model("generate", ()) == "m1"
+    assert policy.should_continue(("m1",), False, {}) is True
+    assert policy.should_continue(("m1",), True, {}) is False
+    assert policy.next_model("repair", ("m1",)) == "m0"
+    assert policy.should_continue(("m1", "m0"), False, {}) is False
+    assert policy.next_model("repair", ("m1", "m0")) == "m0"
     with pytest.raises(ConfigError, match="at least one model"):
         StaticPolicy(make_template(2, 3), ())
     with pytest.raises(ConfigError, match="judge"):
         StaticPolicy(make_template(2, 3, "oracle"), ("m0",))
     judged = StaticPolicy(make_template(2, 3, "oracle"), ("m1", "m0"), judge=lambda state: state)
-    assert judged.again(("m1",), True, False) is True
+    assert judged.should_continue(("m1",), True, False) is True

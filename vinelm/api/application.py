@@ -1,14 +1,15 @@
-"""The object that an application holds: stages and routes from the LangGraph adapter, decisions from the planner."""
+"""The object that an application holds: wraps its stages and routes, and plans their models while requests run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie, whole_paths
+from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.controller import (
@@ -26,6 +27,7 @@ from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Judge
 from vinelm.protocols import Backend, LoadMonitor, Policy, PricesCalls
+from vinelm.telemetry import Observer
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request
@@ -33,16 +35,29 @@ from vinelm.workflow import Request
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+Node = Callable[..., Any]
 
-class VineLM(GraphAdapter):
-    """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs (DESIGN §7).
 
-    ``models`` is a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
-    takes the one that ``trie`` brings. Until a trie is loaded, or for a run without an objective, every stage runs its default
-    model. ``mode`` and ``on_error`` are those of a :class:`~vinelm.controller.Session`; ``load`` tells the engines'
-    extra seconds before each plan: a function, a monitor, or the file of slowdown curves that ``vinelm calibrate`` wrote, read
-    with our own calls under way. By default load is seen from our own calls' latencies, where they take real time. A source
-    that is slow or hangs delays no decision.
+class VineLM:
+    """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs.
+
+    Until a trie is loaded, or for a run without an objective, every stage runs its default model. Thread-safe.
+
+    Attributes:
+        adapter: wraps the stages and routes.
+        models: makes the chat models.
+        planner: plans over the loaded trie; None before one is loaded.
+
+    Args:
+        models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
+            takes the catalog of ``trie``.
+        backends: backend by provider; None makes those of the catalog's providers on first use.
+        template: the workflow's shape; by default the trie's.
+        trie: an annotated trie or the path of its ``.vine`` file.
+        mode, on_error: those of every :class:`~vinelm.controller.Session`.
+        load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
+            ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
+            our own calls, where they take real time. A source that is slow or hangs delays no decision.
     """
 
     def __init__(
@@ -61,8 +76,8 @@ class VineLM(GraphAdapter):
             if annotated is None:
                 raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
             models = annotated.catalog
-        catalog = Catalog.of(models)
-        super().__init__(catalog, backends, template=template)
+        self.models = ModelResolver(Catalog.of(models), backends)
+        self.adapter = GraphAdapter(self.models, template=template, new_policy=self._new_policy)
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
@@ -72,33 +87,146 @@ class VineLM(GraphAdapter):
         if annotated is not None:
             self.load(annotated)
 
-    def load(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on; runs under way keep theirs.
+    # -- building the graph ------------------------------------------------------------------------------------
 
-        Models that the catalog lacks are never planned, nor anything behind them. :class:`ConfigError` where none is left, or
-        where a stage that the application wrapped is not the trie's; :class:`~vinelm.errors.TrieFileError` for the file.
+    @overload
+    def stage(self, name: str, fn: Node, *, state: type | None = None, default: str | None = None) -> Node: ...
+    @overload
+    def stage(
+        self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
+    ) -> Callable[[Node], Node]: ...
+    def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
+        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
+
+        Args:
+            name: the node's name in the graph.
+            fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
+                is returned.
+            state: the state's type; needed where ``fn`` does not annotate its first parameter.
+            default: the model that runs where nothing is planned; by default what the template declares.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped.
+            ConfigError: the catalog lacks the default model.
+        """
+        return self.adapter.stage(name, fn, state=state, default=default)
+
+    def route(self, fn: Node, *, again: str, end: str) -> Node:
+        """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
+
+        Args:
+            fn: ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a
+                list of Sends to ``again`` goes on, too). Any other place must be declared by its return type ``Literal[...]``
+                and is followed as it is.
+            again: the node that the loop goes on with.
+            end: the place behind the loop; the plan may lead there before ``fn`` does.
+        """
+        return self.adapter.route(fn, again=again, end=end)
+
+    @property
+    def stages(self) -> Mapping[str, str | None]:
+        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
+        return self.adapter.stages
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models that stages may run on."""
+        return self.models.catalog
+
+    @property
+    def template(self) -> Template | None:
+        """The workflow's shape; None if neither a template nor a trie was given."""
+        return self.adapter.template
+
+    def default_model(self, stage: str) -> str:
+        """Return the model that ``stage(default=)`` declared, else the template's default, else the catalog's first."""
+        return self.adapter.default_model(stage)
+
+    def observe(self, observer: Observer) -> None:
+        """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
+        self.adapter.observe(observer)
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    def context(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        user: Any = None,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+    ) -> Any:
+        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
+
+        Args:
+            objective: target and bounds of the request; also as plain JSON.
+            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
+                type, fields, equality and dumps.
+            policy: chooses the models instead of a new session.
+            request: the labelled request, for offline backends and the oracle stop.
+            started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
+            request_id: distinguishes requests on one thread; by default the labelled request's own.
+
+        Returns:
+            A context of our own, or the copy of ``user``.
+        """
+        return self.adapter.context(
+            objective, user=user, policy=policy, request=request, started_at=started_at, request_id=request_id
+        )
+
+    def request(
+        self,
+        objective: Objective | Mapping[str, Any] | None = None,
+        *,
+        policy: Policy | None = None,
+        request: Request | None = None,
+        started_at: float | None = None,
+        request_id: str | None = None,
+    ) -> AbstractContextManager[None]:
+        """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
+        return self.adapter.request(objective, policy=policy, request=request, started_at=started_at, request_id=request_id)
+
+    def new_clock(self) -> Clock:
+        """Return the clock of a new run: virtual if the models' latencies are, else real."""
+        return self.models.new_clock()
+
+    # -- planning ----------------------------------------------------------------------------------------------
+
+    def load(self, trie: AnnotatedTrie | str | Path) -> None:
+        """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
+
+        Raises:
+            ConfigError: no path is left, or the trie is of another workflow.
+            TrieFileError: the file is missing or damaged.
         """
         annotated = _annotated(trie)
         known = {stage.name for stage in annotated.template.stages}
-        for stage in self.stages:
+        for stage in self.adapter.stages:
             if stage not in known:
                 raise ConfigError(
                     f"the trie is of another workflow: it has no stage {stage!r}, only {', '.join(sorted(known))}"
                 )
-        if self.template is not None and [s.name for s in self.template.stages] != [s.name for s in annotated.template.stages]:
+        template = self.adapter.template
+        if template is not None and [s.name for s in template.stages] != [s.name for s in annotated.template.stages]:
             raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
         planner = Planner(annotated, available=self.catalog)
         if not planner.metrics.endings.any():
             lacking = ", ".join(planner.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
         self.planner = planner
-        if self.template is None:
-            self.template = annotated.template
+        if template is None:
+            self.adapter.template = annotated.template
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build now what plans for objectives of these kinds look up, so that no request waits for it (the bounds' values
-        do not matter). Above ten thousand paths this is begun in the background when a kind is first asked for; below, a first
-        plan takes milliseconds. :class:`ConfigError` without a trie.
+        """Build the index for objectives of these kinds now, so that no request waits for it; the bounds' values do not matter.
+
+        Above ten thousand paths it is otherwise built in the background at the first request; below, a first plan takes
+        milliseconds.
+
+        Raises:
+            ConfigError: no trie is loaded.
         """
         for objective in objectives:
             self._planning().prepare(objective)
@@ -112,16 +240,24 @@ class VineLM(GraphAdapter):
         clock: Clock | None = None,
         started_at: float | None = None,
     ) -> Session:
-        """A policy for one request. ``judge`` tells right answers: needed where the template stops by oracle.
+        """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
-        :class:`ConfigError` without a trie.
+        Args:
+            objective: target and bounds of the request.
+            request: the labelled request, for offline backends and the oracle stop.
+            judge: returns whether the answer in a state is right; needed where the template stops by oracle.
+            clock: time as the request sees it; by default :meth:`new_clock`.
+            started_at: the request's arrival in seconds of ``clock``; by default now.
+
+        Raises:
+            ConfigError: no trie is loaded.
         """
         planner = self._planning()
         planner.prepare_in_background(objective)
         return Session(
             planner,
             objective,
-            clock=clock or self.new_clock(),
+            clock=clock or self.models.new_clock(),
             request=request,
             judge=judge,
             started_at=started_at,
@@ -133,18 +269,18 @@ class VineLM(GraphAdapter):
         )
 
     def _served_default(self, stage: str) -> str:
-        """The stage's declared default; where the catalog has lost that, the first model of the stage that it still has."""
-        declared = self.default_model(stage)
-        if declared in self.catalog or self.template is None:
+        """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""
+        declared, template = self.adapter.default_model(stage), self.adapter.template
+        if declared in self.catalog or template is None:
             return declared
-        allowed = next((known.models for known in self.template.stages if known.name == stage), None)
+        allowed = next((known.models for known in template.stages if known.name == stage), None)
         return next((model for model in allowed or () if model in self.catalog), next(iter(self.catalog)))
 
     def _least_call_usd(self, model: str) -> float:
-        """Dollars that are set aside for a call of that model with an empty prompt; 0 where its backend tells no bound."""
+        """Dollars that are reserved for a call of that model with an empty prompt; 0 where its backend gives no bound."""
         found = self._least_usd.get(model)
         if found is None:
-            found, backend = 0.0, self.backend_of(model)
+            found, backend = 0.0, self.models.backend_of(model)
             if isinstance(backend, PricesCalls):
                 with suppress(VineLMError):
                     found = backend.upper_bound_usd(self.catalog[model], [])
@@ -165,7 +301,7 @@ class VineLM(GraphAdapter):
         """The planner of new requests; :class:`ConfigError` without a trie."""
         if self.planner is None:
             raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
-        return self.planner if self.can_end else self._to_the_end(self.planner)
+        return self.planner if self.adapter.can_end else self._to_the_end(self.planner)
 
     def _to_the_end(self, planner: Planner) -> Planner:
         """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""
@@ -174,16 +310,17 @@ class VineLM(GraphAdapter):
         return self._whole[1]
 
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        if self._load_source is None and not self.is_virtual_time:
-            self._load_source = InFlightLoadMonitor()
-        if not (self._load_source is None or isinstance(self._load_source, _NEVER_BLOCK) or self.is_virtual_time):
-            self._load_source = BackgroundLoadMonitor(self._load_source)
+        """The source of load as a session reads it, without blocking."""
+        source = self._load_source
+        if self.models.is_virtual_time or isinstance(source, _NEVER_BLOCK):
+            return source
+        self._load_source = InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)
         return self._load_source
 
-    def policy_for(self, context: RunContext) -> Policy:
-        """The context's own policy, a new session for its objective, or the defaults where there is nothing to plan with."""
-        if context.policy is not None or context.objective is None or self.planner is None:
-            return super().policy_for(context)
+    def _new_policy(self, context: RunContext) -> Policy | None:
+        """A new session for the context's objective; None where there is nothing to plan with."""
+        if context.objective is None or self.planner is None:
+            return None
         return self.session(context.objective, request=context.request, started_at=context.started_at)
 
 

@@ -1,4 +1,4 @@
-"""A catalog's models, ready to be called: their backends, their chat models, the time that passes on them."""
+"""Makes the chat models of a catalog: finds the backend of each model and the clock that its latencies pass on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from vinelm.protocols import Backend, CallContext
 
 
 class ModelResolver:
-    """``backends`` maps a provider to its backend; None makes those of the catalog's providers on first use."""
+    """Makes the chat models of a catalog; a :class:`~vinelm.protocols.ChatModelSource`.
+
+    Args:
+        models: the catalog.
+        backends: backend by provider; None makes those of the catalog's providers on first use.
+    """
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend] | None = None) -> None:
         self.catalog = models
@@ -33,7 +38,7 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """The latencies of the catalog's models pass on the request's clock. :class:`ConfigError` if only some do."""
+        """Whether the models' latencies pass on the request's clock. :class:`ConfigError` if only some do."""
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:
             raise ConfigError(
@@ -42,22 +47,26 @@ class ModelResolver:
         return kinds.pop()
 
     def new_clock(self) -> Clock:
-        """The clock of a new run: virtual if the models' latencies are, else real."""
+        """Return the clock of a new run: virtual if the models' latencies are, else real."""
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def backend_of(self, model: str) -> Backend:
-        """The backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
+        """Return the backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
         return self._backend_and_entry(model)[0]
 
-    def chat_model(self, name: str, call: CallContext) -> BaseChatModel:
-        """A chat model of the catalog for one invocation."""
-        backend, entry = self._backend_and_entry(name)
-        return backend.chat_model(entry, call)
+    def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
+        """Return a chat model of the catalog for one invocation.
 
-    def limited_chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any]) -> BaseChatModel:
-        """The same with another ``max_tokens`` or ``timeout_s`` than its entry has."""
-        backend, entry = self._backend_and_entry(name)
-        return backend.chat_model(entry.model_copy(update=limits), call)
+        Args:
+            name: the model's name in the catalog.
+            call: the invocation.
+            limits: fields of the entry to replace, such as ``max_tokens`` and ``timeout_s``.
+
+        Raises:
+            ConfigError: an unknown model or provider.
+        """
+        backend, entry = self._found.get(name) or self._backend_and_entry(name)
+        return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
 
     def _backend_and_entry(self, model: str) -> tuple[Backend, Model]:
         found = self._found.get(model)

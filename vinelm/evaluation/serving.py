@@ -48,7 +48,7 @@ class ServedRequest:
 
 def serve(
     workflow: Workflow,
-    vine: GraphAdapter,
+    vine: GraphAdapter | VineLM,
     app: Any,
     request: Request,
     objective: Objective | None,
@@ -102,7 +102,7 @@ def judge_of(workflow: Workflow, request: Request) -> Any:
     return lambda state: bool(workflow.score(request, state))
 
 
-def _session(workflow: Workflow, vine: GraphAdapter, request: Request, objective: Objective | None) -> RecordingPolicy:
+def _session(workflow: Workflow, vine: GraphAdapter | VineLM, request: Request, objective: Objective | None) -> RecordingPolicy:
     if not isinstance(vine, VineLM) or objective is None:
         raise ConfigError("serve needs a policy, or a VineLM with a trie and an objective")
     clock: Clock = vine.new_clock()

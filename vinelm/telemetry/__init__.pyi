@@ -2,6 +2,5 @@ from .events import DecisionEvent as DecisionEvent
 from .events import Listener as Listener
 from .events import Observer as Observer
 from .events import ObserverGroup as ObserverGroup
-from .events import explanation_of as explanation_of
 from .opentelemetry import OpenTelemetry as OpenTelemetry
 from .prometheus import Prometheus as Prometheus

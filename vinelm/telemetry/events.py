@@ -1,4 +1,4 @@
-"""What an application's decisions and invocations are told to, while a request runs."""
+"""Events of decisions and invocations while a request runs, and the observers that receive them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionEvent:
-    """One answer of a policy. ``kind`` is "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
+    """One answer of a policy. Holds no prompt and no key.
 
-    ``goes_on`` is False where the request ends. ``seconds`` is the wall time of the answer. ``explanation`` is the policy's own
-    account of it (an item of ``session.trace()``), empty for policies that give none. Holds no prompt and no key.
+    Attributes:
+        kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
+        goes_on: False where the request ends.
+        seconds: wall time of the answer.
+        explanation: the policy's :meth:`~vinelm.protocols.Policy.last_step`; empty for policies that keep none.
     """
 
     kind: Literal["model", "end"]
@@ -31,67 +34,65 @@ class DecisionEvent:
 
 
 class Observer(Protocol):
-    """Is told of every decision and every invocation. Called from many threads; what it raises is swallowed."""
+    """Is notified of every decision and every invocation, from many threads. Exceptions that it raises are ignored."""
 
     def decided(self, decided: DecisionEvent) -> None:
-        """A policy answered, this very moment."""
+        """A policy has just answered."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """The invocation of ``stage`` begins; ``prefix`` ends with its model. What comes back is handed to :meth:`ended`."""
+        """The invocation of ``stage`` begins; ``prefix`` ends with its model. The result is passed to :meth:`ended`."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """It ended, well or badly; None where it was interrupted, to be run again."""
+        """The invocation has ended; None if it was interrupted, to be run again."""
 
 
 class Listener(Observer, Protocol):
-    """An observer that also hears what is said, for as long as ``captures_content`` is true. Others never do."""
+    """An observer that also receives prompts and answers, as long as ``captures_content`` is true. Others never do."""
 
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """A model was called inside the invocation of ``token``; ``answer`` is what came of it, None where nothing did."""
+        """A model was called inside the invocation of ``token``; ``answer`` is None where there is none."""
 
 
 class ObserverGroup:
-    """Hands on to several observers. False where there are none, so that nobody pays for what nobody sees.
+    """Notifies several observers. One that fails is left out of that one event: it must not cost the request.
 
-    An observer that fails is left out of that one event: it must not cost the request.
+    Attributes:
+        observers: those that are notified. Callers check it first, so that an event that nobody receives costs nothing.
     """
 
-    __slots__ = ("_observers",)
+    __slots__ = ("observers",)
 
     def __init__(self) -> None:
-        self._observers: tuple[Observer, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self._observers)
+        self.observers: tuple[Observer, ...] = ()
 
     def add(self, observer: Observer) -> None:
-        """Tell this one, too, from now on."""
-        self._observers = (*self._observers, observer)
+        """Notify this observer, too, from now on."""
+        self.observers = (*self.observers, observer)
 
     def decided(self, decided: DecisionEvent) -> None:
-        """Tell all of a decision."""
-        for observer in self._observers:
+        """Notify all observers of a decision."""
+        for observer in self.observers:
             _safely(observer.decided, decided)
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> list[tuple[Observer, Any]]:
-        """Tell all of a beginning."""
-        return [(one, _safely(one.began, stage, prefix, model)) for one in self._observers]
+        """Notify all observers that an invocation begins; the result is passed to :meth:`ended`."""
+        return [(one, _safely(one.began, stage, prefix, model)) for one in self.observers]
 
     @property
     def hears(self) -> bool:
-        """Somebody has asked for what is said."""
-        return any(_listens(observer) for observer in self._observers)
+        """Whether some observer captures prompts and answers."""
+        return any(_listens(observer) for observer in self.observers)
 
     def exchanged(self, tokens: list[tuple[Observer, Any]], messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Tell those that asked."""
+        """Notify the observers that capture content."""
         for observer, token in tokens:
             if _listens(observer):
                 _safely(cast("Listener", observer).exchanged, token, messages, answer)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
-        """Tell those that were told of the beginning."""
+        """Notify the observers that were notified of the beginning."""
         for observer, token in tokens:
             _safely(observer.ended, token, invocation)
 
@@ -100,19 +101,8 @@ def _listens(observer: Observer) -> bool:
     return getattr(observer, "captures_content", False) is True
 
 
-def explanation_of(policy: Any) -> Mapping[str, Any]:
-    """The last item of the policy's trace; empty where it keeps none."""
-    steps = getattr(policy, "steps", None)  # a session's: one item is cheaper than the whole trace
-    if steps and hasattr(steps[-1], "to_dict"):
-        found: Mapping[str, Any] = steps[-1].to_dict()
-        return found
-    trace = getattr(policy, "trace", None)
-    items = trace() if callable(trace) else ()
-    return items[-1] if items else {}
-
-
-def _safely(tell: Callable[..., Any], *what: Any) -> Any:
+def _safely(notify: Callable[..., Any], *what: Any) -> Any:
     try:
-        return tell(*what)
+        return notify(*what)
     except Exception:
         return None

@@ -1,4 +1,4 @@
-"""What models are told and answer, in the words of the conventions for generative AI. Only for those who ask for it.
+"""Prompts and answers as attributes of the semantic conventions for generative AI. Only captured on request.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-input-messages.json and
 ``gen-ai-output-messages.json``
@@ -23,7 +23,7 @@ ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
 def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
-    """The environment says so. A value that nobody knows is a warning, and no."""
+    """Return whether the environment asks for content. An unknown value logs a warning and counts as no."""
     said = environment.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:
         known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"
@@ -32,7 +32,7 @@ def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def attributes(messages: Sequence[BaseMessage], answer: AIMessage | None) -> dict[str, str]:
-    """``gen_ai.input.messages`` and, if there is an answer, ``gen_ai.output.messages``, each as a JSON text."""
+    """Return ``gen_ai.input.messages`` and, if there is an answer, ``gen_ai.output.messages``, each as a JSON text."""
     found = {"gen_ai.input.messages": _json([_message(message) for message in messages])}
     if answer is not None:
         reason = answer.response_metadata.get("finish_reason") or "error"

@@ -27,7 +27,7 @@ PROVIDERS: Mapping[str, str] = {
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
 }
-"""Providers that the conventions call otherwise than we do."""
+"""Providers whose name in the conventions differs from ours."""
 _EXPLAINED = (
     "accuracy",
     "path_cost_usd",
@@ -37,7 +37,7 @@ _EXPLAINED = (
     "is_feasible",
     "binding",
 )
-"""What of a decision's plan goes onto its span."""
+"""Fields of a decision's plan that become attributes of its span."""
 
 
 class OpenTelemetry:
@@ -46,9 +46,12 @@ class OpenTelemetry:
     A decision is ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a client span. Uses the API
     only: without an SDK it costs next to nothing.
 
-    Neither holds a prompt or an answer unless ``capture_content`` is true (None: what
-    ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says now). Then an invocation's span has those of its last call.
-    A key is on none.
+    No span holds a key, and none a prompt or an answer unless content is captured: then an invocation's span has those of its
+    last call.
+
+    Args:
+        provider: by default the global one.
+        capture_content: None takes the present value of ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``.
     """
 
     def __init__(self, provider: TracerProvider | None = None, *, capture_content: bool | None = None) -> None:
@@ -89,7 +92,7 @@ class OpenTelemetry:
         )
 
     def exchanged(self, token: Span, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Put what was said onto the invocation's span; called only if it was asked for."""
+        """Put prompt and answer onto the invocation's span; called only where content is captured."""
         if token.is_recording():
             token.set_attributes(attributes(messages, answer))
 

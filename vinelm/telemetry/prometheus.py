@@ -20,7 +20,8 @@ LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0
 class Prometheus:
     """An observer that counts. Labels are names of the catalog and the template, never anything of a request.
 
-    ``registry`` is the process's own by default; one registry takes one of these.
+    Args:
+        registry: by default the process's own. One registry takes one of these.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -70,7 +71,7 @@ class Prometheus:
         return under_way
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """One less, and what it came to."""
+        """One fewer under way, with its outcome, dollars and tokens."""
         token.dec()
         if invocation is None:
             return

@@ -18,6 +18,7 @@ from vinelm import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.objective import Objective
+from vinelm.policies import RecordingPolicy
 
 
 class State(TypedDict, total=False):
@@ -83,12 +84,10 @@ def test_a_call_outside_is_a_request_of_its_own(model, backend):
 def test_its_own_objective_holds_where_nothing_else_is_asked(vine, backend):
     asked = []
 
-    class Asking(GraphAdapter):
-        def policy_for(self, context):
-            asked.append(context.objective)
-            return super().policy_for(context)
+    def note(context):
+        asked.append(context.objective)
 
-    vine = Asking(vine.catalog, {"test": backend}, template=vine.template)
+    vine = GraphAdapter(vine.models, template=vine.template, new_policy=note)
     model = VineChatModel(vine=vine, stage="generate", objective={"maximize": "accuracy", "max_cost_usd": 1.0})
     model.invoke("?")
     with vine.request(Objective(minimize="cost", min_accuracy=0.5)):
@@ -202,22 +201,16 @@ def test_it_shows_nothing_of_its_control(model):
 # -- failures ----------------------------------------------------------------------------------------------------
 
 
-class Fleeing:
+class Fleeing(RecordingPolicy):
     """Runs m0 until it has failed, then m1."""
 
-    template = request = None
-
     def __init__(self, clock):
-        self.clock = clock
-        self.invocations = []
+        super().__init__(clock=clock)
 
-    def next(self, stage, prefix):
+    def next_model(self, stage, prefix):
         return "m1" if any(one.failure for one in self.invocations) else "m0"
 
-    def record(self, invocation):
-        self.invocations.append(invocation)
-
-    def again(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state):
         raise AssertionError
 
 

@@ -20,6 +20,7 @@ from langchain.agents.structured_output import ToolStrategy
 
 from vinelm import VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
+from vinelm.backends import ModelResolver
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.template import Loop, Stage, Template
@@ -45,7 +46,7 @@ TWICE = calls_then("4", ("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2}))
 
 
 def agent_control(backend) -> GraphAdapter:
-    return GraphAdapter(make_catalog(3), {"test": backend}, template=TEMPLATE)
+    return GraphAdapter(ModelResolver(make_catalog(3), {"test": backend}), template=TEMPLATE)
 
 
 def build_agent(vine, *more, tools=(add,), first=(), **kwargs):
@@ -182,7 +183,7 @@ def test_a_retry_around_the_routed_call_is_planned_again(mode):
     asked = []
 
     class CallOptions(type(follow(vine))):
-        def next(self, stage, prefix):
+        def next_model(self, stage, prefix):
             asked.append(prefix)
             return ("m0", "m1", "m2", "m0")[len(asked) - 1]
 

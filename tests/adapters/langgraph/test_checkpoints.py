@@ -6,6 +6,7 @@ from conftest import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.backends import ModelResolver
 from vinelm.objective import Objective
 from vinelm.workflow import Request
 
@@ -23,7 +24,7 @@ class KeyedBackend(EchoBackend):
 @pytest.mark.parametrize("mode", MODES)
 def test_no_canary_in_any_checkpoint(mode, interrupted):
     catalog = make_catalog(3, options={"user": CANARY})
-    vine = GraphAdapter(catalog, {"test": KeyedBackend()}, template=control().template)
+    vine = GraphAdapter(ModelResolver(catalog, {"test": KeyedBackend()}), template=control().template)
     saver = InMemorySaver()
     graph = App(mode=mode).build(vine).compile(checkpointer=saver)
     context = vine.context(

@@ -17,6 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 from vinelm import VineLM
 from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.adapters.langgraph.run_registry import RunRegistry
+from vinelm.backends import ModelResolver
 from vinelm.controller import Planner
 from vinelm.controller.testing import LoadMonitorContract
 from vinelm.errors import CallError
@@ -30,11 +31,12 @@ class Counting(GraphAdapter):
     """Every run's policy uses one model throughout: which one, tells the runs apart."""
 
     def __init__(self):
-        super().__init__(make_catalog(RUNS), {"test": EchoBackend()}, template=make_template(RUNS, 3))
+        models = ModelResolver(make_catalog(RUNS), {"test": EchoBackend()})
+        super().__init__(models, template=make_template(RUNS, 3), new_policy=self.a_policy)
         self.policies = []
         self._count = Lock()
 
-    def policy_for(self, context):
+    def a_policy(self, context):
         with self._count:
             model = f"m{len(self.policies)}"
             policy = DefaultPolicy(lambda stage: model, clock=self.new_clock(), template=self.template)
@@ -79,12 +81,10 @@ def test_sixty_tasks_each_in_a_with_block_of_its_own():
     vine = control()
     seen = []
 
-    class Noting(type(vine)):
-        def policy_for(self, context):
-            seen.append(context.objective.max_cost_usd)
-            return super().policy_for(context)
+    def note(context):
+        seen.append(context.objective.max_cost_usd)
 
-    vine = Noting(vine.catalog, vine.backends, template=vine.template)
+    vine = GraphAdapter(vine.models, template=vine.template, new_policy=note)
     graph = App(mode="async", turns=1, tool=lambda state: seen.append(get(state, "q"))).build(vine).compile()
 
     async def one(i):
@@ -127,11 +127,12 @@ class Mortal(GraphAdapter):
     """Remembers its policies without keeping them."""
 
     def __init__(self):
-        super().__init__(make_catalog(3), {"test": EchoBackend()}, template=make_template(3, 3))
+        models = ModelResolver(make_catalog(3), {"test": EchoBackend()})
+        super().__init__(models, template=make_template(3, 3), new_policy=self.a_policy)
         self.policies = []
 
-    def policy_for(self, context):
-        policy = super().policy_for(context)
+    def a_policy(self, context):
+        policy = DefaultPolicy(self.default_model, clock=self.new_clock(), template=self.template)
         self.policies.append(weakref.ref(policy))
         return policy
 
@@ -163,7 +164,7 @@ def test_two_streams_read_in_turns_keep_their_policies():
 
 
 def test_where_langgraph_hides_its_channels_runs_are_found_by_their_control(monkeypatch):
-    monkeypatch.setattr("vinelm.adapters.langgraph.adapter.opening_of", lambda config: None)
+    monkeypatch.setattr("vinelm.adapters.langgraph.adapter.channel_of", lambda config: None)
     vine = Counting()
     graph = App().build(vine).compile()
     assert [graph.invoke({"q": "?"})["a"] for _ in range(2)] == ["m0;m0;m0;", "m1;m1;m1;"]

@@ -73,7 +73,7 @@ def asking(vine, asked):
     """A policy that would give every question another model."""
 
     class CallOptions(ForcedPolicy):
-        def next(self, stage, prefix):
+        def next_model(self, stage, prefix):
             asked.append((stage, prefix))
             return f"m{len(asked) - 1}"
 

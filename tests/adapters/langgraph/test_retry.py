@@ -63,7 +63,7 @@ class CallOptions(ForcedPolicy):
         super().__init__(vine.template, [], clock=vine.new_clock())
         self.asked = []
 
-    def next(self, stage, prefix):
+    def next_model(self, stage, prefix):
         self.asked.append((stage, prefix))
         return f"m{len(self.asked) - 1}"
 

@@ -24,7 +24,7 @@ class Deciding(DefaultPolicy):
         self.answers = list(answers)
         self.asked = []
 
-    def again(self, prefix, finished, state):
+    def should_continue(self, prefix, finished, state):
         self.asked.append((prefix, finished, state))
         return self.answers.pop(0)
 
@@ -63,7 +63,7 @@ def test_a_plain_edge_is_not_the_policys(mode):
 def looping():
     """A control whose template lets generate follow itself."""
     vine = control()
-    return GraphAdapter(vine.catalog, vine.backends, template=Template((Loop((Stage("generate"),), 4),)))
+    return GraphAdapter(vine.models, template=Template((Loop((Stage("generate"),), 4),)))
 
 
 def loop(vine, fn, path_map=None, mode="sync", again="generate"):

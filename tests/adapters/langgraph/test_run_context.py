@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.langgraph.run_context import carried_by
+from vinelm.backends import ModelResolver
 from vinelm.clock import VirtualClock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -57,12 +58,12 @@ class Noting(GraphAdapter):
     """Keeps what each run was asked for."""
 
     def __init__(self, backend=None):
-        super().__init__(make_catalog(3), {"test": backend or EchoBackend()}, template=make_template(3, 3))
+        models = ModelResolver(make_catalog(3), {"test": backend or EchoBackend()})
+        super().__init__(models, template=make_template(3, 3), new_policy=self.note)
         self.contexts = []
 
-    def policy_for(self, context):
+    def note(self, context):
         self.contexts.append(context)
-        return super().policy_for(context)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -301,7 +302,7 @@ def test_without_a_plan_each_stage_runs_its_default():
     from vinelm.template import Loop, Stage, Template
 
     template = Template((Stage("generate"), Loop((Stage("repair", default="m2", models=("m1", "m2")),), 2)))
-    vine = GraphAdapter(make_catalog(3), {"test": EchoBackend()}, template=template)
+    vine = GraphAdapter(ModelResolver(make_catalog(3), {"test": EchoBackend()}), template=template)
     assert App(turns=2).build(vine).compile().invoke({"q": "?"})["a"] == "m0;m2;"
     vine.stage("generate", lambda state, model: {}, state=App.schema, default="m1")
     assert [vine.default_model(name) for name in ("generate", "repair", "elsewhere")] == ["m1", "m2", "m0"]
@@ -312,12 +313,11 @@ def test_the_default_policy_keeps_what_happened():
     vine = control()
     policies = []
 
-    class Keeping(GraphAdapter):
-        def policy_for(self, context):
-            policies.append(super().policy_for(context))
-            return policies[-1]
+    def keep(context):
+        policies.append(DefaultPolicy(vine.default_model, clock=vine.new_clock(), template=vine.template))
+        return policies[-1]
 
-    vine = Keeping(vine.catalog, vine.backends, template=vine.template)
+    vine = GraphAdapter(vine.models, template=vine.template, new_policy=keep)
     App(turns=2).build(vine).compile().invoke({"q": "?"})
     (policy,) = policies
     assert isinstance(policy, DefaultPolicy)
@@ -336,13 +336,13 @@ def test_the_clock_is_the_backends(backend, clock):
 def test_virtual_and_real_time_do_not_mix():
     catalog = make_catalog(2)
     mixed = [catalog["m0"], catalog["m1"].model_copy(update={"provider": "other"})]
-    vine = GraphAdapter(type(catalog)(mixed), {"test": EchoBackend(), "other": RealTime()})
+    vine = GraphAdapter(ModelResolver(type(catalog)(mixed), {"test": EchoBackend(), "other": RealTime()}))
     with pytest.raises(ConfigError, match="mixes models of virtual and of real time"):
         vine.new_clock()
 
 
 def test_a_provider_without_a_backend_is_one_line():
-    vine = GraphAdapter(make_catalog(2), {"other": EchoBackend()})
+    vine = GraphAdapter(ModelResolver(make_catalog(2), {"other": EchoBackend()}))
     with pytest.raises(ConfigError, match=r"model 'm0': no backend for the provider 'test': known are other"):
         App().build(vine).compile().invoke({"q": "?"})
 

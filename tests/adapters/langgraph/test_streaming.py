@@ -48,7 +48,7 @@ def test_the_path_is_visible_to_whoever_streams_values_or_updates():
     context = vine.context(policy=forced(vine, PATH))
     values = list(graph.stream({"q": "?"}, context=context, stream_mode="values"))
     updates = list(graph.stream({"q": "?"}, context=context, stream_mode="updates"))
-    entry = {"k": 0, "stage": "generate", "model": "m2"}
+    entry = {"k": 0, "stage": "generate", "model": "m2", "usd": 0.01}
     assert values[-1].get(PATH_KEY, {"path": [entry]})["path"] == [entry]
     assert updates[0]["generate"][PATH_KEY] == [entry]
 

@@ -2,7 +2,6 @@
 
 import pytest
 from adapters.kit import KINDS, MODES, App, control, forced, path_of, run, thread
-from conftest import make_catalog
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
@@ -71,7 +70,7 @@ def agent(vine, mode, turns=2):
 
 def react() -> GraphAdapter:
     template = Template((Loop((Stage("repair"),), 4),))
-    return GraphAdapter(make_catalog(3), control().backends, template=template)
+    return GraphAdapter(control().models, template=template)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -293,7 +293,7 @@ def test_vinelm_takes_them():
     assert (model.price_id, model.price.output) == ("openai/gpt-4.1-mini", 1.6)
     usages = []
     call = CallContext(stage="s", prefix=("small",), clock=WallClock(), on_usage=usages.append)
-    assert vine.backends["langchain"].chat_model(model, call).invoke("?").text == "hello there"
+    assert vine.models.backends["langchain"].chat_model(model, call).invoke("?").text == "hello there"
     assert usages[0].tokens_estimated
 
 

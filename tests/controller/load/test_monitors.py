@@ -100,7 +100,7 @@ def test_a_session_tells_its_monitor_and_plans_with_it():
     monitor.report("west", 0)
     objective = Objective(maximize="accuracy", max_latency_s=5.0)
     session = Session(planner, objective, clock=VirtualClock(), load=monitor)
-    assert session.next("generate", ()) == "m1"
+    assert session.next_model("generate", ()) == "m1"
     assert monitor.delays()["west"].extra_s == 0.5
     usage = Usage(model="m1", cost_usd=0.0, latency_s=1.0)
     session.record(Invocation(stage="generate", prefix=("m1",), latency_s=1.0, usages=(usage,)))
@@ -120,7 +120,7 @@ def test_a_monitor_that_raises_costs_nothing():
     planner = Planner(random_table(3, n_requests=60, n_models=2, depth=3).annotate())
     objective = Objective(maximize="accuracy", max_latency_s=5.0)
     session = Session(planner, objective, clock=VirtualClock(), load=Deaf())
-    assert session.next("generate", ()) == planner.plan(objective).next_model
+    assert session.next_model("generate", ()) == planner.plan(objective).next_model
     session.record(Invocation(stage="generate", prefix=("m0",), latency_s=1.0))
     assert "no load known" in session.steps[0].note
 

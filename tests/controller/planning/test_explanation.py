@@ -38,8 +38,8 @@ def test_a_session_tells_its_whole_story():
 
     planner = Planner(random_table(3, n_requests=60, n_models=3, depth=3).annotate())
     session = Session(planner, Objective(maximize="accuracy", max_latency_s=4.0), clock=VirtualClock())
-    model = session.next("generate", ())
-    session.next("repair", (model, "m0", "m0", "m0"))
+    model = session.next_model("generate", ())
+    session.next_model("repair", (model, "m0", "m0", "m0"))
     story = session.explain()
     assert f"[start] generate: {model}" in story
     assert f"-> {model}" in story

@@ -32,14 +32,14 @@ def vine_of(annotated, catalog=None, **settings):
 def test_a_load_that_is_no_number_of_seconds_does_not_cost_the_plan(annotated, extra_s):
     planner = Planner(annotated)
     session = Session(planner, OBJECTIVE, clock=VirtualClock(), load=lambda: {"east": extra_s})
-    assert session.next("generate", ()) == planner.plan(OBJECTIVE).next_model
+    assert session.next_model("generate", ()) == planner.plan(OBJECTIVE).next_model
     assert "no load known" in session.steps[0].note or extra_s is None
 
 
 def test_a_source_that_hangs_holds_up_no_decision(annotated):
     let_go = threading.Event()
     session = vine_of(annotated, load=let_go.wait).session(OBJECTIVE)
-    assert session.next("generate", ()) == Planner(annotated).plan(OBJECTIVE).next_model
+    assert session.next_model("generate", ()) == Planner(annotated).plan(OBJECTIVE).next_model
     assert "the load source has not answered" in session.steps[0].note
     let_go.set()
 
@@ -48,7 +48,7 @@ def test_a_monitor_of_the_users_is_read_apart_and_ours_directly(annotated):
     fast = vine_of(annotated, load=lambda: {"east": 50.0})
     fast._load_seen()._patience_s = 10.0
     session = fast.session(OBJECTIVE)
-    assert session.next("generate", ()) == Planner(annotated).plan(OBJECTIVE, load={"east": 50.0}).next_model
+    assert session.next_model("generate", ()) == Planner(annotated).plan(OBJECTIVE, load={"east": 50.0}).next_model
     assert isinstance(fast._load_seen(), BackgroundLoadMonitor)
     assert fast._load_seen() is fast._load_seen()
     for ours in (InFlightLoadMonitor(), ReportedLoadMonitor({"east": LINE})):
@@ -61,20 +61,20 @@ def test_an_engine_that_disappears_is_planned_without_its_load(annotated):
     monitor = ReportedLoadMonitor({"east": LINE, "west": LINE}, clock=clock)
     monitor.report("east", 60)
     loaded = Session(planner, OBJECTIVE, clock=VirtualClock(), load=monitor)
-    assert loaded.next("generate", ()) == planner.plan(OBJECTIVE, load={"east": 30.0}).next_model
+    assert loaded.next_model("generate", ()) == planner.plan(OBJECTIVE, load={"east": 30.0}).next_model
     clock.sleep(30.0)
     stale = Session(planner, OBJECTIVE, clock=VirtualClock(), load=monitor)
-    stale.next("generate", ())
+    stale.next_model("generate", ())
     assert "old load report of east" in stale.steps[0].note
     clock.sleep(31.0)
     gone = Session(planner, OBJECTIVE, clock=VirtualClock(), load=monitor)
-    assert gone.next("generate", ()) == planner.plan(OBJECTIVE).next_model
+    assert gone.next_model("generate", ()) == planner.plan(OBJECTIVE).next_model
 
 
 def test_an_engine_that_the_trie_does_not_know_is_ignored(annotated):
     planner = Planner(annotated)
     session = Session(planner, OBJECTIVE, clock=VirtualClock(), load=lambda: {"elsewhere": 9.0})
-    assert session.next("generate", ()) == planner.plan(OBJECTIVE).next_model
+    assert session.next_model("generate", ()) == planner.plan(OBJECTIVE).next_model
     assert session.steps[0].note == ""
 
 
@@ -85,25 +85,25 @@ def test_a_model_that_left_the_catalog_is_never_run_and_the_trace_says_so(annota
     session = vine.session(Objective(maximize="accuracy"))
     prefix = ()
     for stage in ("generate", "repair", "repair"):
-        prefix = (*prefix, session.next(stage, prefix))
+        prefix = (*prefix, session.next_model(stage, prefix))
     assert gone not in prefix
     assert all(f"not served any more, left out: {gone}" in step["note"] for step in session.trace())
-    beyond = session.next("repair", prefix)  # nothing is planned there: the default, which may be the one that is gone
+    beyond = session.next_model("repair", prefix)  # nothing is planned there: the default, which may be the one that is gone
     assert beyond in left
-    assert vine.session(OBJECTIVE).next("generate", ("m0",)) in left
+    assert vine.session(OBJECTIVE).next_model("generate", ("m0",)) in left
 
 
 def test_the_default_is_the_one_that_the_application_declared(annotated):
     vine = vine_of(annotated, mode="off")
-    vine.declare("generate", "m2")
+    vine.adapter.declare("generate", "m2")
     session = vine.session(OBJECTIVE)
-    assert session.next("generate", ()) == "m2"
-    assert session.next("repair", ("m2",)) == "m0"
+    assert session.next_model("generate", ()) == "m2"
+    assert session.next_model("repair", ("m2",)) == "m0"
 
 
 def test_a_stage_of_another_workflow_runs_a_default(annotated):
     session = vine_of(annotated).session(OBJECTIVE)
-    assert session.next("polish", ()) in annotated.catalog
+    assert session.next_model("polish", ()) in annotated.catalog
     assert "not planned for" in session.steps[0].note
 
 
@@ -112,9 +112,9 @@ def test_a_clock_that_jumps_gives_no_time_back(annotated, jump_s):
     clock = VirtualClock(5.0)
     session = Session(Planner(annotated), OBJECTIVE, clock=clock)
     clock.sleep(2.0)
-    session.next("generate", ())
+    session.next_model("generate", ())
     clock.seconds += jump_s
-    session.next("repair", ("m0",))
+    session.next_model("repair", ("m0",))
     assert [step.elapsed_s for step in session.steps] == [2.0, 2.0]
 
 

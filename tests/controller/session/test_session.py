@@ -37,12 +37,12 @@ def test_a_session_is_a_policy(planner):
 def test_it_replans_from_the_prefix_it_is_given_with_what_was_really_spent(planner):
     objective = Objective(maximize="accuracy", max_latency_s=4.0, max_cost_usd=0.02, cost_budget="per_request")
     session, clock = session_of(planner, objective)
-    first = session.next("generate", ())
+    first = session.next_model("generate", ())
     assert first == planner.plan(objective).next_model
     clock.sleep(1.5)
     session.record(ran((first,), cost_usd=0.007))
     expected = planner.plan(objective, node=planner.trie.node((first,)), elapsed_s=1.5, spent_usd=0.007)
-    assert session.again((first,), False, {}) is not expected.stop
+    assert session.should_continue((first,), False, {}) is not expected.stop
     step = session.steps[-1]
     assert (step.elapsed_s, step.spent_usd, step.decision.target) == (1.5, 0.007, expected.target)
 
@@ -50,11 +50,11 @@ def test_it_replans_from_the_prefix_it_is_given_with_what_was_really_spent(plann
 @pytest.mark.parametrize(("wait_s", "plans"), [(0.0, 2), (0.04, 2), (0.06, 3)])
 def test_the_plan_of_a_loops_edge_stands_for_the_invocation_that_follows_at_once(planner, wait_s, plans):
     session, clock = session_of(planner, Objective(maximize="accuracy", max_latency_s=1000.0))
-    first = session.next("generate", ())
+    first = session.next_model("generate", ())
     session.record(ran((first,)))
-    assert session.again((first,), False, {}) is True
+    assert session.should_continue((first,), False, {}) is True
     clock.sleep(wait_s)
-    model = session.next("repair", (first,))
+    model = session.next_model("repair", (first,))
     node = planner.trie.node((first,))
     assert model == planner.plan(session.objective, node=node, elapsed_s=wait_s, may_stop=False).next_model
     assert len({id(decision) for decision in session.decisions}) == plans
@@ -64,36 +64,36 @@ def test_the_plan_of_a_loops_edge_stands_for_the_invocation_that_follows_at_once
 
 def test_the_plan_of_a_loops_edge_falls_with_the_next_outcome(planner):
     session, _ = session_of(planner, Objective(maximize="accuracy", max_latency_s=1000.0))
-    first = session.next("generate", ())
+    first = session.next_model("generate", ())
     session.record(ran((first,)))
-    session.again((first,), False, {})
-    second = session.next("repair", (first,))
+    session.should_continue((first,), False, {})
+    second = session.next_model("repair", (first,))
     session.record(ran((first, second), failure="server"))
-    other = session.next("repair", (first,))
+    other = session.next_model("repair", (first,))
     assert planner.engine_of[other] != planner.engine_of[second]
-    session.again((first,), False, {})
+    session.should_continue((first,), False, {})
     session.record(ran((first, other), cost_usd=0.5))
-    session.next("repair", (first, other))
+    session.next_model("repair", (first, other))
     assert session.steps[-1].spent_usd == pytest.approx(0.502)
 
 
 def test_a_route_ends_where_the_plan_ends_and_where_the_workflow_does(planner):
     session, clock = session_of(planner)
-    model = session.next("generate", ())
+    model = session.next_model("generate", ())
     session.record(ran((model,)))
-    assert session.again((model,), True, {}) is False
+    assert session.should_continue((model,), True, {}) is False
     clock.sleep(100.0)
-    assert session.again((model,), False, {}) is False
+    assert session.should_continue((model,), False, {}) is False
     assert session.steps[-1].decision.binding == "max_latency_s"
-    assert session.again((model, "m0", "m0"), False, {}) is False
+    assert session.should_continue((model, "m0", "m0"), False, {}) is False
 
 
 def test_retries_and_fan_outs_get_the_same_model_and_their_costs_all_count(planner):
     session, clock = session_of(planner)
-    first = session.next("generate", ())
+    first = session.next_model("generate", ())
     clock.sleep(3.5)
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(session.next("generate", ()))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: answers.append(session.next_model("generate", ()))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -107,30 +107,30 @@ def test_retries_and_fan_outs_get_the_same_model_and_their_costs_all_count(plann
 
 def test_after_a_failure_the_same_prefix_is_planned_with_the_time_that_is_left(planner):
     session, clock = session_of(planner)
-    first = session.next("generate", ())
+    first = session.next_model("generate", ())
     clock.sleep(3.0)
     session.record(ran((first,), failure="timeout"))
-    assert session.next("generate", ()) == planner.plan(OBJECTIVE, elapsed_s=3.0).next_model
+    assert session.next_model("generate", ()) == planner.plan(OBJECTIVE, elapsed_s=3.0).next_model
     assert session.steps[-1].elapsed_s == 3.0
 
 
 def test_a_resumed_session_counts_what_it_did_not_see_at_its_expected_price(planner):
     session, _ = session_of(planner)
-    session.next("repair", ("m1",))
+    session.next_model("repair", ("m1",))
     node = planner.trie.node(("m1",))
     assert session.steps[-1].spent_usd == planner.annotated.cost_usd[node]
     session.record(ran(("m1", "m0"), cost_usd=0.5))
-    session.next("repair", ("m1", "m0"))
+    session.next_model("repair", ("m1", "m0"))
     assert session.steps[-1].spent_usd == planner.annotated.cost_usd[node] + 0.5
 
 
 def test_stages_beyond_the_bound_or_off_the_template_run_the_default(planner):
     session, _ = session_of(planner)
-    assert session.next("repair", ("m1", "m1", "m1")) == "m0"
+    assert session.next_model("repair", ("m1", "m1", "m1")) == "m0"
     assert "not planned for" in session.steps[-1].note
-    assert session.next("repair", ("m1", "gone")) == "m0"
+    assert session.next_model("repair", ("m1", "gone")) == "m0"
     assert "not planned for" in session.steps[-1].note
-    assert session.next("generate", ("m1",)) == "m0"
+    assert session.next_model("generate", ("m1",)) == "m0"
     assert "not planned for" in session.steps[-1].note
 
 
@@ -145,20 +145,20 @@ def test_a_clock_that_jumps_back_does_not_give_time_back(planner):
 def test_observe_plans_and_changes_nothing(planner):
     session, clock = session_of(planner, mode="observe")
     wanted = planner.plan(OBJECTIVE).next_model
-    assert session.next("generate", ()) == "m0"
+    assert session.next_model("generate", ()) == "m0"
     assert session.decisions[0].next_model == wanted
     assert f"would have run {wanted}" in session.steps[0].note
     clock.sleep(100.0)
-    assert session.again(("m0",), False, {}) is True
+    assert session.should_continue(("m0",), False, {}) is True
     assert "would have ended" in session.steps[-1].note
-    assert session.again(("m0",), True, {}) is False
-    assert session.again(("m0", "m0", "m0"), False, {}) is True
+    assert session.should_continue(("m0",), True, {}) is False
+    assert session.should_continue(("m0", "m0", "m0"), False, {}) is True
 
 
 def test_off_does_not_plan(planner):
     session, _ = session_of(planner, mode="off")
-    assert session.next("generate", ()) == "m0"
-    assert session.again(("m0",), False, {}) is True
+    assert session.next_model("generate", ()) == "m0"
+    assert session.should_continue(("m0",), False, {}) is True
     assert session.decisions == []
 
 
@@ -170,19 +170,19 @@ class Broken(Planner):
 def test_its_own_failure_never_breaks_the_application(planner):
     broken = Broken(planner.annotated)
     session, _ = session_of(broken)
-    assert session.next("generate", ()) == "m0"
+    assert session.next_model("generate", ()) == "m0"
     assert "controller failed" in session.steps[-1].note
     assert "secret" not in str(session.trace())
-    assert session.again(("m0",), False, {}) is True
-    assert session.again(("m0",), True, {}) is False
+    assert session.should_continue(("m0",), False, {}) is True
+    assert session.should_continue(("m0",), True, {}) is False
     with pytest.raises(ZeroDivisionError):
-        session_of(broken, on_error="raise")[0].next("generate", ())
+        session_of(broken, on_error="raise")[0].next_model("generate", ())
 
 
 def test_an_objective_that_wants_to_raise_raises(planner):
     session, _ = session_of(planner, Objective(maximize="accuracy", max_latency_s=0.0, on_infeasible="raise"))
     with pytest.raises(InfeasibleError):
-        session.next("generate", ())
+        session.next_model("generate", ())
 
 
 def test_a_load_source_that_fails_does_not_cost_the_plan(planner):
@@ -190,11 +190,11 @@ def test_a_load_source_that_fails_does_not_cost_the_plan(planner):
         raise OSError
 
     session, _ = session_of(planner, load=fails)
-    assert session.next("generate", ()) == planner.plan(OBJECTIVE).next_model
+    assert session.next_model("generate", ()) == planner.plan(OBJECTIVE).next_model
     assert "no load known" in session.steps[-1].note
     heavy = {"east": 50.0}
     session, _ = session_of(planner, load=lambda: heavy)
-    assert session.next("generate", ()) == planner.plan(OBJECTIVE, load=heavy).next_model
+    assert session.next_model("generate", ()) == planner.plan(OBJECTIVE, load=heavy).next_model
 
 
 def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(planner):
@@ -207,13 +207,13 @@ def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(plann
     (other, _), (session, _) = (  # m0 and m2 are on the engine east
         session_of(planner, load=calls, mode="off", default=lambda stage, model=model: model) for model in ("m0", "m2")
     )
-    other.next("generate", ())
-    session.next("generate", ())
+    other.next_model("generate", ())
+    session.next_model("generate", ())
     assert in_flight() == 2.0
     for _ in range(3):  # the branches of a fan-out: one question, three outcomes
         session.record(ran(("m2",), failure="server"))
     assert in_flight() == 1.0
-    session.next("generate", ())
+    session.next_model("generate", ())
     assert in_flight() == 2.0
     session.interrupted(("m2",))
     assert in_flight() == 1.0
@@ -223,11 +223,11 @@ def test_calls_under_way_are_counted_out_and_in_once_each_however_they_end(plann
 
 def test_a_graph_that_cannot_be_ended_early_is_planned_to_its_leaves(planner):
     session, _ = session_of(planner, Objective(minimize="cost"), can_end=False)
-    model = session.next("generate", ())
+    model = session.next_model("generate", ())
     leaves = np.flatnonzero(planner.trie.is_leaf)
     cheapest = leaves[planner.annotated.path_cost_usd[leaves].argmin()]
     assert session.decisions[0].target == cheapest
-    assert session.again((model,), False, {}) is True
+    assert session.should_continue((model,), False, {}) is True
 
 
 def test_the_oracle_stop_asks_the_judge_and_only_the_judge():
@@ -235,20 +235,20 @@ def test_the_oracle_stop_asks_the_judge_and_only_the_judge():
     with pytest.raises(ConfigError, match="judge"):
         Session(planner, OBJECTIVE)
     session, _ = session_of(planner, Objective(maximize="accuracy"), judge=lambda state: state["right"])
-    assert session.again(("m0",), False, {"right": True}) is False
-    assert session.again(("m0",), True, {"right": False}) is True
+    assert session.should_continue(("m0",), False, {"right": True}) is False
+    assert session.should_continue(("m0",), True, {"right": False}) is True
     off, _ = session_of(planner, mode="off", judge=lambda state: False)
-    assert off.again(("m0",), True, {}) is True
-    assert off.again(("m0", "m0", "m0"), True, {}) is False
+    assert off.should_continue(("m0",), True, {}) is True
+    assert off.should_continue(("m0", "m0", "m0"), True, {}) is False
 
 
 def test_the_trace_is_plain_and_gives_reasons(planner):
     import json
 
     session, _ = session_of(planner)
-    model = session.next("generate", ())
+    model = session.next_model("generate", ())
     session.record(ran((model,)))
-    session.again((model,), False, {})
+    session.should_continue((model,), False, {})
     plain = json.loads(json.dumps(session.trace()))
     assert [entry["kind"] for entry in plain] == ["model", "end"]
     assert "accuracy" in plain[0]["decision"]["reason"]

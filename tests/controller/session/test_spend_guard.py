@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypedDict
@@ -16,15 +17,15 @@ from langgraph.types import RetryPolicy
 
 from vinelm import VineChatModel, VineLM
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.backends import RecordedBackend, TextWriter
+from vinelm.backends import RecordedBackend, TextWriter, create_backends
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
-from vinelm.controller.session.spend_guard import SpendGuard
 from vinelm.errors import CallError, CallRefused
 from vinelm.objective import Objective
 from vinelm.observation import Usage
+from vinelm.policies import SpendGuard
 from vinelm.protocols import CallContext, Invocation
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
@@ -44,50 +45,6 @@ def usage(cost_usd):
     return Usage(model="m0", cost_usd=cost_usd, latency_s=1.0)
 
 
-def test_calls_under_way_count_with_what_they_may_cost():
-    guard = SpendGuard(1.0, lambda: 0.0)
-    guard.before(0.6)
-    with pytest.raises(CallRefused, match=r"up to \$0\.500000, and \$0\.400000 is left of the request's \$1"):
-        guard.before(0.5)
-    guard.before(0.4)
-    guard.paid(usage(0.1))  # of one of the two: the smaller bound goes
-    with pytest.raises(CallRefused):
-        guard.before(0.31)
-    guard.before(0.29)
-    guard.paid(usage(0.1))
-    guard.paid(usage(0.1))
-    guard.before(0.7)
-    assert len(guard.take_refusals()) == 2
-    assert guard.take_refusals() == []
-
-
-def test_what_another_process_spent_counts():
-    guard = SpendGuard(1.0, lambda: 0.9)
-    with pytest.raises(CallRefused):
-        guard.before(0.2)
-    guard.before(0.05)
-
-
-def test_the_cap_holds_whatever_threads_do():
-    guard, lock, let_through = SpendGuard(1.0, lambda: 0.0), threading.Lock(), []
-
-    def call(bound):
-        try:
-            guard.before(bound)
-        except CallRefused:
-            return
-        with lock:
-            let_through.append(bound)
-        guard.paid(usage(bound))
-
-    threads = [threading.Thread(target=call, args=(0.09 + 0.001 * i,)) for i in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 0.8 < sum(let_through) <= 1.0
-
-
 EACH = Objective(maximize="accuracy", max_cost_usd=0.05, cost_budget="per_request")
 
 
@@ -104,10 +61,10 @@ def test_a_stage_that_is_run_again_gets_another_model_and_the_trace_says_why(pla
     session = session_of(planner)
     models = []
     for _ in range(3):
-        model = session.next("generate", ())
+        model = session.next_model("generate", ())
         models.append(model)
         with pytest.raises(CallRefused) as refused:
-            session.guard.before(1.0)
+            session.guard.authorize(1.0)
         session.record(
             Invocation(stage="generate", prefix=(model,), latency_s=0.1, failure="budget", detail=str(refused.value))
         )
@@ -116,7 +73,7 @@ def test_a_stage_that_is_run_again_gets_another_model_and_the_trace_says_why(pla
     assert [step["model"] for step in steps] == models
     assert all("call refused: the call may cost up to $1.000000" in step["note"] for step in steps)
     assert "call refused" in session.explain()
-    assert session.next("generate", ()) == "m0"  # nothing is left to plan with
+    assert session.next_model("generate", ()) == "m0"  # nothing is left to plan with
     assert "no path leads on" in session.steps[-1].note
 
 
@@ -124,10 +81,10 @@ def test_a_model_whose_smallest_call_does_not_fit_is_not_planned(planner):
     wanted = planner.plan(EACH).next_model
     least = {wanted: 0.06}
     session = session_of(planner, least_call_usd=lambda model: least.get(model, 0.001))
-    assert session.next("generate", ()) != wanted
+    assert session.next_model("generate", ()) != wanted
     poor = session_of(planner, least_call_usd=lambda model: 0.06)
     poor.record(Invocation(stage="generate", prefix=("m0",), latency_s=0.1, usages=(usage(0.001),)))
-    assert poor.again(("m0",), False, {}) is False  # an answer exists, and no call after it could start
+    assert poor.should_continue(("m0",), False, {}) is False  # an answer exists, and no call after it could start
 
 
 def test_without_a_cap_of_its_own_a_request_has_no_guard(planner):
@@ -165,7 +122,7 @@ WAYS = ("invoke", "ainvoke", "stream", "astream")
 def test_a_simulated_call_is_refused_by_its_very_price_whatever_the_way_to_call(way):
     catalog = three_simulated()
     backend, name = Priced(catalog, dict.fromkeys(catalog, 0.4)), next(iter(catalog))
-    guard, usages = SpendGuard(1.0, lambda: 0.0), []
+    guard, usages = SpendGuard(1.0), []
     call = CallContext(
         stage="s", prefix=(name,), clock=VirtualClock(), on_usage=usages.append, request=REQUESTS[0], guard=guard
     )
@@ -192,7 +149,7 @@ def test_a_recorded_call_is_guarded_too(tmp_path):
     table.write_text("question_id,model,prediction,usd\nq0,a,42,0.6\n", encoding="utf-8")
     backend = RecordedBackend(table, cost_column="usd")
     entry = Model(name="a", provider="recorded", model_id="a", engine="e", price=PRICE)
-    guard, request = SpendGuard(1.0, lambda: 0.0), Request("q0", {})
+    guard, request = SpendGuard(1.0), Request("q0", {})
     call = CallContext(
         stage="s", prefix=("a",), clock=VirtualClock(), on_usage=lambda usage: None, request=request, guard=guard
     )
@@ -359,3 +316,46 @@ def test_every_way_to_call_is_guarded(server, way):
     with pytest.raises(CallError, match="call may cost up to"):
         ways[way]()
     assert server.asked == []
+
+
+# -- every permit is settled, once -----------------------------------------------------------------------------------
+
+
+def guarded_model(backend, entry):
+    guard, usages = SpendGuard(1.0), []
+    call = CallContext(
+        stage="s", prefix=(entry.name,), clock=VirtualClock(), on_usage=usages.append, request=REQUESTS[0], guard=guard
+    )
+    return backend.chat_model(entry, call), guard, usages
+
+
+def backends_of(server):
+    """A simulated backend and a remote one, each with an entry of its catalog."""
+    simulated, remote = three_simulated(), catalog_on(server)
+    yield Priced(simulated, dict.fromkeys(simulated, 0.4)), simulated[next(iter(simulated))]
+    yield create_backends(remote)["openai"], remote["cheap"]
+
+
+def test_a_stream_that_is_abandoned_or_breaks_off_is_settled_once(server):
+    """The simulated one is abandoned; the server answers with something that is no stream."""
+    for backend, entry in backends_of(server):
+        model, guard, usages = guarded_model(backend, entry)
+        stream = model.stream("?")
+        with suppress(CallError):
+            next(stream)
+        stream.close()
+        assert (guard.calls, guard.reserved_usd, len(usages)) == (1, 0.0, 1)
+        assert guard.settled_usd == usages[0].cost_usd
+
+
+def test_a_call_whose_usage_nobody_can_take_is_settled_all_the_same(server):
+    for backend, entry in backends_of(server):
+        model, guard, _ = guarded_model(backend, entry)
+
+        def lost(usage):
+            raise OSError("lost")
+
+        model.binding.call.on_usage = lost
+        with pytest.raises(OSError, match="lost"):
+            model.invoke("?")
+        assert (guard.calls, guard.reserved_usd) == (1, 0.0)

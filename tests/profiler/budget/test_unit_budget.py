@@ -15,32 +15,42 @@ USAGE = Usage(model="m", cost_usd=0.25, latency_s=0.0)
 
 
 def test_a_call_that_fits_asks_nobody():
-    purse = UnitBudget(1.0, lambda upper: pytest.fail("asked"))
-    purse.before(0.75)
-    purse.paid(USAGE)
-    purse.before(0.75)  # 0.25 spent
-    assert (purse.spent_usd, purse.calls) == (0.25, 1)
+    budget = UnitBudget(1.0, lambda upper: pytest.fail("asked"))
+    budget.authorize(0.75).settle(USAGE)
+    budget.authorize(0.75)  # 0.25 spent
+    assert (budget.spent_usd, budget.calls) == (0.25, 1)
 
 
 def test_more_is_asked_for_with_what_is_spent_and_under_way():
     asked = []
-    purse = UnitBudget(1.0, lambda upper: asked.append(upper) or True)
-    purse.before(0.5)
-    purse.before(0.75)
-    purse.paid(USAGE)
-    purse.before(1.0)
+    budget = UnitBudget(1.0, lambda upper: asked.append(upper) or True)
+    first = budget.authorize(0.5)
+    budget.authorize(0.75)
+    first.settle(USAGE)  # of 0.5, whatever else is under way
+    budget.authorize(1.0)
     assert asked == [1.25, 0.25 + 0.75 + 1.0]
-    assert not purse.was_refused
+    assert not budget.was_refused
 
 
 def test_a_refusal_is_remembered_and_the_next_call_refused_without_asking():
     asked = []
-    purse = UnitBudget(1.0, lambda upper: bool(asked.append(upper)))
+    budget = UnitBudget(1.0, lambda upper: bool(asked.append(upper)))
     for _ in range(2):
         with pytest.raises(CallRefused, match=r"up to \$2.000000"):
-            purse.before(2.0)
+            budget.authorize(2.0)
     assert asked == [2.0]
-    assert purse.was_refused
+    assert budget.was_refused
+
+
+def test_those_who_watch_hear_of_every_call_and_reservation():
+    settled, reserved = [], []
+    budget = UnitBudget(1.0, lambda upper: False, on_settled=settled.append, on_reserved=reserved.append)
+    first, second = budget.authorize(0.5), budget.authorize(0.25)
+    first.settle(USAGE)
+    second.close()
+    budget.charge(USAGE)
+    assert (settled, reserved) == ([0.25, 0.25, 0.25], [0.5, 0.75, 0.25, 0.0])
+    assert (budget.spent_usd, budget.calls) == (0.75, 3)
 
 
 def test_calls_of_many_threads_never_exceed_what_is_set_aside():
@@ -54,16 +64,16 @@ def test_calls_of_many_threads_never_exceed_what_is_set_aside():
 
     most, bounds = [0.0], []
     lock = threading.Lock()
-    purse = UnitBudget(1.0, top_up, on_under_way=lambda usd: most.__setitem__(0, max(most[0], usd + purse.spent_usd)))
+    budget = UnitBudget(1.0, top_up, on_reserved=lambda usd: most.__setitem__(0, max(most[0], usd + budget.spent_usd)))
 
     def call():
         try:
-            purse.before(0.3)
+            permit = budget.authorize(0.3)
         except CallRefused:
             return
         with lock:
             bounds.append(0.3)
-        purse.paid(USAGE)
+        permit.settle(USAGE)
 
     threads = [threading.Thread(target=call) for _ in range(40)]
     for thread in threads:
@@ -71,7 +81,7 @@ def test_calls_of_many_threads_never_exceed_what_is_set_aside():
     for thread in threads:
         thread.join()
     assert most[0] <= granted[0] + 1e-9 <= 3.0 + 1e-9
-    assert purse.spent_usd == pytest.approx(0.25 * len(bounds))
+    assert budget.spent_usd == pytest.approx(0.25 * len(bounds))
 
 
 PLACES = [

@@ -8,13 +8,12 @@ from vinelm.backends import OfflineChatModel
 
 
 class PricedModel(OfflineChatModel):
-    """Asks its guard before the call with a bound on its price, as remote models do."""
+    """Asks its guard before the call with an upper bound on its price, as remote models do."""
 
     def _answer(self, messages):
         source, model, call = self.binding.source, self.binding.model, self.binding.call
-        if call.guard is not None:
-            call.guard.before(source.upper_bound_usd(model, messages))
-        return source.answer(model, call, len(messages))
+        permit = None if call.guard is None else call.guard.authorize(source.upper_bound_usd(model, messages))
+        return *source.answer(model, call, len(messages)), permit
 
 
 class PricedBackend(ToyBackend):

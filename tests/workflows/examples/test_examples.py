@@ -15,7 +15,7 @@ pytest.importorskip("langchain")
 
 from vinelm import AnnotatedTrie, Trie
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
-from vinelm.backends import create_backends
+from vinelm.backends import ModelResolver, create_backends
 from vinelm.backends.offline.simulated import simulated_catalog
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.vinefile import save_trie
@@ -114,7 +114,7 @@ def test_every_right_answer_is_right_and_every_wrong_one_wrong(name):
         return workflow.writer.wrong(request, workflow.writer.kinds[-1], random.Random(0))
 
     for write, expected in ((right, True), (wrong, False)):
-        control = GraphAdapter(catalog, {"simulated": Always(write)}, template=workflow.template)
+        control = GraphAdapter(ModelResolver(catalog, {"simulated": Always(write)}), template=workflow.template)
         app = build_graph(workflow, control)
         for request in workflow.requests[: EXAMPLES[name]]:
             state = app.invoke(workflow.graph_input(request), context=control.context(request=request))
@@ -179,7 +179,7 @@ def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
 
 
 def test_sql_service_writes_in_one_stage():
-    built = sql_service.workflow().build(GraphAdapter(simulated_catalog()))
+    built = sql_service.workflow().build(GraphAdapter(ModelResolver(simulated_catalog())))
     assert isinstance(built, StateGraph)
     assert list(built.nodes) == ["write", "execute"]
 

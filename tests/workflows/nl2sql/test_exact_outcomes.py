@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.backends import RecordedBackend, create_backends
+from vinelm.backends import ModelResolver, RecordedBackend, create_backends
 from vinelm.backends.offline.simulated import SimulatedBackend, simulated_catalog
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.clock import VirtualClock
@@ -28,7 +28,7 @@ def graph_cell(workflow, catalog, backends, request, prefix):
     template = Template((Stage("generate"), *([Loop((Stage("repair"),), len(prefix) - 1)] if prefix[1:] else [])))
     template = template.bind(tuple(catalog))
     policy = ForcedPolicy(template, prefix, mode="through", clock=VirtualClock(), request=request)
-    control = GraphAdapter(catalog, backends, template=template)
+    control = GraphAdapter(ModelResolver(catalog, backends), template=template)
     app = workflow.build(control).compile()
     try:
         state = app.invoke(workflow.graph_input(request), context=control.context(policy=policy, request=request))

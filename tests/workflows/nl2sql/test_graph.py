@@ -6,6 +6,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.backends import ModelResolver
 from vinelm.clock import VirtualClock
 from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template
@@ -151,7 +152,7 @@ class OneAnswerBackend:
 @pytest.mark.parametrize(("answer", "n_invocations"), [("SELECT 1", 1), ("SELECT nope", 3)])
 def test_the_real_control_runs_the_graph(databases, catalog, answer, n_invocations):
     template = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(tuple(catalog))
-    control = GraphAdapter(catalog, {"test": OneAnswerBackend(answer)}, template=template)
+    control = GraphAdapter(ModelResolver(catalog, {"test": OneAnswerBackend(answer)}), template=template)
     app = make_build(databases)(control).compile()
     mode = "stop" if n_invocations == 1 else "through"
     policy = ForcedPolicy(template, ("m0", "m1", "m0"), mode=mode, clock=VirtualClock())

@@ -1,4 +1,4 @@
-"""A LangChain chat model whose every call runs on the model that the policy chooses."""
+"""A LangChain chat model that runs each call on the model that the policy chooses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.langchain.tool_binding import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
-from vinelm.adapters.langgraph import GraphAdapter, GraphRun, InvocationScope
+from vinelm.adapters.langgraph import AdapterHolder, InvocationScope
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
-"""Failures after which another call, perhaps of another model, may succeed."""
+"""Kinds of failure after which another call, perhaps of another model, may succeed."""
 
 
 class VineChatModel(BaseChatModel):
@@ -58,8 +58,8 @@ class VineChatModel(BaseChatModel):
         return Objective.from_dict(value) if isinstance(value, Mapping) else value
 
     def model_post_init(self, context: Any, /) -> None:
-        """Tell the control of the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
-        cast("GraphAdapter", self.vine).declare(self.stage, self.default)
+        """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
+        cast("AdapterHolder", self.vine).adapter.declare(self.stage, self.default)
 
     @property
     def _llm_type(self) -> str:
@@ -75,7 +75,7 @@ class VineChatModel(BaseChatModel):
         params.setdefault("ls_model_name", self.stage)
         return params
 
-    # -- what is bound -------------------------------------------------------------------------------------------
+    # -- bindings -------------------------------------------------------------------------------------------
 
     def bind_tools(
         self,
@@ -84,7 +84,7 @@ class VineChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This model with tools; they are put into the form of the model that runs when it is chosen."""
+        """Return this model with tools; they are converted for the chosen model when it runs."""
         tracing = {TRACING_ONLY: kwargs.pop(TRACING_ONLY)} if TRACING_ONLY in kwargs else {}
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
@@ -93,8 +93,9 @@ class VineChatModel(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """A runnable that gives instances of ``schema``. The other arguments (``method``, ``strict``) go to the chosen model's
-        own method; the answer is understood in whichever form it comes.
+        """Return a runnable that gives instances of ``schema``.
+
+        The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
         """
         structured = Structured(schema, kwargs)
         model = self.bind(**{STRUCTURED: structured})
@@ -105,7 +106,7 @@ class VineChatModel(BaseChatModel):
         unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
         return RunnableMap(raw=model) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
 
-    # -- one call, in four shells --------------------------------------------------------------------------------
+    # -- one call --------------------------------------------------------------------------------
 
     def _generate(
         self,
@@ -165,7 +166,7 @@ class VineChatModel(BaseChatModel):
                 return
 
     def _calls(self, stop: list[str] | None, options: Mapping[str, Any]) -> Iterator[_Call]:
-        """An attempt after the other, until one of them does not swallow its error."""
+        """One attempt after the other, until one does not suppress its error."""
         for attempt in range(self.max_retries + 1):
             yield _Call(self, stop, options, is_last=attempt == self.max_retries)
 
@@ -173,22 +174,23 @@ class VineChatModel(BaseChatModel):
 class _Call:
     """One invocation: the model chosen for it, the options in that model's form.
 
-    A context manager: an error that another invocation may mend is swallowed, unless this is the last or a piece was seen.
+    A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
     """
 
-    __slots__ = ("_is_last", "_run", "invoking", "is_async_native", "is_begun", "model", "options", "streams")
+    __slots__ = ("_is_last", "_run", "is_async_native", "is_begun", "model", "options", "scope", "streams")
 
     def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last, self.is_begun = is_last, False
-        vine: GraphAdapter = owner.vine
-        self._run: GraphRun = vine.run_here(owner.objective)
+        adapter = cast("AdapterHolder", owner.vine).adapter
+        run = self._run = adapter.run_here(owner.objective)
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
-        self.invoking = InvocationScope(vine, self._run, owner.stage, self._run.open_chat(owner.stage), limits)
+        path = run.open_chat(owner.stage)
+        self.scope = InvocationScope(adapter.models, adapter.observers, run, owner.stage, path, limits=limits)
         try:
-            self.model, self.options = aimed(self.invoking.model, options)
+            self.model, self.options = aimed(self.scope.model, options)
         except BaseException as error:
-            self.invoking.failed(error)
+            self.scope.failed(error)
             raise
         if owner.temperature is not None:
             self.options.setdefault("temperature", owner.temperature)
@@ -203,16 +205,16 @@ class _Call:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
-            self.invoking.done()
-            self._run.close_chat(self.invoking.prefix)
+            self.scope.done()
+            self._run.close_chat(self.scope.path)
             return False
-        self.invoking.failed(error)
+        self.scope.failed(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE
         return may_repeat and not (self._is_last or self.is_begun)
 
 
 def _chunks(call: _Call, messages: list[BaseMessage]) -> Generator[ChatGenerationChunk]:
-    """What the model streams; a model that does not stream gives its answer in one piece."""
+    """The model's chunks; a model that does not stream gives its answer in one."""
     model = call.model
     if model.rate_limiter:
         model.rate_limiter.acquire(blocking=True)

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, Entry, GraphAdapter, InvocationScope, PathChannel, PathValue, invoking_in_graph
+from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, Entry, InvocationScope, PathChannel, PathValue
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -39,35 +39,31 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = RoutedAgentState
 
-    def __init__(self, vine: GraphAdapter, *, default: str | None = None) -> None:
+    def __init__(self, vine: AdapterHolder, *, default: str | None = None) -> None:
         super().__init__()
-        self._vine = vine
-        vine.declare(STAGE, default, is_agent=True)
+        self._adapter = vine.adapter
+        self._adapter.declare(STAGE, default, is_agent=True)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        entry, invoking = self._open(request)
-        with invoking:
-            response = handler(request.override(model=invoking.model))
-        return _with_entry(response, entry)
+        with self._open(request) as scope:
+            response = handler(request.override(model=scope.model))
+        return _with_entry(response, scope.entry())
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Call the chosen model."""
-        entry, invoking = self._open(request)
-        with invoking:
-            response = await handler(request.override(model=invoking.model))
-        return _with_entry(response, entry)
+        with self._open(request) as scope:
+            response = await handler(request.override(model=scope.model))
+        return _with_entry(response, scope.entry())
 
-    def _open(self, request: ModelRequest[Any]) -> tuple[Entry, InvocationScope]:
+    def _open(self, request: ModelRequest[Any]) -> InvocationScope:
         value = cast("PathValue | None", request.state.get(PATH_KEY))
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-        return invoking_in_graph(
-            self._vine, STAGE, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True
-        )
+        return self._adapter.invoke(STAGE, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True)
 
 
 def _with_entry(response: ModelResponse[Any] | AIMessage, entry: Entry) -> ExtendedModelResponse[Any]:

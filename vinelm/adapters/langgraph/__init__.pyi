@@ -1,8 +1,8 @@
+from .adapter import AdapterHolder as AdapterHolder
 from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
 from .build import refuse_unsupported as refuse_unsupported
 from .invocation import InvocationScope as InvocationScope
-from .invocation import invoking_in_graph as invoking_in_graph
 from .path_channel import PATH_KEY as PATH_KEY
 from .path_channel import Entry as Entry
 from .path_channel import PathChannel as PathChannel

@@ -1,4 +1,4 @@
-"""The object that an application wraps its stages with."""
+"""The adapter that wraps the stages and routes of a LangGraph application."""
 
 from __future__ import annotations
 
@@ -6,24 +6,33 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.path_channel import opening_of
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import (
+    ChannelSession,
+    PathValue,
+    channel_of,
+    costs_of,
+    is_new_request,
+    models_of,
+    read_path,
+)
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
 from vinelm.adapters.langgraph.run_registry import GraphRun, RunRegistry
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
-from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
+from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
-from vinelm.protocols import Backend, Policy
+from vinelm.protocols import ChatModelSource, Policy
 from vinelm.telemetry import Observer, ObserverGroup
 from vinelm.template import Template
 from vinelm.workflow import Request
@@ -31,24 +40,60 @@ from vinelm.workflow import Request
 Node = Callable[..., Any]
 
 
-class GraphAdapter(ModelResolver):
-    """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models (DESIGN §7).
+class AdapterHolder(Protocol):
+    """Anything that wraps stages through a :class:`GraphAdapter`: the adapter itself, or an object that holds one."""
 
-    ``backends`` maps a provider to its backend; by default those of the catalog's providers are made on first use. With a
-    ``template`` the control knows which stage begins a request. Without a planner (see :meth:`policy_for`) every stage
-    runs its default model. Safe under concurrent runs, threads and asyncio.
+    @property
+    def adapter(self) -> GraphAdapter:
+        """The adapter."""
+
+
+class GraphAdapter:
+    """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
+
+    Without a policy of its own a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
+
+    Attributes:
+        models: makes the chat models.
+        template: the workflow's shape, bound to the catalog; None if it is not known.
+        observers: notified of decisions and invocations.
+
+    Args:
+        models: makes the chat models.
+        template: the workflow's shape; says which stage begins a request.
+        new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time;
+            None, or a result of None, stands for the defaults. Called once per run.
     """
 
     def __init__(
-        self, models: Catalog, backends: Mapping[str, Backend] | None = None, *, template: Template | None = None
+        self,
+        models: ChatModelSource,
+        *,
+        template: Template | None = None,
+        new_policy: Callable[[RunContext], Policy | None] | None = None,
     ) -> None:
-        super().__init__(models, backends)
-        self.template = None if template is None else template.bind(tuple(models))
+        self.models = models
+        self.template = None if template is None else template.bind(tuple(models.catalog))
+        self.observers = ObserverGroup()
+        self._new_policy = new_policy
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
         self._routes = 0
-        self.watch = ObserverGroup()
-        self._runs = RunRegistry(watch=self.watch)
+        self._runs = RunRegistry(observers=self.observers)
+
+    @property
+    def adapter(self) -> GraphAdapter:
+        """This adapter; see :class:`AdapterHolder`."""
+        return self
+
+    @property
+    def catalog(self) -> Catalog:
+        """The models that stages may run on."""
+        return self.models.catalog
+
+    def new_clock(self) -> Clock:
+        """Return the clock of a new run."""
+        return self.models.new_clock()
 
     # -- building the graph ------------------------------------------------------------------------------------
 
@@ -64,11 +109,18 @@ class GraphAdapter(ModelResolver):
         self, name: str, fn: None = None, *, state: type | None = None, default: str | None = None
     ) -> Callable[[Node], Node]: ...
     def stage(self, name: str, fn: Node | None = None, *, state: type | None = None, default: str | None = None) -> Any:
-        """A graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the policy's model.
+        """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the policy's model.
 
-        ``fn`` is a function, method or callable object, sync or async, and returns what any node returns. ``name`` is the
-        node's name in the graph. ``state`` is needed where ``fn`` does not annotate its first parameter. Without ``fn`` a
-        decorator comes back. :class:`WorkflowError` says what cannot be wrapped.
+        Args:
+            name: the node's name in the graph.
+            fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
+                is returned.
+            state: the state's type; needed where ``fn`` does not annotate its first parameter.
+            default: the model that runs where nothing is planned; by default what the template declares.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped.
+            ConfigError: the catalog lacks the default model.
         """
         if fn is None:
             return lambda given: self.stage(name, given, state=state, default=default)
@@ -83,9 +135,10 @@ class GraphAdapter(ModelResolver):
         return make_stage(self, name, fn, asked, state_type)
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False) -> None:
-        """There is a stage of that name. ``is_agent``: a middleware runs it, in a node that VineLM did not make.
+        """Declare a stage that VineLM does not wrap itself; ``is_agent`` if a middleware runs it.
 
-        :class:`ConfigError` for a default model that the catalog lacks.
+        Raises:
+            ConfigError: the catalog lacks the default model.
         """
         if default is not None and default not in self.catalog:
             known = ", ".join(self.catalog)
@@ -96,24 +149,29 @@ class GraphAdapter(ModelResolver):
 
     @property
     def agents(self) -> frozenset[str]:
-        """The stages that a middleware runs."""
+        """Names of the stages that a middleware runs."""
         return frozenset(self._agents)
 
     @property
     def can_end(self) -> bool:
-        """Some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
+        """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
         return self._routes > 0 or not self._stages
 
     def observe(self, observer: Observer) -> None:
-        """Tell ``observer`` of every decision and invocation from now on; what it raises is swallowed."""
-        self.watch.add(observer)
+        """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
+        self.observers.add(observer)
 
     def route(self, fn: Node, *, again: str, end: str) -> Node:
-        """A path function for ``add_conditional_edges`` that goes ``again`` or to the ``end``.
+        """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
 
-        ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a list
-        of Sends to ``again`` goes on, too); any other place must be declared by its return type and is followed as it is. The
-        policy is asked with that verdict, and may end the loop earlier or, in a profile, later.
+        The policy receives the verdict of ``fn`` and may end the loop earlier or, in a profile, later.
+
+        Args:
+            fn: ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a
+                list of Sends to ``again`` goes on, too). Any other place must be declared by its return type ``Literal[...]``
+                and is followed as it is.
+            again: the node that the loop goes on with.
+            end: the place behind the loop.
         """
         asked = injected_parameters(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
         self._routes += 1
@@ -131,13 +189,22 @@ class GraphAdapter(ModelResolver):
         started_at: float | None = None,
         request_id: str | None = None,
     ) -> Any:
-        """What to pass as ``context=``: a :class:`RunContext`, or a copy of ``user`` that carries one.
+        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
-        ``user`` is the application's own context object or dict; its type, fields, equality and dumps stay unchanged.
-        ``started_at`` is the request's arrival in ``time.monotonic()`` seconds, by default the call of invoke.
-        ``request_id`` tells requests on one thread apart. LangGraph does not store the context: pass it again on resume.
+        Args:
+            objective: target and bounds of the request; also as plain JSON.
+            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
+                type, fields, equality and dumps.
+            policy: chooses the models instead of a new session.
+            request: the labelled request, for offline backends and the oracle stop.
+            started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
+            request_id: distinguishes requests on one thread; by default the labelled request's own.
+
+        Returns:
+            A :class:`RunContext`, or the copy of ``user``.
         """
-        return attach(_run_context(objective, policy, request, started_at, request_id), user)
+        run = _run_context(objective, policy, request, started_at, request_id)
+        return run if user is None else attach(run, user)
 
     @contextmanager
     def request(
@@ -149,7 +216,7 @@ class GraphAdapter(ModelResolver):
         started_at: float | None = None,
         request_id: str | None = None,
     ) -> Iterator[None]:
-        """Every run that starts inside the block and has no ``context=`` of ours is asked for this."""
+        """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
         context = _run_context(objective, policy, request, started_at, request_id)
         token = AMBIENT.set(context)
         try:
@@ -158,16 +225,8 @@ class GraphAdapter(ModelResolver):
             AMBIENT.reset(token)
             self._runs.forget(context)
 
-    def policy_for(self, context: RunContext) -> Policy:
-        """The policy of a new run; to be overridden by what plans. Called once per run, with ``started_at`` filled in for
-        real time.
-        """
-        if context.policy is not None:
-            return context.policy
-        return DefaultPolicy(self.default_model, clock=self.new_clock(), template=self.template, request=context.request)
-
     def default_model(self, stage: str) -> str:
-        """The model that ``stage(default=)`` declared, else the template's default for it, else the catalog's first."""
+        """Return the model that ``stage(default=)`` declared, else the template's default, else the catalog's first."""
         declared = self._stages.get(stage)
         if declared is not None:
             return declared
@@ -177,49 +236,121 @@ class GraphAdapter(ModelResolver):
 
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
 
-    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """The run that a node or an edge belongs to, made on first sight."""
-        opening = opening_of(config)
-        run = self._runs.known(opening, runtime.control)
-        if run is not None:
-            return run
-        if runtime.control is None:
-            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
+    def invoke(
+        self,
+        stage: str,
+        carried: PathValue | None,
+        config: RunnableConfig,
+        runtime: Runtime[Any],
+        *,
+        continues: bool = False,
+        run_is_request: bool = False,
+    ) -> InvocationScope:
+        """Begin the invocation of a node of the root graph.
 
-        def make() -> tuple[Policy, RunContext]:
-            context = carried_by(runtime.context)
-            if context.started_at is None and opening is not None and not self.is_virtual_time:
-                context = replace(context, started_at=opening.at_s)
-            return self.policy_for(context), context
+        Args:
+            stage: name of the stage.
+            carried: the path as the node's state has it; None if it has none.
+            config: what LangGraph gave the node.
+            runtime: the same.
+            continues: the path is known to go on, whatever the template says.
+            run_is_request: the same for a path that this very run has written.
 
-        return self._runs.of(opening, runtime.control, make)
+        Raises:
+            WorkflowError: the node runs outside of a graph's run or inside a subgraph.
+        """
+        info = runtime.execution_info
+        if info is not None and "|" in info.checkpoint_ns:
+            raise WorkflowError(
+                f"stage {stage!r} runs inside a subgraph: its path would be lost there, so make it a node of the root graph"
+            )
+        channel = channel_of(config)
+        opening = None if channel is None else channel.opening
+        run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime)
+        if channel is None:
+            value = carried if carried is not None else read_path(config, fresh=False)
+        else:
+            value = channel.get() if channel.path else None
+        request_id = run.context.request_id
+        prefix: tuple[str, ...] = ()
+        if value is not None:
+            prefix = models_of(value)
+            is_same_run = prefix == run.path
+            if not (continues or (run_is_request and is_same_run)) and is_new_request(
+                value, stage, run.policy.template, request_id, is_same_run=is_same_run
+            ):
+                prefix = ()
+            elif run.path is None:
+                run.policy.resumed(prefix, costs_of(value))
+        path = run.decide(config.get("metadata", {}).get("langgraph_step", len(prefix)), stage, prefix)
+        return InvocationScope(self.models, self.observers, run, stage, path, request_id=request_id)
 
-    def known_run(self, config: RunnableConfig) -> GraphRun | None:
-        """The same, if some node has made it already."""
-        opening = opening_of(config)
-        runtime = _current_runtime() if opening is None else None
-        return self._runs.known(opening, None if runtime is None else runtime.control)
+    def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
+        """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
+        channel = channel_of(config)
+        opening = None if channel is None else channel.opening
+        runtime = _current_runtime() if channel is None else None
+        run = self._runs.known(opening, None if runtime is None else runtime.control)
+        if run is not None and run.path is not None:
+            return run, run.path
+        runtime = _current_runtime()  # resumed behind the stage
+        if runtime is None or runtime.control is None:
+            return None
+        value = read_path(config, fresh=True)
+        if value is None or value["closed"]:
+            return None
+        run = run or self._new_run(opening, runtime)
+        path = models_of(value)
+        run.policy.resumed(path, costs_of(value))
+        return run, path
 
     def run_here(self, objective: Objective | None = None) -> GraphRun:
-        """The run that a chat model belongs to when it is called: that of the graph around it, the surrounding
-        ``with vine.request(...)``, or one of its own. ``objective`` holds where neither names one.
+        """Return the run that a chat model belongs to when it is called.
+
+        That of the graph around it, the surrounding ``with vine.request(...)``, or a new one. ``objective`` applies where
+        neither names one.
         """
         runtime = _current_runtime()
         context = carried_by(None if runtime is None else runtime.context)
-        opening = None if runtime is None else opening_of(get_config())
+        channel = None if runtime is None else channel_of(get_config())
         key: Any = None if runtime is None else runtime.control
         if key is None and AMBIENT.get() is context:
             key = context
 
         def make() -> tuple[Policy, RunContext]:
             own = context if context.objective is not None or objective is None else replace(context, objective=objective)
-            return self.policy_for(own), own
+            return self._policy_of(own), own
 
-        return GraphRun(None, *make(), self.watch) if key is None else self._runs.of(opening, key, make)
+        if key is None:
+            return GraphRun(None, *make(), self.observers)
+        return self._runs.of(None if channel is None else channel.opening, key, make)
+
+    def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
+        if runtime.control is None:
+            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
+
+        def make() -> tuple[Policy, RunContext]:
+            context = carried_by(runtime.context)
+            if context.started_at is None and opening is not None and not self.models.is_virtual_time:
+                context = replace(context, started_at=opening.at_s)
+            return self._policy_of(context), context
+
+        return self._runs.of(opening, runtime.control, make)
+
+    def _policy_of(self, context: RunContext) -> Policy:
+        """The policy of a new run."""
+        policy = context.policy
+        if policy is None and self._new_policy is not None:
+            policy = self._new_policy(context)
+        if policy is None:
+            return DefaultPolicy(
+                self.default_model, clock=self.models.new_clock(), template=self.template, request=context.request
+            )
+        return policy
 
 
 def _current_runtime() -> Runtime[Any] | None:
-    """LangGraph's runtime of the node that we are in, if we are in one."""
+    """LangGraph's runtime of the surrounding node; None outside of a graph."""
     try:
         return get_runtime()
     except (RuntimeError, KeyError):

@@ -1,4 +1,4 @@
-"""A workflow's graph, built with a control, checked and compiled."""
+"""Builds a workflow's graph, checks it against the template and compiles it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
-from vinelm.adapters.langgraph.adapter import GraphAdapter
+from vinelm.adapters.langgraph.adapter import AdapterHolder
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.errors import WorkflowError
 from vinelm.workflow import Workflow
 
 
-def build_graph(workflow: Workflow, control: GraphAdapter, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The compiled graph of ``workflow.build(control)``, checked against the template. Runs no node and spends nothing.
+def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
 
-    An application that compiled its graph itself keeps its own settings; ``checkpointer``, if given, replaces its own.
-    :class:`WorkflowError` names what cannot be profiled or served.
+    Args:
+        workflow: the workflow.
+        vine: wraps the stages and routes.
+        checkpointer: replaces the one of a graph that the application compiled itself; None keeps it.
+
+    Raises:
+        WorkflowError: something cannot be profiled or served.
     """
-    built = workflow.build(control)
+    built = workflow.build(vine)
     if isinstance(built, StateGraph):
         graph = built.compile(checkpointer=checkpointer)
     elif isinstance(built, CompiledStateGraph):
@@ -29,21 +34,23 @@ def build_graph(workflow: Workflow, control: GraphAdapter, checkpointer: Any = N
         raise WorkflowError(
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
-    _check_stages(workflow, graph, control.agents)
-    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages], control.agents)
+    _check_stages(workflow, graph, vine.adapter.agents)
+    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages], vine.adapter.agents)
     return graph
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
-    """Node to stage, for the nodes of the root graph that ``vine.stage`` made."""
+    """Return node to stage, for the nodes of the root graph that ``vine.stage`` made."""
     return dict(_wrapped(graph))
 
 
 def refuse_unsupported(
     graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()
 ) -> None:
-    """Raise :class:`WorkflowError` for what would lose or repeat a choice of model silently: a cached stage, a stage inside a
-    subgraph, an explicit input schema that hides the path, two stages that one edge source starts together.
+    """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
+
+    That is a cached stage, a stage inside a subgraph, an explicit input schema that hides the path, or two stages that one edge
+    source starts together.
     """
     for node, inner in graph.nodes.items():
         if isinstance(inner.bound, CompiledStateGraph):

@@ -1,4 +1,4 @@
-"""The private channel that carries a request's path through the workflow's own checkpoints (DESIGN §7)."""
+"""The private channel that carries a request's path through the workflow's own checkpoints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
+from vinelm.errors import WorkflowError
 from vinelm.template import Template
 
 PATH_KEY = "vinelm_path"
@@ -19,8 +20,11 @@ PATH_KEY = "vinelm_path"
 
 @dataclass(slots=True, eq=False)
 class ChannelSession:
-    """One run's channels, as long as LangGraph holds them. ``at_s`` is when it opened them, in monotonic seconds: the call of
-    invoke, tools before the first stage included. ``owned`` is whatever should live as long as the run, by its owner.
+    """One run's channels, as long as LangGraph holds them.
+
+    Attributes:
+        at_s: when LangGraph opened them, in ``time.monotonic()`` seconds: the call of invoke.
+        owned: objects that should live as long as the run, by their owner.
     """
 
     at_s: float
@@ -28,12 +32,17 @@ class ChannelSession:
 
 
 class Entry(TypedDict):
-    """One invocation: its place in the path from 0, its stage, its model, and the request's id where the caller gave one."""
+    """One invocation: its place in the path from 0, its stage and its model.
+
+    ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
+    failed attempts included (absent: 0, or written by a version that did not record them).
+    """
 
     k: int
     stage: str
     model: str
     request: NotRequired[str]
+    usd: NotRequired[float]
 
 
 class PathValue(TypedDict):
@@ -46,10 +55,10 @@ class PathValue(TypedDict):
 class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
     """Entries of one request, written together with the update of their stage, so that a retry or a replay leaves one.
 
-    An entry with place k replaces whatever stood at k and after it. Branches of a fan-out write the same entry, kept once; one
-    that another run made up for may have used another model, and then the first branch's stands for all. Different stages for
-    one place in one superstep are refused. The end of a run only closes the path: whether the next
-    stage continues it, is for :func:`is_new_request` to say.
+    An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
+    with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
+    entry is kept. Different stages for one place in one superstep are refused. The end of a run only closes the path: whether
+    the next stage continues it is decided by :func:`is_new_request`.
     """
 
     __slots__ = ("closed", "opening", "path")
@@ -110,6 +119,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
             if first["stage"] != entry["stage"]:
                 names = f"{first['stage']!r} and {entry['stage']!r}"
                 raise InvalidUpdateError(f"stages {names} ran in one superstep: put an edge between them")
+            if first is not entry and "usd" in entry:
+                placed[entry["k"]] = {**first, "usd": first.get("usd", 0.0) + entry["usd"]}
         for k in sorted(placed):
             self.path = (*self.path[:k], placed[k])
             self.closed = False
@@ -126,7 +137,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
 def is_new_request(
     value: PathValue | None, stage: str, template: Template | None, request_id: str | None, *, is_same_run: bool = False
 ) -> bool:
-    """Whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
+    """Return whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
 
     A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts anew where it cannot follow
     the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote the path
@@ -148,12 +159,12 @@ def is_new_request(
 
 
 def models_of(value: PathValue | None) -> tuple[str, ...]:
-    """The models of the stored path, in order."""
+    """Return the models of the stored path, in order."""
     return () if value is None else tuple(entry["model"] for entry in value["path"])
 
 
 def channel_of(config: RunnableConfig) -> PathChannel | None:
-    """The path channel of the run that a node's or an edge's config belongs to, as the last superstep left it.
+    """Return the path channel of the run that a node's or an edge's config belongs to, as the last superstep left it.
 
     None where there is none, or where this LangGraph hides it: its reader's arguments are internal.
     """
@@ -165,7 +176,28 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
     return None
 
 
-def opening_of(config: RunnableConfig) -> ChannelSession | None:
-    """The opening of that run."""
-    channel = channel_of(config)
-    return None if channel is None else channel.opening
+def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
+    """Return the dollars recorded for each invocation of the stored path; None where they are not known."""
+    return () if value is None else tuple(entry.get("usd") for entry in value["path"])
+
+
+def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
+    """Return the path for a state that does not carry it: a thread's first, a Send's argument, an edge's input.
+
+    ``fresh`` includes what the current node has just written, which only LangGraph's own reader knows. That reader is internal;
+    where it is missing, :class:`WorkflowError`.
+    """
+    if not fresh:
+        channel = channel_of(config)
+        if channel is not None:
+            return channel.get() if channel.path else None
+    read = config.get("configurable", {}).get("__pregel_read")
+    if read is None:
+        raise WorkflowError("this LangGraph gives no reader for a stage behind a Send: use one that VineLM was tested with")
+    try:
+        values: Mapping[str, Any] = read([PATH_KEY], fresh)
+    except KeyError:
+        raise WorkflowError(
+            "the graph lacks VineLM's channel: leave input_schema= out of add_node and give the type to vine.stage(..., state=)"
+        ) from None
+    return values.get(PATH_KEY)

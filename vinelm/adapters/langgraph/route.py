@@ -9,29 +9,24 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
-from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.adapters.langgraph.signature import CallOptions
-from vinelm.adapters.langgraph.stage import read_path
 from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import WorkflowError
 
 ROUTE_INJECTED = ("config", "runtime")
-"""What a route's function may ask for by name, besides the state."""
+"""Parameters that a route's function may have besides the state."""
 
 
 class RouteHost(Protocol):
-    """What an edge needs of its control."""
+    """What an edge needs of its adapter."""
 
-    def run_of(self, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """The run that an edge belongs to."""
-
-    def known_run(self, config: RunnableConfig) -> GraphRun | None:
-        """The same, if some node has made it already."""
+    def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
+        """Return the run that an edge belongs to and its path; None where no run is in progress."""
 
 
 def make_route(host: RouteHost, fn: Callable[..., Any], asked: CallOptions, again: str, end: str) -> Callable[..., Any]:
-    """A path function for ``add_conditional_edges``; async if ``fn`` is.
+    """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     """
@@ -70,23 +65,17 @@ class _Edge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """The destination. A verdict for a third place is followed as it is: only the loop is the policy's."""
+        """Return the destination. A verdict for a third place is followed as it is: the policy only decides the loop."""
         finished = self._finished(verdict)
         if finished is None:
             return verdict
         onward = verdict if not isinstance(verdict, (bool, str)) else self.again
         own = self.end if finished else onward
-        run = self.host.known_run(config)
-        path = None if run is None else run.path
-        if run is None or path is None:  # resumed behind the stage
-            runtime: Any = get_runtime()
-            if runtime is None or runtime.control is None:
-                return own  # update_state(as_node=...): nobody's run
-            value = read_path(config, fresh=True)
-            if value is None or value["closed"]:
-                return own
-            run, path = self.host.run_of(config, runtime), models_of(value)
-        if run.goes_on(path, finished, state):
+        found = self.host.path_of(config)
+        if found is None:
+            return own
+        run, path = found
+        if run.should_continue(path, finished, state):
             return self.again if finished else onward
         return self.end
 

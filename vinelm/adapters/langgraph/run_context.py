@@ -1,4 +1,4 @@
-"""What one run is asked for, and how it travels: LangGraph's ``context=``, a field of the user's context, a with-block."""
+"""The settings of one run, passed as LangGraph's ``context=``, in a field of the user's context, or by a with-block."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", defaul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Immutable, so that one object may serve many runs at once; what a run does is kept by its policy.
+    """The settings of one run. Immutable, so that one object may serve many concurrent runs.
 
-    ``policy`` decides instead of the control's own. ``request`` is the labelled request, for offline backends and the oracle
-    stop. ``started_at`` is the request's arrival in monotonic seconds; None means the call of invoke. ``request_id`` tells
-    two requests on one thread apart where the template cannot; by default the labelled request's own.
+    Args:
+        objective: target and bounds of the request; None runs the default models.
+        policy: chooses the models instead of a new session.
+        request: the labelled request, for offline backends and the oracle stop.
+        started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
+        request_id: distinguishes two requests on one thread where the template cannot.
     """
 
     objective: Objective | None = None
@@ -39,9 +42,10 @@ class RunContext:
 
 
 def attach(run: RunContext, user: Any) -> Any:
-    """A copy of the user's context that carries ``run``; its fields, equality and dumps stay as they are.
+    """Return a copy of the user's context that carries ``run``; its fields, equality and dumps stay as they are.
 
-    :class:`ConfigError` for an object that cannot carry it.
+    Raises:
+        ConfigError: the object cannot carry it.
     """
     if user is None:
         return run
@@ -63,7 +67,7 @@ def attach(run: RunContext, user: Any) -> Any:
 
 
 def carried_by(context: Any) -> RunContext:
-    """What a run's context asks for; the surrounding ``with vine.request(...)`` if it says nothing, else nothing at all."""
+    """Return the settings in a run's context, else those of the surrounding ``with vine.request(...)``, else empty ones."""
     if isinstance(context, RunContext):
         return context
     found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)

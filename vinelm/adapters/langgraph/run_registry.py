@@ -1,176 +1,213 @@
-"""One policy per run, found again by every stage and route of that run."""
+"""The runs of a graph that are in progress, each with its policy."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.errors import WorkflowError
-from vinelm.protocols import Policy
-from vinelm.telemetry import DecisionEvent, ObserverGroup, explanation_of
+from vinelm.protocols import Invocation, Policy
+from vinelm.telemetry import DecisionEvent, ObserverGroup
+
+_NOBODY = ObserverGroup()
 
 
-@dataclass(slots=True)
 class GraphRun:
-    """One run of the graph: its policy, and the decision of the current superstep.
+    """One run of the graph: its policy, and the decision of the current superstep. Thread-safe.
 
-    ``control`` is LangGraph's object for the run, held so that its id stays its own. ``begun`` and ``failed`` count the
-    invocations of the current decision. ``chat_path`` is the path of the run's chat models, which no channel carries.
+    Attributes:
+        control: LangGraph's object for the run, held so that its id is not reused.
+        policy: chooses the run's models.
+        context: what the run's caller asked for.
+        path: models of the run's invocations up to the last one that began; None before the first.
     """
 
-    control: Any
-    policy: Policy
-    context: RunContext
-    watch: ObserverGroup = field(default_factory=ObserverGroup)
-    lock: Lock = field(default_factory=Lock)
-    step: Any = None
-    stage: str = ""
-    prefix: tuple[str, ...] = ()
-    model: str = ""
-    begun: int = 0
-    failed: int = 0
-    chat_path: tuple[str, ...] = ()
+    __slots__ = (
+        "_begun",
+        "_chat_path",
+        "_failed",
+        "_lock",
+        "_observers",
+        "_prefix",
+        "_stage",
+        "_step",
+        "_unwritten_usd",
+        "context",
+        "control",
+        "path",
+        "policy",
+    )
 
-    def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model for this invocation, asked once per superstep, so that the branches of a fan-out share it; and
-        again once all that began with it have failed, so that a retry need not go where it failed.
-        :class:`WorkflowError` for two different stages in one superstep.
+    def __init__(self, control: Any, policy: Policy, context: RunContext, observers: ObserverGroup = _NOBODY) -> None:
+        self.control, self.policy, self.context = control, policy, context
+        self.path: tuple[str, ...] | None = None
+        self._observers = observers
+        self._lock = Lock()
+        self._step: Any = None
+        self._stage = ""
+        self._prefix: tuple[str, ...] = ()
+        self._begun = self._failed = 0  # invocations of the current decision
+        self._chat_path: tuple[str, ...] = ()  # of the run's chat models, which no channel carries
+        self._unwritten_usd = 0.0
+
+    def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> tuple[str, ...]:
+        """Return ``prefix`` and the policy's model for the invocation of ``stage`` in superstep ``step``.
+
+        The policy is asked once per superstep, so that the branches of a fan-out share a model; and again once every
+        invocation that began with it has failed, so that a retry may use another one.
+
+        Raises:
+            WorkflowError: two stages run in one superstep, or the run has a chat model beside its stages.
         """
-        with self.lock:
-            if self.chat_path:
-                raise WorkflowError(_MIXED.format(stage))
-            if step == self.step and stage != self.stage:
+        with self._lock:
+            if self._chat_path:
+                raise _mixed(stage)
+            if step != self._step:
+                self._begun = self._failed = 0
+            elif stage != self._stage:
                 raise WorkflowError(
-                    f"stages {self.stage!r} and {stage!r} run in one superstep: "
+                    f"stages {self._stage!r} and {stage!r} run in one superstep: "
                     "VineLM chooses models along one path, so put an edge between them"
                 )
-            if step != self.step or prefix != self.prefix:
-                self.begun = self.failed = 0
-            if self.begun == self.failed:
-                self.model = self._ask(stage, prefix)
-                self.step, self.stage, self.prefix = step, stage, prefix
-            self.begun += 1
-            return self.model
+            elif prefix != self._prefix:
+                self._begun = self._failed = 0
+            path = self.path
+            if path is None or self._begun == self._failed:
+                choose = self._observed_model if self._observers.observers else self.policy.next_model
+                path = self.path = (*prefix, choose(stage, prefix))
+                self._step, self._stage, self._prefix = step, stage, prefix
+            self._begun += 1
+            return path
 
-    def note_failure(self) -> None:
-        """An invocation of the current decision failed."""
-        with self.lock:
-            self.failed += 1
+    def record(self, invocation: Invocation) -> None:
+        """Record an invocation of this run with its policy."""
+        self.policy.record(invocation)
+        cost_usd = invocation.cost_usd
+        if cost_usd or invocation.failure is not None:
+            with self._lock:
+                self._unwritten_usd += cost_usd
+                self._failed += invocation.failure is not None
 
-    @property
-    def path(self) -> tuple[str, ...] | None:
-        """The path with the run's last invocation; None before its first one. Saves reading the channel anew."""
-        return None if self.step is None else (*self.prefix, self.model)
+    def take_unwritten_usd(self) -> float:
+        """Return the dollars recorded since this was last called: what the next path entry has to carry."""
+        if not self._unwritten_usd:
+            return 0.0
+        with self._lock:
+            usd, self._unwritten_usd = self._unwritten_usd, 0.0
+        return usd
 
     # -- chat models, whose path the run itself keeps ------------------------------------------------------------
 
     def open_chat(self, stage: str) -> tuple[str, ...]:
-        """The prefix of a chat model's next invocation, its model included. Calls under way at once share one place."""
-        if self.step is not None:
-            raise WorkflowError(_MIXED.format(stage))
-        prefix = self.chat_path
-        return (*prefix, self._ask(stage, prefix))
+        """Return the path of a chat model's next invocation, its model included. Concurrent calls share one place in it.
 
-    def close_chat(self, prefix: tuple[str, ...]) -> None:
-        """An invocation succeeded: the next one follows it, unless a call beside it has moved the path on already."""
-        with self.lock:
-            if self.chat_path == prefix[:-1]:
-                self.chat_path = prefix
+        Raises:
+            WorkflowError: the run has wrapped stages, too.
+        """
+        if self._step is not None:
+            raise _mixed(stage)
+        prefix = self._chat_path
+        choose = self._observed_model if self._observers.observers else self.policy.next_model
+        return (*prefix, choose(stage, prefix))
 
-    def _ask(self, stage: str, prefix: tuple[str, ...]) -> str:
-        if not self.watch:
-            return self.policy.next(stage, prefix)
+    def close_chat(self, path: tuple[str, ...]) -> None:
+        """Note that an invocation succeeded: the next one follows it, unless a concurrent call has moved the path already."""
+        with self._lock:
+            if self._chat_path == path[:-1]:
+                self._chat_path = path
+
+    # -- decisions, observed -------------------------------------------------------------------------------------
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return the policy's answer to a loop's edge."""
+        if not self._observers.observers:
+            return self.policy.should_continue(prefix, finished, state)
         started = time.perf_counter()
-        model = self.policy.next(stage, prefix)
-        seconds = time.perf_counter() - started
-        self.watch.decided(
+        goes_on = self.policy.should_continue(prefix, finished, state)
+        self._observers.decided(
+            DecisionEvent(
+                kind="end",
+                stage=None,
+                prefix=prefix,
+                model=None,
+                goes_on=goes_on,
+                seconds=time.perf_counter() - started,
+                explanation={} if finished else self.policy.last_step(),
+            )
+        )
+        return goes_on
+
+    def _observed_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        started = time.perf_counter()
+        model = self.policy.next_model(stage, prefix)
+        self._observers.decided(
             DecisionEvent(
                 kind="model",
                 stage=stage,
                 prefix=prefix,
                 model=model,
                 goes_on=True,
-                seconds=seconds,
-                explanation=explanation_of(self.policy),
+                seconds=time.perf_counter() - started,
+                explanation=self.policy.last_step(),
             )
         )
         return model
 
-    def goes_on(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """The policy's answer to a loop's edge."""
-        if not self.watch:
-            return self.policy.again(prefix, finished, state)
-        started = time.perf_counter()
-        goes_on = self.policy.again(prefix, finished, state)
-        seconds = time.perf_counter() - started
-        explanation = explanation_of(self.policy) if not finished else {}
-        self.watch.decided(
-            DecisionEvent(
-                kind="end", stage=None, prefix=prefix, model=None, goes_on=goes_on, seconds=seconds, explanation=explanation
-            )
-        )
-        return goes_on
 
-
-_MIXED = (
-    "stage {!r}: one run has both wrapped stages and a VineChatModel, which do not share a path: "
-    "use vine.stage for all of them, or VineChatModel for all"
-)
+def _mixed(stage: str) -> WorkflowError:
+    return WorkflowError(
+        f"stage {stage!r}: one run has both wrapped stages and a VineChatModel, which do not share a path: "
+        "use vine.stage for all of them, or VineChatModel for all"
+    )
 
 
 class RunRegistry:
-    """The runs that are under way, each with its policy. Safe from any thread.
+    """Finds the run that a node or an edge belongs to. Thread-safe.
 
     A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
-    the newest ``bound`` are kept: one that is older than that many others loses its policy, so the bound is generous.
+    the newest ``bound`` runs are kept, and an older one loses its policy.
+
+    Args:
+        bound: number of runs to keep, at least 1.
+        observers: notified of the runs' decisions.
     """
 
-    def __init__(self, bound: int = 4096, watch: ObserverGroup | None = None) -> None:
+    def __init__(self, bound: int = 4096, observers: ObserverGroup = _NOBODY) -> None:
         self._bound = bound
-        self.watch = ObserverGroup() if watch is None else watch  # an empty one is false
+        self._observers = observers
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """How many are kept here."""
+        """Number of runs kept here."""
         return len(self._kept)
 
-    def of(self, opening: ChannelSession | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
-        """The run of that opening, or of LangGraph's ``control`` where none is known; ``make`` gives a new one's policy."""
-        if opening is None:
-            return self._by_control(control, make)
-        run: GraphRun | None = opening.owned.get(self)
-        if run is None:
-            with self._lock:
-                run = opening.owned.get(self)
-                if run is None:
-                    run = opening.owned[self] = GraphRun(control, *make(), self.watch)
-        return run
-
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """The same, if it is there."""
+        """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
         return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
+
+    def of(self, opening: ChannelSession | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
+        """Return the same run, made with the policy and context that ``make`` returns if it is new."""
+        with self._lock:
+            run = self.known(opening, control)
+            if run is None:
+                run = GraphRun(control, *make(), self._observers)
+                if opening is not None:
+                    opening.owned[self] = run
+                    return run
+                self._kept[id(control)] = run
+                while len(self._kept) > self._bound:
+                    self._kept.popitem(last=False)
+            elif opening is None:
+                self._kept.move_to_end(id(control))
+            return run
 
     def forget(self, control: Any) -> None:
         """Drop that run, if it is kept here."""
         with self._lock:
             self._kept.pop(id(control), None)
-
-    def _by_control(self, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
-        key = id(control)
-        with self._lock:
-            run = self._kept.get(key)
-            if run is not None:
-                self._kept.move_to_end(key)
-                return run
-            run = GraphRun(control, *make(), self.watch)
-            self._kept[key] = run
-            while len(self._kept) > self._bound:
-                self._kept.popitem(last=False)
-            return run

@@ -1,4 +1,4 @@
-"""What the user's function asks for, read once when it is wrapped."""
+"""The parameters that a user's function takes, read once when it is wrapped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from vinelm.errors import WorkflowError
 
 INJECTED = ("model", "config", "runtime", "writer", "store", "previous")
-"""What a stage may ask for by name, besides its state."""
+"""Parameters that a stage may have besides its state."""
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -26,7 +26,11 @@ class CallOptions:
 
 
 def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> CallOptions:
-    """Inspect ``fn``. ``label`` begins the one line of the :class:`WorkflowError` for what LangGraph or VineLM cannot call."""
+    """Return the parameters that ``fn`` takes, of those ``known``.
+
+    Raises:
+        WorkflowError: LangGraph or VineLM cannot call ``fn``; its message begins with ``label``.
+    """
     if not callable(fn):
         raise WorkflowError(f"{label} needs a function, a method or a callable object, not {type(fn).__name__}")
     body = code_of(fn)
@@ -48,7 +52,7 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that runs when ``fn`` is called: a callable object's ``__call__``, the inside of a partial."""
+    """Return the function that runs when ``fn`` is called: a callable object's ``__call__``, the inside of a partial."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if inspect.isfunction(fn) or inspect.ismethod(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):

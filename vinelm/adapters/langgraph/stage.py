@@ -1,17 +1,17 @@
-"""The node that runs one stage: prefix in, model chosen, function called, invocation recorded, entry written."""
+"""The node that runs one stage: its update and the path's entry are written together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
-from vinelm.adapters.langgraph.invocation import InvocationHost, InvocationScope, invoking_in_graph
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue, channel_of
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue
 from vinelm.adapters.langgraph.signature import CallOptions
 from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import WorkflowError
@@ -20,24 +20,30 @@ STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
 
 
-def make_stage(
-    host: InvocationHost, name: str, fn: Callable[..., Any], asked: CallOptions, state_type: type
-) -> Callable[..., Any]:
-    """A LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
+class StageHost(Protocol):
+    """What a node needs of its adapter."""
+
+    def invoke(self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]) -> InvocationScope:
+        """Begin the invocation of a node of the root graph; ``carried`` is the path as the node's state has it."""
+
+
+def make_stage(host: StageHost, name: str, fn: Callable[..., Any], asked: CallOptions, state_type: type) -> Callable[..., Any]:
+    """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
+    others = tuple(one for one in asked.names if one != "model")
 
     def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         own, carried = own_state(state)
-        entry, invoking = _invoking(host, name, carried, config, runtime)
-        with invoking:
-            out = fn(own, **_arguments(asked, invoking.model, config, runtime))
-        return with_entry(out, entry, name)
+        with host.invoke(name, carried, config, runtime) as scope:
+            given = _injected(others, config, runtime) if others else {}
+            out = fn(own, model=scope.model, **given)
+        return with_entry(out, scope.entry(), name)
 
     async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         own, carried = own_state(state)
-        entry, invoking = _invoking(host, name, carried, config, runtime)
-        with invoking:
-            out = await fn(own, **_arguments(asked, invoking.model, config, runtime))
-        return with_entry(out, entry, name)
+        with host.invoke(name, carried, config, runtime) as scope:
+            given = _injected(others, config, runtime) if others else {}
+            out = await fn(own, model=scope.model, **given)
+        return with_entry(out, scope.entry(), name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", name)
@@ -49,51 +55,21 @@ def make_stage(
     return wrapped
 
 
-def _invoking(
-    host: InvocationHost, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]
-) -> tuple[Entry, InvocationScope]:
-    value = carried if carried is not None else read_path(config, fresh=False)
-    return invoking_in_graph(host, stage, value, config, runtime)
-
-
-def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """The path for a state that does not carry it: a thread's first, a Send's argument, an edge's input.
-
-    ``fresh`` includes what the current node has just written: only LangGraph's own reader knows that. It is internal: without
-    it, one line.
-    """
-    if not fresh:
-        channel = channel_of(config)
-        if channel is not None:
-            return channel.get() if channel.path else None
-    read = config.get("configurable", {}).get("__pregel_read")
-    if read is None:
-        raise WorkflowError("this LangGraph gives no reader for a stage behind a Send: use one that VineLM was tested with")
-    try:
-        values: Mapping[str, Any] = read([PATH_KEY], fresh)
-    except KeyError:
-        raise WorkflowError(
-            "the graph lacks VineLM's channel: leave input_schema= out of add_node and give the type to vine.stage(..., state=)"
-        ) from None
-    return values.get(PATH_KEY)
-
-
-def _arguments(asked: CallOptions, model: Any, config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    for name in asked.names:
-        if name == "model":
-            arguments[name] = model
-        elif name == "config":
-            arguments[name] = config
+def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
+    """The arguments that a stage asks for besides state and model."""
+    found: dict[str, Any] = {}
+    for name in names:
+        if name == "config":
+            found[name] = config
         elif name == "runtime":
-            arguments[name] = runtime
+            found[name] = runtime
         else:
-            arguments[name] = getattr(runtime, "stream_writer" if name == "writer" else name)
-    return arguments
+            found[name] = getattr(runtime, "stream_writer" if name == "writer" else name)
+    return found
 
 
 def with_entry(out: Any, entry: Entry, stage: str) -> Any:
-    """``out`` and the entry as one update of one node, so that LangGraph writes both or neither."""
+    """Return ``out`` and the entry as one update of one node, so that LangGraph writes both or neither."""
     mine = {PATH_KEY: [entry]}
     if out is None:
         return mine

@@ -23,7 +23,11 @@ _OWN: dict[type, Callable[[Any], Any]] = {}
 
 @cache
 def announced(schema: type) -> type:
-    """``schema`` with the path channel: a TypedDict beside a TypedDict, a subclass of a dataclass or a pydantic model."""
+    """Return ``schema`` with the path channel: another TypedDict, a subclass of a dataclass or of a pydantic model.
+
+    Raises:
+        WorkflowError: the type is none of these.
+    """
     channel = Annotated[Any, PathChannel]
     if is_typeddict(schema):
         fields = {**get_type_hints(schema, include_extras=True), PATH_KEY: channel}
@@ -44,7 +48,7 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any) -> tuple[Any, PathValue | None]:
-    """The state as the user's code knows it, and the path that it carried. The argument is left as it is."""
+    """Return the state as the user's code knows it, and the path that it carried. The argument is not changed."""
     if isinstance(state, dict):
         if PATH_KEY not in state:
             return state, None

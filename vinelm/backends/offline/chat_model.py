@@ -25,7 +25,7 @@ from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, ConfigError
 from vinelm.observation import Usage
-from vinelm.protocols import CallContext
+from vinelm.protocols import CallContext, CallPermit
 from vinelm.workflow import Request
 
 
@@ -91,11 +91,9 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        text, usage = self._answer(messages)
-        said = _said(text, messages, kwargs)
-        self.binding.call.clock.sleep(usage.latency_s)
-        self._report(usage, messages, said)
-        return _result(*said, usage)
+        with _Call(self, messages, kwargs) as call:
+            self.binding.call.clock.sleep(call.usage.latency_s)
+        return _result(*call.said, call.usage)
 
     async def _agenerate(
         self,
@@ -104,11 +102,9 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        text, usage = self._answer(messages)
-        said = _said(text, messages, kwargs)
-        await self._pass_time(usage.latency_s)
-        self._report(usage, messages, said)
-        return _result(*said, usage)
+        with _Call(self, messages, kwargs) as call:
+            await self._pass_time(call.usage.latency_s)
+        return _result(*call.said, call.usage)
 
     def _stream(
         self,
@@ -117,19 +113,11 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        text, usage = self._answer(messages)
-        said = _said(text, messages, kwargs)
-        is_complete = False
-        try:
-            if usage.failure is not None:
-                self.binding.call.clock.sleep(usage.latency_s)
-                return
-            for delay_s, chunk in _chunks(*said, usage):
+        with _Call(self, messages, kwargs) as call:
+            for delay_s, chunk in call.chunks():
                 self.binding.call.clock.sleep(delay_s)
-                yield chunk
-            is_complete = True
-        finally:
-            self._report(usage, messages, said, is_complete=is_complete)
+                if chunk is not None:
+                    yield chunk
 
     async def _astream(
         self,
@@ -138,27 +126,18 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        text, usage = self._answer(messages)
-        said = _said(text, messages, kwargs)
-        is_complete = False
-        try:
-            if usage.failure is not None:
-                await self._pass_time(usage.latency_s)
-                return
-            for delay_s, chunk in _chunks(*said, usage):
+        with _Call(self, messages, kwargs) as call:
+            for delay_s, chunk in call.chunks():
                 await self._pass_time(delay_s)
-                yield chunk
-            is_complete = True
-        finally:
-            self._report(usage, messages, said, is_complete=is_complete)
+                if chunk is not None:
+                    yield chunk
 
-    def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage]:
-        """What the call will come to, known before it is made: so a guard is asked with its very price."""
+    def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
+        """The text, its usage and the permit of the call. The price is known in advance and so the upper bound itself."""
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
-        if bound.call.guard is not None:
-            bound.call.guard.before(usage.cost_usd)
-        return text, usage
+        guard = bound.call.guard
+        return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
     async def _pass_time(self, seconds: float) -> None:
         clock = self.binding.call.clock
@@ -167,18 +146,44 @@ class OfflineChatModel(BaseChatModel):
         else:
             clock.sleep(seconds)
 
-    def _report(
-        self, usage: Usage, messages: Sequence[BaseMessage], said: tuple[str, list[ToolCall]], *, is_complete: bool = True
-    ) -> None:
-        call: CallContext = self.binding.call
-        call.on_usage(usage if is_complete or usage.failure else replace(usage, finish_reason=None))
-        if call.guard is not None:
-            call.guard.paid(usage)
-        if call.on_exchange is not None:
-            metadata = {"finish_reason": usage.finish_reason if is_complete else None}
-            answer = AIMessage(said[0], tool_calls=said[1], response_metadata=metadata)
-            call.on_exchange(messages, None if usage.failure else answer)
-        if usage.failure is not None:
+
+class _Call:
+    """One call: its usage is reported and its permit settled exactly once, however it ends.
+
+    Leaving the block raises :class:`CallError` if the answer is a failure.
+    """
+
+    __slots__ = ("_context", "_messages", "_permit", "said", "usage")
+
+    def __init__(self, model: OfflineChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> None:
+        self._context: CallContext = model.binding.call
+        self._messages = messages
+        text, self.usage, self._permit = model._answer(messages)
+        try:
+            self.said = _said(text, messages, options)
+        except BaseException:
+            if self._permit is not None:
+                self._permit.close()
+            raise
+
+    def chunks(self) -> Iterator[tuple[float, ChatGenerationChunk | None]]:
+        """(seconds to wait, chunk) of the streamed answer; a failure streams nothing."""
+        return iter([(self.usage.latency_s, None)]) if self.usage.failure else _chunks(*self.said, self.usage)
+
+    def __enter__(self) -> _Call:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        usage, context = self.usage, self._context
+        if error is not None and not usage.failure:
+            usage = replace(usage, finish_reason=None)
+        if self._permit is not None:
+            self._permit.settle(usage)
+        context.on_usage(usage)
+        if context.on_exchange is not None:
+            answer = AIMessage(self.said[0], tool_calls=self.said[1], response_metadata={"finish_reason": usage.finish_reason})
+            context.on_exchange(self._messages, None if usage.failure else answer)
+        if usage.failure is not None and error is None:
             raise CallError(f"{usage.model}: call failed: {usage.failure}", kind=usage.failure, cost_usd=usage.cost_usd)
 
 
@@ -210,7 +215,7 @@ def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
     return ChatResult.model_construct(generations=[ChatGeneration(message=message)], llm_output=None)
 
 
-def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk]]:
+def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk | None]]:
     """Yield (seconds to wait, chunk) for each word: the first after ``ttft_s``, the others evenly until ``latency_s``."""
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]

@@ -1,4 +1,4 @@
-"""The account of one call on a remote model: its attempts, its clock, its price. Pure but for the clock it is given."""
+"""Times and prices the attempts of one call on a remote model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
 TEMPLATE_TOKENS = 1024
-"""What a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
+"""Tokens that a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
 ATTACHMENT_TOKENS = 16384
-"""What an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
+"""Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
 
 
 def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0) -> float:
-    """Dollars that a call cannot exceed, :data:`~vinelm.backends.remote.retry.BILLED_ATTEMPTS` attempts included.
+    """Return the most dollars that a call can cost, :data:`~vinelm.backends.remote.retry.BILLED_ATTEMPTS` attempts included.
 
     Every token of the prompt stands for at least one of its bytes; the template's own and ``links`` attachments come on top.
     """
@@ -33,11 +33,11 @@ def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: 
 
 @dataclass(slots=True)
 class MeteredCall:
-    """Times and prices the attempts of one call, and says what they came to.
+    """Times and prices the attempts of one call and makes its usage record.
 
     ``finish_failures`` maps a provider's finish reasons to failures. Where the provider does not count the tokens of an
     attempt that it began to answer (or of one that timed out), they are estimated from the text's length: what may have been
-    billed is never booked as free.
+    billed is never counted as free.
     """
 
     model: Model
@@ -64,13 +64,13 @@ class MeteredCall:
         self._asked_s = self._started_s = self.context.clock.now()
 
     def begin(self) -> None:
-        """A new attempt starts now."""
+        """Start a new attempt."""
         self.attempts += 1
         self.answer = ResponseBuilder()
         self._started_s, self._ended_s, self._ttft_s = self.context.clock.now(), None, None
 
     def see(self, delta: Delta) -> None:
-        """A piece arrived. :class:`AttemptFailed` if the attempt has taken longer than the model's ``timeout_s``."""
+        """Add a delta; :class:`AttemptFailed` if the attempt has taken longer than the model's ``timeout_s``."""
         now_s = self.context.clock.now()
         self.answer.add(delta)
         if self.is_streamed and self._ttft_s is None and delta.is_token:
@@ -79,11 +79,11 @@ class MeteredCall:
             raise AttemptFailed("timeout", f"no end after {self.model.timeout_s:g} s")
 
     def hand_out(self) -> None:
-        """The caller has seen a piece: from here on the call cannot be made again."""
+        """Note that the caller has seen a delta: the call can no longer be repeated."""
         self._has_handed_out = True
 
     def check(self) -> None:
-        """The server is done. :class:`AttemptFailed` unless there is a whole answer."""
+        """Check that the answer is complete; :class:`AttemptFailed` otherwise."""
         reason = self.answer.finish_reason
         if reason is None:
             raise AttemptFailed("server", "the answer broke off before its end")
@@ -100,7 +100,7 @@ class MeteredCall:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
     def end(self, failed: AttemptFailed | None) -> None:
-        """The attempt is over: stop its clock, book its price."""
+        """End the attempt: stop its clock and add its price."""
         self._ended_s = self.context.clock.now()
         self._counts, self._is_estimated = self.answer.counts, False
         may_be_billed = self.answer.has_begun or (failed is not None and failed.kind == "timeout")
@@ -114,7 +114,7 @@ class MeteredCall:
             self._cost_usd += self.model.price.cost_usd(counts.tokens_in, counts.tokens_out, counts.cached or 0)
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
-        """Whether another attempt follows."""
+        """Return whether another attempt follows."""
         return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
 
     @property
@@ -123,7 +123,7 @@ class MeteredCall:
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """The record of the call; times are those of the last attempt."""
+        """Return the record of the call; times are those of the last attempt."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         return Usage(
@@ -146,6 +146,6 @@ class MeteredCall:
         )
 
     def error(self, failed: AttemptFailed) -> CallError:
-        """What the caller is told: the model, the kind, and nothing that a server or a user wrote."""
+        """Return the error for the caller: model and kind, and nothing that a server or a user wrote."""
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return CallError(f"{self.model.name}: {failed.kind}{tries}: {failed.detail}", kind=failed.kind, cost_usd=self._cost_usd)

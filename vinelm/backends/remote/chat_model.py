@@ -1,4 +1,4 @@
-"""The chat model of remote providers: LangChain on one side, a provider's wire on the other, in two thin shells."""
+"""The chat model of remote providers: connects LangChain with a provider's transport, synchronously and asynchronously."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind
-from vinelm.protocols import CallContext, RatePermit
+from vinelm.observation import Usage
+from vinelm.protocols import CallContext, CallPermit, RatePermit
 
 
 class RemoteChatModel(BaseChatModel):
@@ -39,7 +40,7 @@ class RemoteChatModel(BaseChatModel):
 
     @classmethod
     def bound(cls, connection: CallBinding) -> RemoteChatModel:
-        """The chat model of one invocation, without the cost of validating what is already typed."""
+        """Return the chat model of one invocation, without validating what is already typed."""
         return bound_instance(cls, connection)
 
     @property
@@ -57,7 +58,7 @@ class RemoteChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
+        """Return the model with tools; ``tool_choice`` is "auto", "none", "any" (or "required"), or a tool's name."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
@@ -113,13 +114,13 @@ class RemoteChatModel(BaseChatModel):
                 yield ChatGenerationChunk(message=delta.chunk())
         yield ChatGenerationChunk(message=metered.answer.last_chunk(self.binding.model.name))
 
-    # -- one call, in two shells ---------------------------------------------------------------------------------
+    # -- one call, sync and async ---------------------------------------------------------------------------------
 
     def _deltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> Generator[Delta]:
-        """Makes the call. Gives the pieces that the model wrote where the caller wants to see them, else nothing."""
+        """Make the call; yields the deltas of the answer if they are handed out, else nothing."""
         bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
-        with _Account(bound, metered) as account:
+        with _Account(bound, metered, request) as account:
             bound.wire.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 with bound.gate.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
@@ -137,7 +138,7 @@ class RemoteChatModel(BaseChatModel):
     async def _adeltas(self, request: TransportRequest, metered: MeteredCall, *, is_handed_out: bool) -> AsyncGenerator[Delta]:
         bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
-        with _Account(bound, metered) as account:
+        with _Account(bound, metered, request) as account:
             await bound.wire.aconnect(bound.model)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 async with bound.gate.aadmit(_tokens(bound.model, request), sleep) as ticket:
@@ -159,8 +160,6 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
-        if bound.call.guard is not None:
-            bound.call.guard.before(bound.wire.upper_bound_usd(bound.model, request.body))
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,
@@ -178,20 +177,22 @@ class RemoteChatModel(BaseChatModel):
 
 
 class _Account:
-    """Sees to it that a call reports its usage once, however it ends, and that no error drags the SDK's along.
+    """One call: authorized before it starts, its usage reported and its permit settled exactly once, however it ends.
 
     The SDK's exceptions hold the request: headers, prompt and answer. So they are translated where they are caught, and
     :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
-    def __init__(self, bound: CallBinding, metered: MeteredCall) -> None:
+    def __init__(self, bound: CallBinding, metered: MeteredCall, request: TransportRequest) -> None:
         self._bound = bound
         self._metered = metered
+        self._request = request
+        self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
 
     @contextmanager
     def attempt(self, ticket: RatePermit) -> Iterator[None]:
-        """One attempt: its failure is kept for :meth:`raise_attempt`, its tokens are settled with the gate."""
+        """Run one attempt: keeps its failure for :meth:`raise_attempt` and settles its tokens with the rate limits."""
         self._last = None
         self._metered.begin()
         try:
@@ -207,17 +208,20 @@ class _Account:
             ticket.settle(self._metered.tokens)
 
     def raise_attempt(self) -> None:
-        """Raise what the last attempt failed with, if it did."""
+        """Raise the failure of the last attempt, if it failed."""
         if self._last is not None:
             raise self._last
         self._metered.is_complete = True
 
     def raise_call(self) -> None:
-        """Raise what the call failed with, if it did."""
+        """Raise the failure of the call, if it failed."""
         if self._last is not None:
             raise self._metered.error(self._last)
 
     def __enter__(self) -> _Account:
+        bound = self._bound
+        if bound.call.guard is not None:
+            self._permit = bound.call.guard.authorize(bound.wire.upper_bound_usd(bound.model, self._request.body))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
@@ -225,18 +229,25 @@ class _Account:
         failure: FailureKind | None = error.kind if isinstance(error, AttemptFailed) else None
         if isinstance(error, Exception) and not is_ours:
             failure = "unknown"
-        usage, call = self._metered.usage(failure), self._bound.call
+        try:
+            self._report(self._metered.usage(failure))
+        finally:
+            if self._permit is not None:
+                self._permit.close()
+        return is_ours
+
+    def _report(self, usage: Usage) -> None:
+        if self._permit is not None:
+            self._permit.settle(usage)
+        call = self._bound.call
         call.on_usage(usage)
         if call.on_exchange is not None:
             answer = self._metered.answer
             call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
-        if call.guard is not None:
-            call.guard.paid(usage)
-        return is_ours
 
 
 def _tokens(model: Model, request: TransportRequest) -> int:
-    """What a rate limit is charged until the real counts are known."""
+    """Tokens that a rate limit is charged until the real counts are known."""
     return estimate_tokens(request.prompt_chars) + model.max_tokens
 
 

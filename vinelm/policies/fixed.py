@@ -1,0 +1,127 @@
+"""Policies that need no planner: default models, forced models, one path chosen in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from vinelm.clock import Clock
+from vinelm.errors import ConfigError, WorkflowError
+from vinelm.policies.recording import Judge, RecordingPolicy, StopRulePolicy
+from vinelm.template import Template
+from vinelm.workflow import Request
+
+
+class DefaultPolicy(RecordingPolicy):
+    """Runs each stage on ``default(stage)`` and ends where the workflow does, or its template."""
+
+    def __init__(
+        self,
+        default: Callable[[str], str],
+        *,
+        clock: Clock | None = None,
+        template: Template | None = None,
+        request: Request | None = None,
+    ) -> None:
+        super().__init__(template, clock=clock, request=request)
+        self._default = default
+
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the stage's default model."""
+        return self._default(stage)
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return the workflow's own verdict, within the bounds of the template's loops."""
+        return not finished and (self.template is None or self.template.stage_after(len(prefix)) is not None)
+
+
+ForcedMode = Literal["stop", "through"]
+
+
+class ForcedPolicy(RecordingPolicy):
+    """Runs each invocation on a given model.
+
+    Attributes:
+        verdicts: maps the number of invocations so far to the verdict of the workflow's check there (True: finished).
+
+    Args:
+        template: the workflow's shape.
+        models: a path of models from the first invocation on, or a mapping from the invocation's number (from 0) to a model.
+        mode: ``"stop"`` ends where the workflow's own check does; ``"through"`` goes on to the template's last invocation.
+        clock, request: see :class:`RecordingPolicy`.
+    """
+
+    template: Template
+
+    def __init__(
+        self,
+        template: Template,
+        models: Mapping[int, str] | Sequence[str],
+        *,
+        mode: ForcedMode = "stop",
+        clock: Clock | None = None,
+        request: Request | None = None,
+    ) -> None:
+        if mode not in ("stop", "through"):
+            raise ValueError(f"mode is {mode!r}: use 'stop' or 'through'")
+        super().__init__(template, clock=clock, request=request)
+        self.models = dict(models) if isinstance(models, Mapping) else dict(enumerate(models))
+        self.mode = mode
+        self.verdicts: dict[int, bool] = {}
+
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the model given for invocation ``len(prefix)``.
+
+        Raises:
+            WorkflowError: none is given for it.
+        """
+        try:
+            return self.models[len(prefix)]
+        except KeyError:
+            given = ", ".join(str(k) for k in sorted(self.models)) or "none"
+            raise WorkflowError(
+                f"stage {stage!r} runs as invocation {len(prefix)}, for which no model is forced (given: {given}): "
+                "does the graph follow its template?"
+            ) from None
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return the workflow's own verdict in mode "stop"; in mode "through", True until the template's last invocation."""
+        self.verdicts[len(prefix)] = finished
+        return len(prefix) < self.template.depth if self.mode == "through" else not finished
+
+
+class StaticPolicy(StopRulePolicy):
+    """Follows one path chosen in advance and ends at its last model; a stage beyond the path runs its declared default.
+
+    Args:
+        template: the workflow's shape.
+        path: models of the invocations in order, at least one.
+        clock, request, judge, started_at: see :class:`StopRulePolicy`.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        path: Sequence[str],
+        *,
+        clock: Clock | None = None,
+        request: Request | None = None,
+        judge: Judge | None = None,
+        started_at: float | None = None,
+    ) -> None:
+        super().__init__(template, clock=clock, request=request, judge=judge, started_at=started_at)
+        self.path = tuple(path)
+        if not self.path:
+            raise ConfigError("a static plan needs at least one model: name the models of its invocations in order")
+
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the path's model for this invocation."""
+        return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return True until the stop rule ends the request or the path is at its end."""
+        return not self.has_ended(finished, state) and len(prefix) < len(self.path)
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return the path, as plain JSON types."""
+        return [{"kind": "static", "plan": list(self.path)}]

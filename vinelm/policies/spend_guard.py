@@ -1,0 +1,143 @@
+"""A limit on dollars, enforced call by call: money is reserved before a call and settled after it."""
+
+from __future__ import annotations
+
+import math
+from threading import Lock
+
+from vinelm.errors import CallRefused
+from vinelm.observation import Usage
+
+
+class SpendPermit:
+    """One call that a :class:`SpendGuard` has authorized. It is settled exactly once; see :class:`vinelm.protocols.CallPermit`.
+
+    A context manager: leaving the block closes it.
+    """
+
+    __slots__ = ("_guard", "upper_usd")
+
+    def __init__(self, guard: SpendGuard, upper_usd: float) -> None:
+        self._guard = guard
+        self.upper_usd = upper_usd
+
+    def settle(self, usage: Usage) -> None:
+        """Replace the reservation by what the call really cost; without effect once settled."""
+        self._guard._settle(self, usage)
+
+    def close(self) -> None:
+        """Count the call at its upper bound unless it was settled: nobody knows what it cost."""
+        self._guard._settle(self, None)
+
+    def __enter__(self) -> SpendPermit:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+class SpendGuard:
+    """Authorizes calls as long as the money suffices; a :class:`vinelm.protocols.CallGuard`. Thread-safe.
+
+    A call is authorized only if everything spent, everything reserved for calls under way and its own upper bound stay within
+    the limit. So the limit is exceeded by no more than what calls cost beyond their upper bounds. Spent is what others had
+    spent before (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded ones
+    (:meth:`note_recorded`) if those are more, since a backend may report usage without asking a guard.
+
+    Args:
+        limit_usd: dollars, at least 0.
+    """
+
+    def __init__(self, limit_usd: float) -> None:
+        self.limit_usd = limit_usd
+        self.calls = 0
+        """Number of settled calls."""
+        self.settled_usd = 0.0
+        """Dollars of the settled calls."""
+        self._inherited_usd = 0.0
+        self._recorded_usd = 0.0
+        self._open: set[SpendPermit] = set()
+        self._refusals: list[str] = []
+        self._lock = Lock()
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars spent, by others before and here; reservations not included."""
+        return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
+
+    @property
+    def reserved_usd(self) -> float:
+        """Dollars that the calls under way may cost."""
+        return math.fsum(permit.upper_usd for permit in self._open)
+
+    def authorize(self, upper_usd: float) -> SpendPermit:
+        """Reserve money for a call that costs at most ``upper_usd`` dollars.
+
+        Raises:
+            CallRefused: the limit does not allow the call; it must not be made.
+        """
+        with self._lock:
+            used_usd = self.spent_usd + self.reserved_usd
+            if upper_usd > self.limit_usd - used_usd and not self._raise_limit(used_usd + upper_usd):
+                line = self._refusal(upper_usd, max(self.limit_usd - used_usd, 0.0))
+                self._refusals.append(line)
+                raise CallRefused(line)
+            permit = SpendPermit(self, upper_usd)
+            self._open.add(permit)
+            self._reservation_changed()
+            return permit
+
+    def add_inherited(self, usd: float) -> None:
+        """Count dollars that others spent on the same purpose before."""
+        with self._lock:
+            self._inherited_usd += usd
+
+    def charge(self, usage: Usage) -> None:
+        """Count a call that was made without a permit, by a backend that asks no guard."""
+        with self._lock:
+            self._count(usage.cost_usd)
+
+    def note_recorded(self, total_usd: float) -> None:
+        """Note the dollars recorded here so far, calls that were made without a permit included."""
+        with self._lock:
+            self._recorded_usd = max(self._recorded_usd, total_usd)
+
+    def take_refusals(self) -> list[str]:
+        """Return why calls were refused since this was last asked, one line each."""
+        if not self._refusals:
+            return []
+        with self._lock:
+            taken, self._refusals = self._refusals, []
+        return taken
+
+    def _settle(self, permit: SpendPermit, usage: Usage | None) -> None:
+        with self._lock:
+            if permit not in self._open:
+                return
+            self._open.remove(permit)
+            self._count(permit.upper_usd if usage is None else usage.cost_usd)
+            self._reservation_changed()
+
+    def _count(self, cost_usd: float) -> None:
+        self.settled_usd += cost_usd
+        self.calls += 1
+        self._settled(cost_usd)
+
+    # -- for budgets that can grow, and for those who watch one; called with the lock held ------------------------
+
+    def _raise_limit(self, needed_usd: float) -> bool:
+        """Raise ``limit_usd`` so that ``needed_usd`` fits, and return whether that was done."""
+        return False
+
+    def _refusal(self, upper_usd: float, left_usd: float) -> str:
+        """The message of the refusal, one line."""
+        return (
+            f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of the request's ${self.limit_usd:g}: "
+            "raise max_cost_usd, or lower the model's max_tokens"
+        )
+
+    def _settled(self, cost_usd: float) -> None:
+        """A call was settled at that price."""
+
+    def _reservation_changed(self) -> None:
+        """``reserved_usd`` is another one now."""
