@@ -1,7 +1,7 @@
 """Who may import whom, read from the source: the layers of docs/architecture.md, folder by folder."""
 
 import pytest
-from house.kit import HOUSE, house_script
+from house_kit import HOUSE, house_script
 
 PARTS = ("profiler", "traces", "estimator", "controller", "workflows")
 MAY_IMPORT = {

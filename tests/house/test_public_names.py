@@ -4,7 +4,7 @@ import inspect
 from importlib import import_module
 
 import pytest
-from house.kit import HOUSE
+from house_kit import HOUSE
 
 PACKAGES = sorted(name for name in HOUSE.files if HOUSE.public(name))
 

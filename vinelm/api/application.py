@@ -312,7 +312,7 @@ class VineLM:
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
         """The source of load as a session reads it, without blocking."""
         source = self._load_source
-        if self.models.is_virtual_time or isinstance(source, _NEVER_BLOCK):
+        if isinstance(source, _NEVER_BLOCK) or self.models.is_virtual_time:
             return source
         self._load_source = InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)
         return self._load_source

@@ -100,7 +100,7 @@ def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_put_aside(
     ("args", "words"),
     [
         (["--goal", "frontier"], "--goal has no effect with --sampler cascade"),
-        (["--sampler", "neyman", "--goal", "best"], "--goal is 'best': use frontier, floor:0.9"),
+        (["--sampler", "neyman", "--goal", "best"], "goal is 'best': use everything, frontier, floor:0.9"),
         (["--sampler", "magic"], "unknown sampler 'magic': use cascade, exhaustive or neyman"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_sound_query_has_no_fault(shop, sql):
         ("SELECT id FROM item WHERE id > 9", "no rows"),
         ("SELECT SUM(price) FROM item WHERE id > 9", "nothing but zeros"),
         ("SELECT COUNT(*) FROM item WHERE id > 9", "nothing but zeros"),
-        ("SELECT kind FROM item", "rows that repeat"),
+        ("SELECT kind FROM item", "duplicate rows"),
         ("SELECT kind, price FROM item GROUP BY kind", "bare column price"),
         ("SELECT kind, MAX(price) FROM item", "bare column kind"),
         ("SELECT kind, COUNT(*) FROM item GROUP BY kind HAVING price > 2", "bare column price"),
