@@ -22,7 +22,7 @@ def make_worker(execution: ExecutionConfig, units: UnitRunner, fingerprint: Mapp
     """
     if execution.isolation != "process":
         return LocalWorker(units)
-    from vinelm.backends import gates_of
+    from vinelm.backends import rate_limiters_of
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
     assert execution.source is not None
@@ -33,5 +33,5 @@ def make_worker(execution: ExecutionConfig, units: UnitRunner, fingerprint: Mapp
         memory_mb=DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
         fingerprint=fingerprint,
         is_virtual_time=units.is_virtual_time,
-        rate_limiters=gates_of(units.catalog, units.backends),
+        rate_limiters=rate_limiters_of(units.catalog, units.backends),
     )

@@ -107,7 +107,7 @@ def build(vine: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class LoadedWorkflow:
+class Bench:
     """What a child imports."""
 
     workflow: Workflow
@@ -115,7 +115,7 @@ class LoadedWorkflow:
     backends: dict[str, BenchBackend]
 
 
-def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> LoadedWorkflow:
+def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Bench:
     names = tuple(f"m{i}" for i in range(models))
     workflow = Workflow(
         name="bench",
@@ -128,14 +128,14 @@ def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Load
     catalog = Catalog(
         Model(name=n, provider="bench", model_id="bench", engine="bench", max_tokens=100, price=price) for n in names
     )
-    return LoadedWorkflow(workflow, catalog, {"bench": BenchBackend(latency_s)})
+    return Bench(workflow, catalog, {"bench": BenchBackend(latency_s)})
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def new_store(loaded: LoadedWorkflow) -> Iterator[ObservationStore]:
+def new_store(loaded: Bench) -> Iterator[ObservationStore]:
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with tempfile.TemporaryDirectory() as folder, ObservationStore.create(Path(folder) / "bench.db", identity) as store:
         yield store

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.special import stdtrit
-from slo_workloads import WORKLOADS, Workload
+from slo_workloads import WORKLOADS, SloWorkload
 
 from vinelm.controller import Planner
 from vinelm.evaluation import (
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 @cache
-def workload_of(name: str, data: Path | None) -> Workload:
+def workload_of(name: str, data: Path | None) -> SloWorkload:
     return WORKLOADS[name](data)
 
 
@@ -109,7 +109,7 @@ def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace
 class Bench:
     """One seed's requests and engines, and a planner over a trie of other requests."""
 
-    workload: Workload
+    workload: SloWorkload
     planner: Planner
     served: RecordedTable
     engines: tuple[SimulatedEngine, ...]
@@ -118,7 +118,7 @@ class Bench:
     late_weight: float | None
 
     @classmethod
-    def of(cls, workload: Workload, seed: int, late_weight: float | None = None) -> Bench:
+    def of(cls, workload: SloWorkload, seed: int, late_weight: float | None = None) -> Bench:
         """Create one engine per model, with its slowdown curve measured in the simulator."""
         training, served = workload.split(seed)
         engines = tuple(

@@ -188,6 +188,11 @@ def libraries(tree: ast.Module) -> set[str]:
     return found
 
 
+def class_names(tree: ast.Module) -> list[str]:
+    """The classes that a module defines, private ones left out."""
+    return [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
 def has_relative_import(tree: ast.Module) -> bool:
     """Whether a module imports from a place that is not spelled out."""
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

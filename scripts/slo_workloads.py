@@ -38,7 +38,7 @@ SPIDER_SIGMA = 0.45, 0.3  # of the log-normals over calls, and over requests (sh
 
 
 @dataclass(frozen=True)
-class Workload:
+class SloWorkload:
     """A set of requests. ``split(seed)`` returns the table to annotate the trie with, and the table to serve."""
 
     name: str
@@ -48,10 +48,10 @@ class Workload:
     split: Callable[[int], tuple[RecordedTable, RecordedTable]]
 
 
-def simulated(data: Path | None) -> Workload:
+def simulated(data: Path | None) -> SloWorkload:
     """Four simulated models, up to three invocations; all seeds share the training requests."""
     training = simulated_requests(TRAINING, seed=999)
-    return Workload(
+    return SloWorkload(
         "simulated",
         "requests, models and their latencies simulated",
         (2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
@@ -60,7 +60,7 @@ def simulated(data: Path | None) -> Workload:
     )
 
 
-def exams(data: Path | None) -> Workload:
+def exams(data: Path | None) -> SloWorkload:
     """Nine real models on 600 exam questions, asked twice at most: answers, dollars and latencies (whole seconds) as recorded.
 
     A second try of the same model is its recorded retry; of another one, that one's own first answer.
@@ -69,7 +69,7 @@ def exams(data: Path | None) -> Workload:
     return recorded("exams", "recorded answers, dollars and latencies of nine real models; load simulated", table)
 
 
-def spider(data: Path | None) -> Workload:
+def spider(data: Path | None) -> SloWorkload:
     """Eight real text-to-SQL systems, up to three tries; answers executed here, latency assumed (SPIDER_S)."""
     from recorded_spider import Study  # imports the profiler, which the other workloads do not need
 
@@ -89,7 +89,7 @@ def spider(data: Path | None) -> Workload:
 WORKLOADS = {"simulated": simulated, "exams": exams, "spider": spider}
 
 
-def recorded(name: str, about: str, table: RecordedTable) -> Workload:
+def recorded(name: str, about: str, table: RecordedTable) -> SloWorkload:
     """Use half of the requests to annotate the trie and serve the others.
 
     The six SLOs are spaced geometrically from twice the fastest model's mean to twice the slowest's.
@@ -102,7 +102,7 @@ def recorded(name: str, about: str, table: RecordedTable) -> Workload:
         half = len(order) // 2
         return table.rows(order[:half]), table.rows(order[half:])
 
-    return Workload(name, about, tuple(round(float(slo), 1) for slo in slos_s), seconds, split)
+    return SloWorkload(name, about, tuple(round(float(slo), 1) for slo in slos_s), seconds, split)
 
 
 def needed(data: Path | None) -> Path:

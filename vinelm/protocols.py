@@ -70,7 +70,7 @@ class CallContext:
         on_usage: receives the :class:`~vinelm.observation.Usage` of each call, exactly once.
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
-        gate: the rate limits that each attempt waits for; None for the backend's own.
+        rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
         on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
             captures content.
     """
@@ -81,7 +81,7 @@ class CallContext:
     on_usage: Callable[[Usage], None]
     request: Request | None = None
     guard: CallGuard | None = None
-    gate: RateLimiter | None = None
+    rate_limiter: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
 
 

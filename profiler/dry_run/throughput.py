@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from vinelm.backends import WINDOW_S, RateLimits, gates_of
+from vinelm.backends import WINDOW_S, RateLimits, rate_limiters_of
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 
@@ -23,11 +23,13 @@ class EngineRate:
 
 def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineRate, ...]:
     """Return the rates of each engine that has limits."""
-    gates = gates_of(catalog, backends)
+    rate_limiters = rate_limiters_of(catalog, backends)
     shared: dict[int, list[str]] = {}
-    for name, gate in gates.items():
-        shared.setdefault(id(gate), []).append(name)
-    return tuple(EngineRate(catalog[names[0]].engine, gates[names[0]].limits, frozenset(names)) for names in shared.values())
+    for name, rate_limiter in rate_limiters.items():
+        shared.setdefault(id(rate_limiter), []).append(name)
+    return tuple(
+        EngineRate(catalog[names[0]].engine, rate_limiters[names[0]].limits, frozenset(names)) for names in shared.values()
+    )
 
 
 @dataclass

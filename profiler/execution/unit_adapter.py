@@ -34,7 +34,7 @@ class UnitModels:
     """
 
     def __init__(self, models: ModelResolver) -> None:
-        self.gates: Mapping[str, RateLimiter] = MappingProxyType({})
+        self.rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
         self._models = models
 
     @property
@@ -58,9 +58,9 @@ class UnitModels:
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
-        gate, budget = self.gates.get(name), UNIT_BUDGET.get()
-        if gate is not None:
-            call = replace(call, gate=gate)
+        rate_limiter, budget = self.rate_limiters.get(name), UNIT_BUDGET.get()
+        if rate_limiter is not None:
+            call = replace(call, rate_limiter=rate_limiter)
         if budget is not None and isinstance(self._models.backend_of(name), PricesCalls):
             call = replace(call, guard=budget)
         elif budget is not None:

@@ -151,7 +151,9 @@ class _ForkServer:
         if frame is None:
             return
         job, parent = frame
-        self.units.control.models.gates = {model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited}
+        self.units.control.models.rate_limiters = {
+            model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited
+        }
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})

@@ -106,7 +106,7 @@ def one_tls_context():
 
 
 @pytest.fixture(scope="module")
-def wire():
+def transport():
     """A server on loopback that answers as each test says."""
     from backends.wire_server import WireServer  # here: another process imports this file from its own folder
 

@@ -29,8 +29,8 @@ def provider(request):
 
 
 @pytest.fixture
-def client(provider, wire, kept):
-    return lambda **how: kept(provider.client(wire, **how))
+def client(provider, transport, kept):
+    return lambda **how: kept(provider.client(transport, **how))
 
 
 def refusing(words, status, *, times=10**6, then=None, **headers):
@@ -46,8 +46,8 @@ def refusing(words, status, *, times=10**6, then=None, **headers):
 
 
 @pytest.mark.parametrize(("mode", "streams"), WAYS)
-def test_an_answer_and_what_is_recorded_of_it(provider, wire, client, mode, streams):
-    wire.answers(provider.words.answering("fo", "ur"))
+def test_an_answer_and_what_is_recorded_of_it(provider, transport, client, mode, streams):
+    transport.answers(provider.words.answering("fo", "ur"))
     made = client(settings={"stream": streams})
     assert made.ask(mode).text == "four"
     (usage,) = made.usages
@@ -57,19 +57,19 @@ def test_an_answer_and_what_is_recorded_of_it(provider, wire, client, mode, stre
     is_streamed = streams or "stream" in mode
     assert (usage.ttft_s is not None) == is_streamed
     assert not is_streamed or 0 < usage.ttft_s <= usage.latency_s
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     assert provider.sent in " ".join(asked.headers.values())
 
 
 @pytest.mark.parametrize(("stage", "mode"), [("head", "invoke"), ("head", "ainvoke"), *(("middle", mode) for mode in MODES)])
-def test_timeouts(provider, wire, client, mode, stage):
+def test_timeouts(provider, transport, client, mode, stage):
     async def reply(asked, out):
         if stage == "middle":
             await provider.words.begin(out)
             await provider.words.say(out, "four")
         await asyncio.sleep(30)
 
-    wire.answers(reply)
+    transport.answers(reply)
     error, usage = fails(client(settings=ONCE, timeout_s=0.1), mode, SECRETS)
     assert error.kind == "timeout"
     assert usage.cost_usd > 0  # what may be billed is not booked as free
@@ -78,22 +78,22 @@ def test_timeouts(provider, wire, client, mode, stage):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("status", [429, 500])
-def test_retries_are_recorded_and_not_timed(provider, wire, client, mode, status):
-    wire.answers(refusing(provider.words, status, times=2, then=provider.words.answering("four"), retry_after="0.03"))
+def test_retries_are_recorded_and_not_timed(provider, transport, client, mode, status):
+    transport.answers(refusing(provider.words, status, times=2, then=provider.words.answering("four"), retry_after="0.03"))
     made = client()
     assert made.ask(mode).text == "four"
     (usage,) = made.usages
-    assert (usage.retries, usage.failure, usage.cost_usd, len(wire.asked)) == (2, None, COST, 3)
+    assert (usage.retries, usage.failure, usage.cost_usd, len(transport.asked)) == (2, None, COST, 3)
     assert usage.waited_s >= 0.06 - 1e-3  # the server's Retry-After is a lower bound
     assert usage.ttft_s is None or usage.ttft_s <= usage.latency_s
 
 
 @pytest.mark.parametrize(("mode", "streams"), [("invoke", False), ("ainvoke", True), ("stream", True), ("astream", True)])
 @pytest.mark.parametrize(("status", "kind", "attempts"), [(401, "auth", 1), (429, "rate_limit", 6), (500, "server", 4)])
-def test_refusals(provider, wire, client, mode, streams, status, kind, attempts):
-    wire.answers(refusing(provider.words, status))
+def test_refusals(provider, transport, client, mode, streams, status, kind, attempts):
+    transport.answers(refusing(provider.words, status))
     error, usage = fails(client(settings={"stream": streams}), mode, SECRETS)
-    assert (error.kind, error.cost_usd, usage.retries, len(wire.asked)) == (kind, 0.0, attempts - 1, attempts)
+    assert (error.kind, error.cost_usd, usage.retries, len(transport.asked)) == (kind, 0.0, attempts - 1, attempts)
 
 
 def broken(words, how):
@@ -129,13 +129,13 @@ RAW = {("langchain", how, "unknown") for how in ("json", "shape", "page", "polit
 
 @pytest.mark.parametrize(("mode", "streams"), WAYS)
 @pytest.mark.parametrize("how", ["at once", "middle", "politely", "json", "shape", "page"])
-def test_broken_answers(provider, wire, client, mode, streams, how):
+def test_broken_answers(provider, transport, client, mode, streams, how):
     made = client(settings={**ONCE, "stream": streams})
     if provider.name == "langchain":  # whether a chat model gives finish reasons shows in its first answer
-        wire.answers(provider.words.answering("four"))
+        transport.answers(provider.words.answering("four"))
         made.ask(mode)
         made.usages.clear()
-    wire.answers(broken(provider.words, how))
+    transport.answers(broken(provider.words, how))
     error, _ = fails(made, mode, SECRETS)
     is_streamed = streams or "stream" in mode
     is_cut = how in ("at once", "middle") or (how == "politely" and is_streamed)
@@ -144,44 +144,44 @@ def test_broken_answers(provider, wire, client, mode, streams, how):
         assert (error.cost_usd > 0) == (how != "at once")  # what may be billed is not booked as free
 
 
-def test_fifty_threads_and_fifty_tasks(provider, wire, client):
+def test_fifty_threads_and_fifty_tasks(provider, transport, client):
     async def reply(asked, out):
-        while wire.peak < 50:
+        while transport.peak < 50:
             await asyncio.sleep(0.005)
         await provider.words.answering(provider.words.prompt_of(asked))(asked, out)
 
     async def together(made):
         return await asyncio.gather(*(made.aask("astream" if n % 2 else "ainvoke", f"n{n}") for n in range(50)))
 
-    wire.answers(reply)
+    transport.answers(reply)
     made = client(timeout_s=30.0)
     with ThreadPoolExecutor(50) as pool:
         texts = list(pool.map(lambda n: made.ask("invoke", f"n{n}").text, range(50)))
     assert texts == [f"n{n}" for n in range(50)]
-    wire.answers(reply)
+    transport.answers(reply)
     assert [message.text for message in asyncio.run(together(made))] == texts
     assert len(made.usages) == 100
-    wire.answers(provider.words.answering("again"))  # another loop, another pool
+    transport.answers(provider.words.answering("again"))  # another loop, another pool
     assert made.ask("ainvoke").text == "again"
 
 
 @pytest.mark.parametrize(("mode", "streams"), [("invoke", False), ("ainvoke", False), ("stream", True)])
-def test_unicode_and_a_megabyte(provider, wire, client, mode, streams):
+def test_unicode_and_a_megabyte(provider, transport, client, mode, streams):
     prompt = "žluťoučký 🦥 \u2028" * 60_000
-    wire.answers(provider.words.answering("🦥", "ž\u2028"))
+    transport.answers(provider.words.answering("🦥", "ž\u2028"))
     assert client(settings={"stream": streams}).ask(mode, prompt).text == "🦥ž\u2028"
-    assert len(wire.asked[0].body) > 1_000_000
-    assert provider.words.prompt_of(wire.asked[0]) == prompt
+    assert len(transport.asked[0].body) > 1_000_000
+    assert provider.words.prompt_of(transport.asked[0]) == prompt
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_keys_and_prompts_are_in_no_log(provider, wire, client, caplog, mode):
+def test_keys_and_prompts_are_in_no_log(provider, transport, client, caplog, mode):
     caplog.set_level(logging.DEBUG)
-    wire.answers(refusing(provider.words, 500, times=1, then=provider.words.answering("four")))
+    transport.answers(refusing(provider.words, 500, times=1, then=provider.words.answering("four")))
     made = client()
     chat = made.chat()
     made.ask(mode, PROMPT, chat=chat)
-    assert provider.sent in " ".join(wire.asked[-1].headers.values())
+    assert provider.sent in " ".join(transport.asked[-1].headers.values())
     shown = [
         repr(chat),
         str(chat),
@@ -196,23 +196,23 @@ def test_keys_and_prompts_are_in_no_log(provider, wire, client, caplog, mode):
         assert all(secret not in text for text in shown)
 
 
-def test_cancelled_call(provider, wire, client):
+def test_cancelled_call(provider, transport, client):
     async def reply(asked, out):
         await asyncio.sleep(30)
 
     async def cancelled(made):
         task = asyncio.create_task(made.aask("ainvoke", "?"))
-        while not wire.asked:
+        while not transport.asked:
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    wire.answers(reply)
+    transport.answers(reply)
     made = client(timeout_s=0.5, settings={"limits": {"e": {"concurrency": 1}}})
     asyncio.run(cancelled(made))
     assert [(usage.failure, usage.finish_reason) for usage in made.usages] == [(None, None)]
-    wire.answers(provider.words.answering("x"))
+    transport.answers(provider.words.answering("x"))
     assert made.ask("invoke").text == "x"  # the slot is free again
 
 

@@ -120,5 +120,5 @@ def test_every_remote_backend_shows_its_limits(provider):
     fields = {"name": "m", "provider": provider, "model_id": "x:y", "engine": "e", "price": price}
     model = Model(**fields, api_base="http://127.0.0.1:9/v1", options=OPTIONS.get(provider, {}))
     (backend,) = create_backends(Catalog([model], {provider: {"limits": {"e": {"concurrency": 3}}}})).values()
-    assert list(backend.gates) == ["e"]
-    assert backend.gates["e"]._free == 3
+    assert list(backend.rate_limiters) == ["e"]
+    assert backend.rate_limiters["e"]._free == 3

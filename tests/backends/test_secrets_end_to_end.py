@@ -65,11 +65,11 @@ def replies(words):
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_no_secret_is_kept_anywhere(name, wire, kept, credentials, tmp_path, capfd, caplog, monkeypatch):
+def test_no_secret_is_kept_anywhere(name, transport, kept, credentials, tmp_path, capfd, caplog, monkeypatch):
     monkeypatch.chdir(tmp_path)
     provider, made = PROVIDERS[name], workflow(12 if name == "openai" else 6)
-    wire.answers(replies(provider.words))
-    client = kept(provider.client(wire, settings=ONCE))
+    transport.answers(replies(provider.words))
+    client = kept(provider.client(transport, settings=ONCE))
     catalog = Catalog([client.model], {client.model.provider: {**QUICK, **ONCE}})
     backends = {client.model.provider: client.backend}
     with ObservationStore.create("s.db", store_identity(made, catalog, backends)) as store:

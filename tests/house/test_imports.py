@@ -68,3 +68,13 @@ def test_heavy_libraries_stay_in_their_rooms(name):
 
 def test_imports_are_absolute():
     assert not [name for name, tree in HOUSE.trees.items() if house_script.has_relative_import(tree)]
+
+
+def test_a_class_name_has_one_meaning():
+    """Within the package; the state types of example graphs are the users' own and may share a name."""
+    homes = {}
+    for name, tree in HOUSE.trees.items():
+        if HOUSE.room(name) != "examples":
+            for found in house_script.class_names(tree):
+                homes.setdefault(found, []).append(name)
+    assert {found: where for found, where in homes.items() if len(where) > 1} == {}

@@ -12,7 +12,7 @@ from .offline.recorded import RecordedBackend as RecordedBackend
 from .offline.text_writer import TextWriter as TextWriter
 from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends
-from .registry import gates_of as gates_of
+from .registry import rate_limiters_of as rate_limiters_of
 from .remote.rate_limits import WINDOW_S as WINDOW_S
 from .remote.rate_limits import EngineRateLimiter as EngineRateLimiter
 from .remote.rate_limits import RateLimits as RateLimits

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, LimitsCalls, RateLimits
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
@@ -68,12 +68,14 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
     return backend
 
 
-def gates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
+def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
     """Return the rate limiter of each model that has limits. Models on one engine share a limiter."""
     found: dict[str, EngineRateLimiter] = {}
     for model in catalog.models:
-        limiters: Mapping[str, EngineRateLimiter] = getattr(backends.get(model.provider), "gates", {})
-        limiter = limiters.get(model.engine)
+        backend = backends.get(model.provider)
+        if not isinstance(backend, LimitsCalls):
+            continue
+        limiter = backend.rate_limiters.get(model.engine)
         if limiter is not None and limiter.limits != RateLimits():
             found[model.name] = limiter
     return found

@@ -182,12 +182,12 @@ def test_a_retry_around_the_routed_call_is_planned_again(mode):
     vine = agent_control(backend)
     asked = []
 
-    class CallOptions(type(follow(vine))):
+    class InjectedParameters(type(follow(vine))):
         def next_model(self, stage, prefix):
             asked.append(prefix)
             return ("m0", "m1", "m2", "m0")[len(asked) - 1]
 
-    policy = CallOptions(vine.template, [], clock=vine.new_clock())
+    policy = InjectedParameters(vine.template, [], clock=vine.new_clock())
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
     app = build_agent(vine, first=[retry], checkpointer=InMemorySaver())
     out = run(app, mode, question(), thread(), context=vine.context(policy=policy))

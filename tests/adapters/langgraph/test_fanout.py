@@ -72,12 +72,12 @@ def test_a_fan_out_is_one_invocation(schema, mode, by):
 def asking(vine, asked):
     """A policy that would give every question another model."""
 
-    class CallOptions(ForcedPolicy):
+    class InjectedParameters(ForcedPolicy):
         def next_model(self, stage, prefix):
             asked.append((stage, prefix))
             return f"m{len(asked) - 1}"
 
-    return CallOptions(vine.template, [], clock=vine.new_clock())
+    return InjectedParameters(vine.template, [], clock=vine.new_clock())
 
 
 def test_branches_that_run_at_the_same_time_ask_once():

@@ -56,7 +56,7 @@ def test_a_stage_that_succeeds_at_the_third_attempt_leaves_one_entry(schema, mod
     assert [i.cost_usd for i in policy.invocations] == [0.01] * 5
 
 
-class CallOptions(ForcedPolicy):
+class InjectedParameters(ForcedPolicy):
     """Gives every question another model."""
 
     def __init__(self, vine):
@@ -74,7 +74,7 @@ def test_a_failed_attempt_is_asked_for_again_at_the_same_place(schema, mode):
     vine = control()
     app = App(schema, mode, inside=flaky("generate", 2), retry=retrying(FlakyError), turns=1)
     graph = app.build(vine).compile(checkpointer=InMemorySaver())
-    policy = CallOptions(vine)
+    policy = InjectedParameters(vine)
     assert run(graph, mode, {"q": "?"}, thread(), context=vine.context(policy=policy))["a"] == "m2;"
     assert policy.asked == [("generate", ())] * 3
     assert [(i.prefix, i.failure) for i in policy.invocations] == [(("m0",), "tool"), (("m1",), "tool"), (("m2",), None)]

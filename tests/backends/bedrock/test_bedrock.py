@@ -30,18 +30,18 @@ def credentials(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def client(wire, kept):
+def client(transport, kept):
     def make(**how):
         how.setdefault("options", {"region": "us-east-1"})
-        return kept(Client(wire.url.removesuffix("/v1"), provider="bedrock", **how))
+        return kept(Client(transport.url.removesuffix("/v1"), provider="bedrock", **how))
 
     return make
 
 
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_answer_and_usage(wire, client, mode, streams):
-    wire.answers(answering("fo", "ur"))
+def test_answer_and_usage(transport, client, mode, streams):
+    transport.answers(answering("fo", "ur"))
     options = {"region": "us-east-1", "temperature": 0.5, "top_k": 4, "stop": ["\n"]}
     made = client(settings={"stream": streams}, options=options)
     message = made.ask(mode, [SystemMessage("be brief"), HumanMessage("2 + 2?")])
@@ -53,7 +53,7 @@ def test_answer_and_usage(wire, client, mode, streams):
     assert (usage.provider_request_id, usage.provider_latency_s) == ("req_1", 0.25)
     is_streamed = streams or "stream" in mode
     assert (usage.ttft_s is not None) == is_streamed
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     assert asked.path == f"/model/model-1/converse{'-stream' if is_streamed else ''}"
     assert asked.json == {
         "messages": [{"role": "user", "content": [{"text": "2 + 2?"}]}],
@@ -63,8 +63,8 @@ def test_answer_and_usage(wire, client, mode, streams):
     }
 
 
-def test_messages_on_the_wire(wire, client):
-    wire.answers(answering("ok"))
+def test_messages_on_the_wire(transport, client):
+    transport.answers(answering("ok"))
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     client().chat().invoke(
@@ -75,7 +75,7 @@ def test_messages_on_the_wire(wire, client):
             HumanMessage("and now?"),
         ]
     )
-    first, second, third = wire.asked[0].json["messages"]
+    first, second, third = transport.asked[0].json["messages"]
     assert first["content"] == [{"text": "what is it?"}, {"image": {"format": "png", "source": {"bytes": "AAAA"}}}]
     assert second["content"] == [{"text": "let me see"}, {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]
     assert third["role"] == "user"
@@ -84,26 +84,26 @@ def test_messages_on_the_wire(wire, client):
 
 @pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize("streams", [True, False])
-def test_tool_calls(wire, client, mode, streams):
+def test_tool_calls(transport, client, mode, streams):
     pieces = ["so ", tool_start(1, "add", "c1"), tool_piece(1, '{"a": 1, '), tool_piece(1, '"b": 2}')]
     content = ["so ", {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1, "b": 2}}}]
-    wire.answers(answering(*pieces, content=content, stop="tool_use"))
+    transport.answers(answering(*pieces, content=content, stop="tool_use"))
     made = client(settings={"stream": streams})
     message = made.ask(mode, chat=made.chat().bind_tools([add], tool_choice="any"))
     assert message.text == "so "
     assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
-    config = wire.asked[0].json["toolConfig"]
+    config = transport.asked[0].json["toolConfig"]
     assert config["toolChoice"] == {"any": {}}
     assert config["tools"][0]["toolSpec"]["inputSchema"]["json"]["required"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_thoughts_unicode_and_a_megabyte(wire, client, mode):
+def test_thoughts_unicode_and_a_megabyte(transport, client, mode):
     prompt = "žluťoučký 🦥 \u2028" * 60_000
-    wire.answers(answering(thought("hm"), "🦥", "ž"))
+    transport.answers(answering(thought("hm"), "🦥", "ž"))
     message = client().ask(mode, prompt)
     assert (message.text, message.additional_kwargs["reasoning_content"]) == ("🦥ž", "hm")
-    assert wire.asked[0].json["messages"][0]["content"] == [{"text": prompt}]
+    assert transport.asked[0].json["messages"][0]["content"] == [{"text": prompt}]
 
 
 REFUSALS = [
@@ -122,16 +122,16 @@ REFUSALS = [
 
 @pytest.mark.parametrize("mode", ["invoke", "astream"])
 @pytest.mark.parametrize(("code", "status", "kind"), REFUSALS)
-def test_kinds_of_refusal(wire, client, mode, code, status, kind):
-    wire.answers(refusing(code, status))
+def test_kinds_of_refusal(transport, client, mode, code, status, kind):
+    transport.answers(refusing(code, status))
     error, usage = fails(client(settings=ONCE), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert str(error).startswith(f"m: {kind}: Bedrock answered HTTP {status} ({code})")
     assert (usage.cost_usd == 0.0) == (kind != "timeout")
 
 
-def test_a_prompt_that_is_too_long(wire, client):
-    wire.answers(refusing("ValidationException", 400, message="Input is too long for requested model. s3cret"))
+def test_a_prompt_that_is_too_long(transport, client):
+    transport.answers(refusing("ValidationException", 400, message="Input is too long for requested model. s3cret"))
     assert fails(client(), "invoke")[0].kind == "context_length"
 
 
@@ -145,29 +145,29 @@ def test_a_prompt_that_is_too_long(wire, client):
         ("model_context_window_exceeded", "context_length"),
     ],
 )
-def test_a_bad_answer_is_a_failure_and_costs(wire, client, mode, streams, stop, kind):
-    wire.answers(answering("fo", stop=stop))
+def test_a_bad_answer_is_a_failure_and_costs(transport, client, mode, streams, stop, kind):
+    transport.answers(answering("fo", stop=stop))
     error, _ = fails(client(settings={"stream": streams}), mode)
     assert (error.kind, error.cost_usd) == (kind, COST)
 
 
-def test_an_empty_answer(wire, client):
-    wire.answers(answering(thought("hm")))
+def test_an_empty_answer(transport, client):
+    transport.answers(answering(thought("hm")))
     assert fails(client(), "invoke")[0].kind == "empty"
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("throttlingException", "rate_limit"), ("modelStreamErrorException", "server")])
-def test_error_inside_a_stream(wire, client, kind, expected):
-    wire.answers(answering("fo", trouble(kind)))
+def test_error_inside_a_stream(transport, client, kind, expected):
+    transport.answers(answering("fo", trouble(kind)))
     assert fails(client(settings=ONCE), "ainvoke")[0].kind == expected
 
 
-def test_an_api_key_is_only_sent_over_tls(wire, client, caplog, monkeypatch):
+def test_an_api_key_is_only_sent_over_tls(transport, client, caplog, monkeypatch):
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", KEY)
     caplog.set_level(logging.DEBUG)
-    wire.answers(answering("four"))
+    transport.answers(answering("four"))
     error, _ = fails(client(api_key_env="AWS_BEARER_TOKEN_BEDROCK"), "invoke")
-    assert (error.kind, wire.asked) == ("auth", [])
+    assert (error.kind, transport.asked) == ("auth", [])
     assert "https" in str(error)
     assert KEY not in caplog.text
 
@@ -186,7 +186,7 @@ def test_bad_settings(client, fields, message):
         client(**fields).chat()
 
 
-def test_bad_calls(wire, client):
+def test_bad_calls(transport, client):
     chat = client(max_tokens=10).chat()
     with pytest.raises(ConfigError, match="max_tokens is the entry's, 10"):
         chat.invoke("?", max_tokens=11)

@@ -22,9 +22,9 @@ def key(monkeypatch):
 
 
 @pytest.fixture
-def client(wire, kept):
+def client(transport, kept):
     def make(**how):
-        url = how.pop("api_base", wire.url.removesuffix("/v1"))
+        url = how.pop("api_base", transport.url.removesuffix("/v1"))
         return kept(Client(url, **{"provider": "gemini", "api_key_env": "MY_KEY", **how}))
 
     return make
@@ -32,8 +32,8 @@ def client(wire, kept):
 
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_answer_and_usage(wire, client, mode, streams):
-    wire.answers(answering("fo", "ur"))
+def test_answer_and_usage(transport, client, mode, streams):
+    transport.answers(answering("fo", "ur"))
     options = {"temperature": 0.5, "top_k": 4, "thinking_config": {"thinking_budget": 9}}
     made = client(settings={"stream": streams}, options=options)
     message = made.ask(mode, [SystemMessage("be brief"), HumanMessage("2 + 2?")], stop=["\n"])
@@ -45,7 +45,7 @@ def test_answer_and_usage(wire, client, mode, streams):
     assert (usage.provider_request_id, usage.tokens_estimated) == ("req_1", False)
     is_streamed = streams or "stream" in mode
     assert (usage.ttft_s is not None) == is_streamed
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     verb = "streamGenerateContent?alt=sse" if is_streamed else "generateContent"
     assert asked.path.partition("/models/")[2] == f"model-1:{verb}"
     assert asked.headers["x-goog-api-key"] == KEY
@@ -64,22 +64,22 @@ CALL = {"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("streams", [True, False])
-def test_tool_calls(wire, client, mode, streams):
-    wire.answers(answering("so ", call("add", {"a": 1, "b": 2}), call("add", {"a": 5})))
+def test_tool_calls(transport, client, mode, streams):
+    transport.answers(answering("so ", call("add", {"a": 1, "b": 2}), call("add", {"a": 5})))
     made = client(settings={"stream": streams})
     message = made.ask(mode, chat=made.chat().bind_tools([add], tool_choice="add"))
     assert message.text == "so "
     assert [(one["name"], one["args"]) for one in message.tool_calls] == [("add", {"a": 1, "b": 2}), ("add", {"a": 5})]
     assert len({one["id"] for one in message.tool_calls}) == 2
-    body = spelled(wire.asked[0].json)
+    body = spelled(transport.asked[0].json)
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["add"]}}
     (declared,) = body["tools"][0]["functionDeclarations"]
     assert (declared["name"], declared["parametersJsonSchema"]["required"]) == ("add", ["a", "b"])
 
 
-def conversation(wire, client, **fields):
+def conversation(transport, client, **fields):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    wire.answers(answering("ok"))
+    transport.answers(answering("ok"))
     client(**fields).chat().invoke(
         [
             HumanMessage([{"type": "text", "text": "what is it?"}, picture]),
@@ -88,11 +88,11 @@ def conversation(wire, client, **fields):
             HumanMessage("and now?"),
         ]
     )
-    return spelled(wire.asked[0].json)["contents"]
+    return spelled(transport.asked[0].json)["contents"]
 
 
-def test_messages_on_the_wire(wire, client):
-    first, second, third = conversation(wire, client, model_id="gemini-2.5-flash")
+def test_messages_on_the_wire(transport, client):
+    first, second, third = conversation(transport, client, model_id="gemini-2.5-flash")
     assert first["parts"] == [{"text": "what is it?"}, {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]
     assert second == {
         "role": "model",
@@ -101,33 +101,33 @@ def test_messages_on_the_wire(wire, client):
     assert third["parts"] == [{"functionResponse": {"name": "add", "response": {"output": "3"}}}, {"text": "and now?"}]
 
 
-def test_a_call_that_another_model_made_is_marked_so(wire, client):
-    part = conversation(wire, client, model_id="gemini-3-pro")[1]["parts"][1]
+def test_a_call_that_another_model_made_is_marked_so(transport, client):
+    part = conversation(transport, client, model_id="gemini-3-pro")[1]["parts"][1]
     assert part["thoughtSignature"] == "skip_thought_signature_validator"
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_models_own_signature_goes_back_to_it(wire, client, mode, streams):
-    wire.answers(answering(call("add", {"a": 1}, thoughtSignature="AAEC"), call("add", {"a": 2})))
+def test_a_models_own_signature_goes_back_to_it(transport, client, mode, streams):
+    transport.answers(answering(call("add", {"a": 1}, thoughtSignature="AAEC"), call("add", {"a": 2})))
     made = client(model_id="gemini-3-pro", settings={"stream": streams})
     said = made.ask(mode, chat=made.chat().bind_tools([add]))
     results = [ToolMessage("3", tool_call_id=one["id"]) for one in said.tool_calls]
     made.ask(mode, [HumanMessage("?"), AIMessage(said.content, tool_calls=said.tool_calls), *results])
-    parts = wire.asked[1].json["contents"][1]["parts"]
+    parts = transport.asked[1].json["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == ["AAEC", None]  # Gemini signs the first of parallel calls
     other = client(model_id="gemini-3-flash")
     other.ask(mode, [HumanMessage("?"), AIMessage(said.content, tool_calls=said.tool_calls), *results])
-    assert wire.asked[2].json["contents"][1]["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
+    assert transport.asked[2].json["contents"][1]["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_thoughts_unicode_and_a_megabyte(wire, client, mode):
+def test_thoughts_unicode_and_a_megabyte(transport, client, mode):
     prompt = "žluťoučký 🦥 \u2028" * 60_000
-    wire.answers(answering(thought("hm"), "🦥", "ž\u2028"))
+    transport.answers(answering(thought("hm"), "🦥", "ž\u2028"))
     message = client().ask(mode, prompt)
     assert (message.text, message.additional_kwargs["reasoning_content"]) == ("🦥ž\u2028", "hm")
-    assert wire.asked[0].json["contents"][0]["parts"] == [{"text": prompt}]
+    assert transport.asked[0].json["contents"][0]["parts"] == [{"text": prompt}]
 
 
 REFUSALS = [
@@ -146,9 +146,9 @@ REFUSALS = [
 @pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case[0]}-{case[3]}")
-def test_kinds_of_refusal(wire, client, mode, streams, case):
+def test_kinds_of_refusal(transport, client, mode, streams, case):
     status, name, message, kind = case
-    wire.answers(refusing(status, name, message=message))
+    transport.answers(refusing(status, name, message=message))
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert str(error).startswith(f"m: {kind}: Gemini answered HTTP {status} ({name})")
@@ -157,14 +157,14 @@ def test_kinds_of_refusal(wire, client, mode, streams, case):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", ["header", "body"])
-def test_retries_are_recorded_and_not_timed(wire, client, mode, how):
+def test_retries_are_recorded_and_not_timed(transport, client, mode, how):
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.15s"}
     asked = {"retry_after": "0.15"} if how == "header" else {"details": [info]}
-    wire.answers(refusing(429, "RESOURCE_EXHAUSTED", times=2, then=answering("four"), **asked))
+    transport.answers(refusing(429, "RESOURCE_EXHAUSTED", times=2, then=answering("four"), **asked))
     made = client()
     assert made.ask(mode).text == "four"
     (usage,) = made.usages
-    assert (usage.retries, usage.cost_usd, len(wire.asked)) == (2, COST, 3)
+    assert (usage.retries, usage.cost_usd, len(transport.asked)) == (2, COST, 3)
     assert usage.waited_s > 0.29
 
 
@@ -173,21 +173,21 @@ def test_retries_are_recorded_and_not_timed(wire, client, mode, how):
 @pytest.mark.parametrize(
     ("finish", "kind"), [("MAX_TOKENS", "truncated"), ("SAFETY", "content_filter"), ("MALFORMED_FUNCTION_CALL", "malformed")]
 )
-def test_a_bad_answer_is_a_failure_and_costs(wire, client, mode, streams, finish, kind):
-    wire.answers(answering("fo", finish=finish))
+def test_a_bad_answer_is_a_failure_and_costs(transport, client, mode, streams, finish, kind):
+    transport.answers(answering("fo", finish=finish))
     error, _ = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, error.cost_usd) == (kind, COST)
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_an_empty_answer(wire, client, streams):
-    wire.answers(answering(thought("hm")))
+def test_an_empty_answer(transport, client, streams):
+    transport.answers(answering(thought("hm")))
     assert fails(client(settings={"stream": streams}), "ainvoke")[0].kind == "empty"
 
 
 @pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_prompt_that_is_blocked(wire, client, mode, streams):
+def test_a_prompt_that_is_blocked(transport, client, mode, streams):
     async def reply(asked, out):
         body = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 20}, "responseId": "r"}
         if not is_stream(asked):
@@ -196,7 +196,7 @@ def test_a_prompt_that_is_blocked(wire, client, mode, streams):
         await out.event(body)
         return await out.finish()
 
-    wire.answers(reply)
+    transport.answers(reply)
     assert fails(client(settings={"stream": streams}), mode)[0].kind == "content_filter"
 
 
@@ -211,19 +211,19 @@ def silent(stage):
 
 
 @pytest.mark.parametrize("mode", SHELLS)
-def test_an_error_inside_a_stream(wire, client, mode):
+def test_an_error_inside_a_stream(transport, client, mode):
     async def reply(asked, out):
         await out.chunked()
         await out.event(content("fo", finish=None))
         await out.event(problem(503, "UNAVAILABLE"))
         await out.finish()
 
-    wire.answers(reply)
+    transport.answers(reply)
     assert fails(client(settings=ONCE), mode)[0].kind == "server"
 
 
-def test_a_stream_that_is_left_gives_its_connection_back(wire, client):
-    wire.answers(silent("middle"))
+def test_a_stream_that_is_left_gives_its_connection_back(transport, client):
+    transport.answers(silent("middle"))
     made = client(timeout_s=20.0)
     for _ in range(3):
         pieces = made.chat().stream("?")
@@ -234,12 +234,12 @@ def test_a_stream_that_is_left_gives_its_connection_back(wire, client):
     assert [usage.finish_reason for usage in made.usages] == [None] * 3
 
 
-def test_context_and_upper_bound(wire, client):
+def test_context_and_upper_bound(transport, client):
     async def reply(asked, out):
         assert asked.path.endswith("/models/model-1")
         await out.whole({"name": "models/model-1", "inputTokenLimit": 1048576, "outputTokenLimit": 65536})
 
-    wire.answers(reply)
+    transport.answers(reply)
     made = client()
     assert isinstance(made.backend, KnowsContext)
     assert made.backend.context_tokens(made.model) == 1048576
@@ -264,7 +264,7 @@ def test_bad_settings(client, fields, message):
         client(**fields).chat()
 
 
-def test_bad_calls(wire, client):
+def test_bad_calls(transport, client):
     made = client(max_tokens=10)
     with pytest.raises(ConfigError, match="max_tokens is the entry's, 10"):
         made.ask("invoke", max_tokens=11)

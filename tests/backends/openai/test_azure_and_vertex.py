@@ -32,22 +32,22 @@ def tokens(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def azure(wire, kept):
-    return lambda **how: kept(PROVIDERS["azure"].client(wire, **how))
+def azure(transport, kept):
+    return lambda **how: kept(PROVIDERS["azure"].client(transport, **how))
 
 
 @pytest.fixture
-def vertex(wire, kept):
-    return lambda **how: kept(PROVIDERS["vertex"].client(wire, **how))
+def vertex(transport, kept):
+    return lambda **how: kept(PROVIDERS["vertex"].client(transport, **how))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_azure_s_address_header_and_body(wire, azure, monkeypatch, mode):
+def test_azure_s_address_header_and_body(transport, azure, monkeypatch, mode):
     for name in ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_API_VERSION"):
         monkeypatch.setenv(name, "ambient-secret")
-    wire.answers(answering("four"))
+    transport.answers(answering("four"))
     azure(options={"api_version": "2025-01-01", "temperature": 0.5}).ask(mode)
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     assert asked.path == "/openai/deployments/model-1/chat/completions?api-version=2025-01-01"
     assert asked.headers["api-key"] == KEY
     assert "authorization" not in asked.headers
@@ -56,9 +56,9 @@ def test_azure_s_address_header_and_body(wire, azure, monkeypatch, mode):
     assert not {"api_version", "max_tokens"} & set(asked.json)
 
 
-def test_azure_has_tools_and_its_own_refusals(wire, azure):
+def test_azure_has_tools_and_its_own_refusals(transport, azure):
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
-    wire.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    transport.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
     made = azure()
     message = made.ask("invoke", chat=made.chat().bind_tools([add]))
     assert message.tool_calls[0]["args"] == {"a": 1, "b": 2}
@@ -66,16 +66,16 @@ def test_azure_has_tools_and_its_own_refusals(wire, azure):
     async def refuse(asked, out):
         await out.whole(problem("content_filter"), 400)
 
-    wire.answers(refuse)
+    transport.answers(refuse)
     assert fails(azure(settings=ONCE), "ainvoke")[0].kind == "content_filter"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_vertex_s_address_and_token(wire, vertex, tokens, mode):
-    wire.answers(gemini_answer("four"))
+def test_vertex_s_address_and_token(transport, vertex, tokens, mode):
+    transport.answers(gemini_answer("four"))
     made = vertex(options={**VERTEX, "temperature": 0.5})
     assert [made.ask(mode).text for _ in range(2)] == ["four", "four"]
-    asked = wire.asked[0]
+    asked = transport.asked[0]
     where = "/v1beta1/projects/p-1/locations/europe-west4/publishers/google/models/model-1:"
     assert asked.path.startswith(where)
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
@@ -84,23 +84,23 @@ def test_vertex_s_address_and_token(wire, vertex, tokens, mode):
     assert len(tokens.asked) == 1  # kept for as long as it is good
 
 
-def test_vertex_in_express_mode_sends_the_key(wire, vertex):
-    wire.answers(gemini_answer("four"))
+def test_vertex_in_express_mode_sends_the_key(transport, vertex):
+    transport.answers(gemini_answer("four"))
     vertex(api_key_env="MY_KEY", options={}).ask("invoke")
-    assert wire.asked[0].headers["x-goog-api-key"] == KEY
-    assert "/publishers/google/models/model-1:" in wire.asked[0].path
+    assert transport.asked[0].headers["x-goog-api-key"] == KEY
+    assert "/publishers/google/models/model-1:" in transport.asked[0].path
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-def test_vertex_whose_account_is_refused(wire, vertex, tokens, mode):
+def test_vertex_whose_account_is_refused(transport, vertex, tokens, mode):
     async def refuse(asked, out):
         await out.whole({"error": "invalid_grant", "error_description": "s3cret"}, 400)
 
     tokens.answers(refuse)
-    wire.answers(gemini_answer("four"))
+    transport.answers(gemini_answer("four"))
     error, _ = fails(vertex(), mode)
     assert str(error) == "m: auth: Google's credentials were rejected: check that they are still valid"
-    assert not wire.asked
+    assert not transport.asked
 
 
 def test_a_token_endpoint_that_is_down_is_no_refusal():

@@ -13,8 +13,8 @@ ECHO = "something with s3cret words"
 
 
 @pytest.fixture
-def client(wire, kept):
-    return lambda **how: kept(Client(wire.url, **how))
+def client(transport, kept):
+    return lambda **how: kept(Client(transport.url, **how))
 
 
 def whole(status, body, **headers):
@@ -50,9 +50,9 @@ def key(monkeypatch):
 @pytest.mark.usefixtures("key")
 @pytest.mark.parametrize("mode", ["invoke", "astream"])
 @pytest.mark.parametrize("case", STATUSES, ids=lambda case: f"{case[0]}-{case[2]}")
-def test_kinds_of_refusal(wire, client, case, mode):
+def test_kinds_of_refusal(transport, client, case, mode):
     status, body, kind = case
-    wire.answers(whole(status, body))
+    transport.answers(whole(status, body))
     error, usage = fails(client(settings=ONCE, api_key_env="MY_KEY"), mode)
     assert error.kind == kind
     assert str(error).startswith(f"m: {kind}: the server answered HTTP {status}")
@@ -62,23 +62,23 @@ def test_kinds_of_refusal(wire, client, case, mode):
 
 
 @pytest.mark.parametrize(("status", "attempts"), [(429, 6), (500, 4), (401, 1), (400, 1)])
-def test_attempts_by_kind(wire, client, status, attempts):
-    wire.answers(whole(status, problem(None)))
+def test_attempts_by_kind(transport, client, status, attempts):
+    transport.answers(whole(status, problem(None)))
     error, usage = fails(client(), "ainvoke")
-    assert len(wire.asked) == attempts == usage.retries + 1
+    assert len(transport.asked) == attempts == usage.retries + 1
     assert (f"after {attempts} attempts" in str(error)) == (attempts > 1)
 
 
-def test_exhausted_quota_is_final(wire, client):
-    wire.answers(whole(429, problem("insufficient_quota")))
+def test_exhausted_quota_is_final(transport, client):
+    transport.answers(whole(429, problem("insufficient_quota")))
     assert "insufficient_quota" in str(fails(client(), "invoke")[0])
-    assert len(wire.asked) == 1
+    assert len(transport.asked) == 1
 
 
-def test_a_server_that_asks_for_too_long_a_wait_is_believed(wire, client):
-    wire.answers(whole(429, problem(None), retry_after="3600"))
+def test_a_server_that_asks_for_too_long_a_wait_is_believed(transport, client):
+    transport.answers(whole(429, problem(None), retry_after="3600"))
     fails(client(), "invoke")
-    assert len(wire.asked) == 1
+    assert len(transport.asked) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -94,9 +94,9 @@ def test_a_server_that_asks_for_too_long_a_wait_is_believed(wire, client):
     ],
 )
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_bad_answer_is_a_failure_and_costs(wire, client, mode, case, streams):
+def test_a_bad_answer_is_a_failure_and_costs(transport, client, mode, case, streams):
     pieces, how, kind = case
-    wire.answers(answering(*pieces, **how))
+    transport.answers(answering(*pieces, **how))
     error, usage = fails(client(settings={"stream": streams}), mode)
     assert (error.kind, usage.retries, usage.tokens_out) == (kind, 0, 7)
     assert error.cost_usd == COST > 0
@@ -122,8 +122,8 @@ def dripping():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_stream_without_end_is_a_timeout(wire, client, mode):
-    wire.answers(dripping())
+def test_a_stream_without_end_is_a_timeout(transport, client, mode):
+    transport.answers(dripping())
     error, usage = fails(client(settings=ONCE, timeout_s=0.2), mode)
     assert error.kind == "timeout"
     assert usage.tokens_estimated
@@ -131,21 +131,21 @@ def test_a_stream_without_end_is_a_timeout(wire, client, mode):
     assert usage.latency_s > 0.19
 
 
-def test_a_timeout_is_tried_once_more_and_both_cost(wire, client):
-    wire.answers(silent_head())
+def test_a_timeout_is_tried_once_more_and_both_cost(transport, client):
+    transport.answers(silent_head())
     _, usage = fails(client(timeout_s=0.1), "invoke")
-    assert (len(wire.asked), usage.retries) == (2, 1)
+    assert (len(transport.asked), usage.retries) == (2, 1)
     assert usage.cost_usd == pytest.approx(2 * PRICE.cost_usd(usage.tokens_in, 0))
 
 
-def test_error_inside_a_stream(wire, client):
+def test_error_inside_a_stream(transport, client):
     async def reply(asked, out):
         await out.chunked()
         await out.event(chunk({"content": "fo"}))
         await out.event(problem("rate_limit_exceeded"))
         await out.finish()
 
-    wire.answers(reply)
+    transport.answers(reply)
     error, _ = fails(client(settings=ONCE), "ainvoke")
     assert error.kind == "rate_limit"
 
@@ -161,25 +161,25 @@ def broken_once():
     return reply
 
 
-def test_a_broken_stream_is_repeated_while_nobody_has_seen_it(wire, client):
-    wire.answers(broken_once())
+def test_a_broken_stream_is_repeated_while_nobody_has_seen_it(transport, client):
+    transport.answers(broken_once())
     made = client()
     assert made.ask("invoke").text == "four"
     (usage,) = made.usages
     assert usage.retries == 1
     assert COST < usage.cost_usd < 2 * COST  # the broken attempt is booked too, by estimate
-    wire.answers(broken_once())
+    transport.answers(broken_once())
     fails(client(), "stream")
-    assert len(wire.asked) == 1
+    assert len(transport.asked) == 1
 
 
-def test_nobody_listens(wire, client):
+def test_nobody_listens(transport, client):
     made = Client("http://127.0.0.1:9/v1", settings=ONCE)
     error, usage = fails(made, "ainvoke")
     assert (error.kind, usage.cost_usd, usage.tokens_in) == ("server", 0.0, None)
 
 
-def test_missing_key(wire, client, monkeypatch):
+def test_missing_key(transport, client, monkeypatch):
     monkeypatch.delenv("MY_KEY", raising=False)
     made = client(api_key_env="MY_KEY")
     message = "^model 'm': environment variable MY_KEY is not set: put the API key there$"
@@ -210,7 +210,7 @@ def test_bad_settings(fields, settings, message):
         Client(url, settings=settings, **fields)
 
 
-def test_bad_calls(wire, client):
+def test_bad_calls(transport, client):
     chat = client(max_tokens=10).chat()
     with pytest.raises(ConfigError, match="the call asks for max_tokens = 11, the catalog allows 10: raise it there"):
         chat.invoke("?", max_tokens=11)
@@ -219,9 +219,9 @@ def test_bad_calls(wire, client):
     with pytest.raises(WorkflowError, match="cannot represent") as raised:
         chat.invoke([HumanMessage([{"type": "media", "mime_type": "s3cret", "data": "s3cret"}])])
     assert raised.value.__context__ is None
-    wire.answers(answering("x"))
+    transport.answers(answering("x"))
     chat.invoke("?", max_tokens=3)
-    assert wire.asked[0].json["max_tokens"] == 3
+    assert transport.asked[0].json["max_tokens"] == 3
 
 
 def test_sent_bodies_and_helpers_agree():

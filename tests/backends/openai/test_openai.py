@@ -13,14 +13,14 @@ from vinelm.protocols import PricesCalls
 
 
 @pytest.fixture
-def client(wire, kept):
-    return lambda **how: kept(Client(wire.url, **how))
+def client(transport, kept):
+    return lambda **how: kept(Client(transport.url, **how))
 
 
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_answer_and_usage(wire, client, mode, streams):
-    wire.answers(answering("fo", "ur"))
+def test_answer_and_usage(transport, client, mode, streams):
+    transport.answers(answering("fo", "ur"))
     made = client(settings={"stream": streams}, options={"temperature": 0.5, "top_k": 4})
     message = made.ask(mode)
     assert message.text == "four"
@@ -39,7 +39,7 @@ def test_answer_and_usage(wire, client, mode, streams):
     is_streamed = streams or "stream" in mode
     assert (usage.ttft_s is not None) == is_streamed
     assert not is_streamed or 0 < usage.ttft_s <= usage.latency_s
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     assert asked.path == "/v1/chat/completions"
     assert asked.headers["authorization"] == "Bearer none"
     body = asked.json
@@ -53,7 +53,7 @@ def test_answer_and_usage(wire, client, mode, streams):
     }
 
 
-def test_tokens_are_streamed_once_and_as_they_come(wire, client):
+def test_tokens_are_streamed_once_and_as_they_come(transport, client):
     seen = []
 
     async def reply(asked, out):
@@ -67,15 +67,15 @@ def test_tokens_are_streamed_once_and_as_they_come(wire, client):
         await out.event("[DONE]")
         await out.finish()
 
-    wire.answers(reply)
+    transport.answers(reply)
     for piece in client().chat().stream("?"):
         if piece.text:
             seen.append(piece.text)
     assert seen == ["a", "b", "c"]
 
 
-def test_messages_on_the_wire(wire, client):
-    wire.answers(answering("ok"))
+def test_messages_on_the_wire(transport, client):
+    transport.answers(answering("ok"))
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     call = {"name": "add", "args": {"a": 1}, "id": "c1", "type": "tool_call"}
     broken = {"name": "add", "args": "{oops", "id": "c2", "error": None, "type": "invalid_tool_call"}
@@ -90,7 +90,7 @@ def test_messages_on_the_wire(wire, client):
         ],
         stop=["\n"],
     )
-    body = wire.asked[0].json
+    body = transport.asked[0].json
     assert body["stop"] == ["\n"]
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool", "assistant", "tool"]
     assert body["messages"][1]["content"] == [{"type": "text", "text": "what is it?"}, picture]
@@ -120,25 +120,25 @@ def whole_tools():
 
 
 @pytest.mark.parametrize(("streams", "mode"), [(True, "invoke"), (False, "ainvoke")])
-def test_tool_calls(wire, client, streams, mode):
+def test_tool_calls(transport, client, streams, mode):
     async def reply(asked, out):
         if asked.json["stream"]:
             return await stream(out, *tool_pieces(), finish_reason="tool_calls")
         return await out.whole(completion(None, finish_reason="tool_calls", tool_calls=whole_tools()))
 
-    wire.answers(reply)
+    transport.answers(reply)
     made = client(settings={"stream": streams})
     message = made.ask(mode, chat=made.chat().bind_tools([add], tool_choice="add"))
     assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
     assert [(call["name"], call["args"], call["id"]) for call in message.invalid_tool_calls] == [("add", "{oops", "c2")]
-    body = wire.asked[0].json
+    body = transport.asked[0].json
     assert body["tool_choice"] == {"type": "function", "function": {"name": "add"}}
     assert body["tools"][0]["function"]["parameters"]["required"] == ["a", "b"]
     assert made.usages[0].failure is None
 
 
-def test_streamed_tool_calls(wire, client):
-    wire.answers(answering(*list(tool_pieces())[:3], finish_reason="tool_calls"))
+def test_streamed_tool_calls(transport, client):
+    transport.answers(answering(*list(tool_pieces())[:3], finish_reason="tool_calls"))
     message = client().ask("stream")
     assert message.tool_calls == [{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1", "type": "tool_call"}]
 
@@ -149,25 +149,25 @@ class Sum(BaseModel):
     total: int
 
 
-def test_structured_output(wire, client):
+def test_structured_output(transport, client):
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "Sum", "arguments": '{"total": 4}'}}
-    wire.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    transport.answers(answering({"tool_calls": [call]}, finish_reason="tool_calls"))
     assert client().chat().with_structured_output(Sum).invoke("2 + 2?") == Sum(total=4)
-    assert wire.asked[0].json["tool_choice"] == "required"
+    assert transport.asked[0].json["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("mode", ["invoke", "stream"])
-def test_thoughts_are_kept_apart(wire, client, name, mode):
-    wire.answers(answering({name: "two and "}, {name: "two"}, "four"))
+def test_thoughts_are_kept_apart(transport, client, name, mode):
+    transport.answers(answering({name: "two and "}, {name: "two"}, "four"))
     message = client().ask(mode)
     assert message.text == "four"
     assert message.additional_kwargs["reasoning_content"] == "two and two"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_usage_tokens_are_estimated(wire, client, mode):
-    wire.answers(answering("four" * 5, usage=None))
+def test_without_usage_tokens_are_estimated(transport, client, mode):
+    transport.answers(answering("four" * 5, usage=None))
     made = client()
     assert made.ask(mode).usage_metadata is None
     (usage,) = made.usages
@@ -176,25 +176,25 @@ def test_without_usage_tokens_are_estimated(wire, client, mode):
     assert usage.cost_usd == PRICE.cost_usd(usage.tokens_in, 5) > 0
 
 
-def test_absent_details_are_unknown(wire, client):
-    wire.answers(answering("x", usage={"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}))
+def test_absent_details_are_unknown(transport, client):
+    transport.answers(answering("x", usage={"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}))
     made = client()
     made.ask("invoke")
     assert (made.usages[0].tokens_cached, made.usages[0].tokens_reasoning) == (None, None)
 
 
-def test_connections_are_kept(wire, client):
-    wire.answers(answering("x"))
+def test_connections_are_kept(transport, client):
+    transport.answers(answering("x"))
     made = client()
     for _ in range(5):
         made.ask("invoke")
         made.ask("stream")
-    assert (len(wire.asked), wire.connections) == (10, 1)
+    assert (len(transport.asked), transport.connections) == (10, 1)
 
 
 @pytest.mark.parametrize("mode", ["stream", "astream"])
-def test_abandoned_stream(wire, client, mode):
-    wire.answers(answering("a", "b", "c"))
+def test_abandoned_stream(transport, client, mode):
+    transport.answers(answering("a", "b", "c"))
     made = client()
 
     async def first():
@@ -206,20 +206,20 @@ def test_abandoned_stream(wire, client, mode):
     assert (usage.finish_reason, usage.failure, usage.tokens_estimated, usage.tokens_out) == (None, None, True, 1)
 
 
-def test_the_key_named_by_the_entry_is_sent_and_no_other(wire, client, monkeypatch):
+def test_the_key_named_by_the_entry_is_sent_and_no_other(transport, client, monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_WEBHOOK_SECRET"):
         monkeypatch.setenv(name, "ambient-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("MY_KEY", KEY)
-    wire.answers(answering("x"))
+    transport.answers(answering("x"))
     client().ask("invoke")
     client(api_key_env="MY_KEY").ask("ainvoke")
-    assert [asked.headers["authorization"] for asked in wire.asked] == ["Bearer none", f"Bearer {KEY}"]
-    assert not any("ambient-secret" in value for asked in wire.asked for value in asked.headers.values())
+    assert [asked.headers["authorization"] for asked in transport.asked] == ["Bearer none", f"Bearer {KEY}"]
+    assert not any("ambient-secret" in value for asked in transport.asked for value in asked.headers.values())
 
 
-def test_upper_bound(wire, client):
-    wire.answers(answering("x"))
+def test_upper_bound(transport, client):
+    transport.answers(answering("x"))
     made = client()
     assert isinstance(made.backend, PricesCalls)
     prompt = [HumanMessage("é" * 1000)]
@@ -228,11 +228,11 @@ def test_upper_bound(wire, client):
     assert bound > made.backend.upper_bound_usd(made.model, prompt)
     assert made.backend.upper_bound_usd(made.model, prompt, max_tokens=1) < made.backend.upper_bound_usd(made.model, prompt)
     assert USAGE["prompt_tokens"] < 2000
-    assert not wire.asked
+    assert not transport.asked
 
 
-def test_event_loops_leave_nothing_behind(wire, client):
-    wire.answers(answering("x"))
+def test_event_loops_leave_nothing_behind(transport, client):
+    transport.answers(answering("x"))
     made = client()
     for _ in range(3):
         made.ask("ainvoke")

@@ -16,11 +16,11 @@ CALLS = st.lists(st.tuples(st.floats(0, 40), st.integers(1, 60)), min_size=1, ma
 def starts(limits, calls):
     """(start, tokens) of calls that come one after another, each after a pause."""
     clock = VirtualClock()
-    gate = EngineRateLimiter(limits, clock)
+    rate_limiter = EngineRateLimiter(limits, clock)
     started = []
     for pause_s, tokens in calls:
         clock.sleep(pause_s)
-        _, wait_s = gate.reserve(tokens)
+        _, wait_s = rate_limiter.reserve(tokens)
         assert wait_s >= 0
         started.append((clock.now() + wait_s, tokens))
     return started
@@ -66,21 +66,21 @@ def test_a_call_beyond_the_limit_has_a_minute_for_itself():
 
 def test_settling_gives_back_what_was_not_used():
     clock = VirtualClock()
-    gate = EngineRateLimiter(RateLimits(tokens_per_min=100), clock)
-    ticket, _ = gate.reserve(100)
-    assert gate.reserve(10)[1] == 60.0
+    rate_limiter = EngineRateLimiter(RateLimits(tokens_per_min=100), clock)
+    ticket, _ = rate_limiter.reserve(100)
+    assert rate_limiter.reserve(10)[1] == 60.0
     ticket.settle(20)
     clock.sleep(60.0)
-    ticket, wait_s = gate.reserve(90)
+    ticket, wait_s = rate_limiter.reserve(90)
     ticket.settle(0)
-    assert (wait_s, gate.reserve(90)[1]) == (0.0, 0.0)
+    assert (wait_s, rate_limiter.reserve(90)[1]) == (0.0, 0.0)
 
 
 def test_without_limits_nothing_waits_and_nothing_is_kept():
-    gate = EngineRateLimiter(RateLimits(), VirtualClock())
-    with gate.admit(10**9, pytest.fail):
-        assert gate.reserve(10**9)[1] == 0.0
-    assert not gate._log
+    rate_limiter = EngineRateLimiter(RateLimits(), VirtualClock())
+    with rate_limiter.admit(10**9, pytest.fail):
+        assert rate_limiter.reserve(10**9)[1] == 0.0
+    assert not rate_limiter._log
 
 
 class Peak:
@@ -102,16 +102,16 @@ class Peak:
 
 
 def test_threads_and_tasks_of_several_loops_share_the_slots():
-    gate, peak = EngineRateLimiter(RateLimits(concurrency=3)), Peak()
+    rate_limiter, peak = EngineRateLimiter(RateLimits(concurrency=3)), Peak()
 
     def call(_):
-        with gate.admit(1, pytest.fail):
+        with rate_limiter.admit(1, pytest.fail):
             peak.enter()
             threading.Event().wait(0.002)
             peak.leave()
 
     async def acall():
-        async with gate.aadmit(1, pytest.fail):
+        async with rate_limiter.aadmit(1, pytest.fail):
             peak.enter()
             await asyncio.sleep(0.002)
             peak.leave()
@@ -126,14 +126,14 @@ def test_threads_and_tasks_of_several_loops_share_the_slots():
         for loop in loops:
             loop.result()
     assert (peak.total, peak.now, peak.most) == (120, 0, 3)
-    assert gate._free == 3
+    assert rate_limiter._free == 3
 
 
 def test_who_leaves_the_queue_holds_nobody_up():
-    gate = EngineRateLimiter(RateLimits(concurrency=1))
+    rate_limiter = EngineRateLimiter(RateLimits(concurrency=1))
 
     async def hold(order, name):
-        async with gate.aadmit(1, pytest.fail):
+        async with rate_limiter.aadmit(1, pytest.fail):
             order.append(name)
             await asyncio.sleep(0.01)
 
@@ -146,20 +146,20 @@ def test_who_leaves_the_queue_holds_nobody_up():
         return order, [isinstance(one, asyncio.CancelledError) for one in done]
 
     assert asyncio.run(scene()) == (["a", "c", "d"], [False, True, False, False])
-    assert gate._free == 1
+    assert rate_limiter._free == 1
 
 
 def test_a_failing_call_gives_its_slot_back():
-    gate = EngineRateLimiter(RateLimits(concurrency=1))
+    rate_limiter = EngineRateLimiter(RateLimits(concurrency=1))
     for _ in range(3):
-        with pytest.raises(KeyError), gate.admit(1, pytest.fail):
+        with pytest.raises(KeyError), rate_limiter.admit(1, pytest.fail):
             raise KeyError
 
 
 def test_waits_are_told_to_the_callers_clock():
     clock = VirtualClock()
-    gate = EngineRateLimiter(RateLimits(requests_per_min=1), clock)
+    rate_limiter = EngineRateLimiter(RateLimits(requests_per_min=1), clock)
     for _ in range(3):
-        with gate.admit(1, clock.sleep):
+        with rate_limiter.admit(1, clock.sleep):
             pass
     assert clock.now() == 120.0

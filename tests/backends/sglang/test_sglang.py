@@ -17,18 +17,18 @@ CHATML = {"chat_template": "chatml"}
 
 
 @pytest.fixture
-def client(wire, kept):
+def client(transport, kept):
     def make(**how):
         how.setdefault("options", CHATML)
-        return kept(Client(how.pop("api_base", wire.url.removesuffix("/v1")), provider="sglang", **how))
+        return kept(Client(how.pop("api_base", transport.url.removesuffix("/v1")), provider="sglang", **how))
 
     return make
 
 
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("mode", MODES)
-def test_answer_and_usage(wire, client, mode, streams):
-    wire.answers(answering("fo", "ur"))
+def test_answer_and_usage(transport, client, mode, streams):
+    transport.answers(answering("fo", "ur"))
     options = {**CHATML, "temperature": 0.5, "top_k": 4, "priority": 3, "stop": ["\n"]}
     made = client(settings={"stream": streams}, options=options)
     message = made.ask(mode, [SystemMessage("be brief"), HumanMessage("2 + 2?")])
@@ -39,7 +39,7 @@ def test_answer_and_usage(wire, client, mode, streams):
     assert (usage.provider_request_id, usage.provider_latency_s, usage.tokens_estimated) == ("req_1", 0.25, False)
     is_streamed = streams or "stream" in mode
     assert (usage.ttft_s is not None) == is_streamed
-    (asked,) = wire.asked
+    (asked,) = transport.asked
     assert asked.path == "/generate"
     assert asked.json == {
         "text": "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n",
@@ -50,31 +50,31 @@ def test_answer_and_usage(wire, client, mode, streams):
 
 
 @pytest.mark.parametrize("mode", ["stream", "astream"])
-def test_pieces_come_as_they_are_written(wire, client, mode):
+def test_pieces_come_as_they_are_written(transport, client, mode):
     async def pieces(chat):
         return [piece.text async for piece in chat.astream("?")]
 
     for options in (CHATML, {**CHATML, "incremental_stream": True}):
-        wire.answers(answering("a", "ab", "a", is_incremental="incremental_stream" in options))
+        transport.answers(answering("a", "ab", "a", is_incremental="incremental_stream" in options))
         chat = client(options=options).chat()
         texts = [piece.text for piece in chat.stream("?")] if mode == "stream" else asyncio.run(pieces(chat))
         assert [text for text in texts if text] == ["a", "ab", "a"]
 
 
 @pytest.mark.parametrize("mode", SHELLS)
-def test_an_incremental_server_that_was_not_announced_is_noticed(wire, client, mode):
-    wire.answers(answering("fo", "ur", is_incremental=True))
+def test_an_incremental_server_that_was_not_announced_is_noticed(transport, client, mode):
+    transport.answers(answering("fo", "ur", is_incremental=True))
     error, _ = fails(client(), mode)
     assert "add options = { incremental_stream = true }" in str(error)
-    assert len(wire.asked) == 1
+    assert len(transport.asked) == 1
 
 
-def test_connections_are_used_again(wire, client):
-    wire.answers(answering("four"))
+def test_connections_are_used_again(transport, client):
+    transport.answers(answering("four"))
     made = client()
     for _ in range(5):
         made.ask("invoke")
-    assert (len(wire.asked), wire.connections) == (5, 1)
+    assert (len(transport.asked), transport.connections) == (5, 1)
 
 
 def abort(message, status):
@@ -93,16 +93,16 @@ def abort(message, status):
         (abort("Aborted s3cret", None), "server"),
     ],
 )
-def test_finish_reasons_that_are_failures(wire, client, mode, streams, finish, kind):
-    wire.answers(answering("fo", finish=finish))
+def test_finish_reasons_that_are_failures(transport, client, mode, streams, finish, kind):
+    transport.answers(answering("fo", finish=finish))
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert kind != "truncated" or usage.cost_usd == COST
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_an_empty_answer(wire, client, streams):
-    wire.answers(answering(" "))
+def test_an_empty_answer(transport, client, streams):
+    transport.answers(answering(" "))
     error, _ = fails(client(settings={"stream": streams}), "ainvoke")
     assert (error.kind, error.cost_usd) == ("empty", COST)
 
@@ -121,34 +121,34 @@ STATUSES = [
 @pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("case", STATUSES, ids=lambda case: f"{case[0]}-{case[2]}")
-def test_kinds_of_refusal(wire, client, mode, streams, case):
+def test_kinds_of_refusal(transport, client, mode, streams, case):
     status, message, kind = case
-    wire.answers(refusing(status, message=message))
+    transport.answers(refusing(status, message=message))
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, usage.cost_usd) == (kind, 0.0)
 
 
 @pytest.mark.parametrize("mode", SHELLS)
 @pytest.mark.parametrize(("message", "kind"), [("Input is longer than s3cret", "context_length"), ("s3cret", "server")])
-def test_an_error_inside_a_stream(wire, client, mode, message, kind):
+def test_an_error_inside_a_stream(transport, client, mode, message, kind):
     async def reply(asked, out):
         await out.chunked()
         await out.event(trouble(message))
         await out.event("[DONE]")
         await out.finish()
 
-    wire.answers(reply)
+    transport.answers(reply)
     assert fails(client(settings=ONCE), mode)[0].kind == kind
 
 
-def test_flush_cache(wire, client):
+def test_flush_cache(transport, client):
     async def reply(asked, out):
         await out.whole(b"Cache flushed.", 200 if asked.number == 0 else 400, content_type="text/plain")
 
-    wire.answers(reply)
+    transport.answers(reply)
     made = client()
     assert [made.backend.flush_cache(made.model) for _ in range(2)] == [True, False]
-    assert {asked.path for asked in wire.asked} == {"/flush_cache"}
+    assert {asked.path for asked in transport.asked} == {"/flush_cache"}
     nobody = client(api_base="http://127.0.0.1:9")
     assert nobody.backend.flush_cache(nobody.model) is False
 
@@ -161,13 +161,13 @@ def test_flush_cache(wire, client):
         ({}, None),
     ],
 )
-def test_context(wire, client, info, tokens):
+def test_context(transport, client, info, tokens):
     async def reply(asked, out):
         assert asked.path == "/get_server_info"
         await out.whole(info)
 
-    wire.answers(reply)
-    made = client(api_base=wire.url)  # with or without /v1
+    transport.answers(reply)
+    made = client(api_base=transport.url)  # with or without /v1
     assert isinstance(made.backend, KnowsContext)
     assert made.backend.context_tokens(made.model) == tokens
 
@@ -187,7 +187,7 @@ def test_bad_settings(client, fields, message):
         client(**fields)
 
 
-def test_bad_calls(wire, client):
+def test_bad_calls(transport, client):
     chat = client(max_tokens=10).chat()
     with pytest.raises(ConfigError, match="max_tokens is the entry's, 10"):
         chat.invoke("?", max_tokens=11)
@@ -242,7 +242,7 @@ class TestChatTemplate:
         assert "\n" not in str(caught.value)
 
 
-def test_a_conversation(wire, client):
-    wire.answers(answering("ok"))
+def test_a_conversation(transport, client):
+    transport.answers(answering("ok"))
     client().ask("invoke", [HumanMessage([{"type": "text", "text": "a"}]), AIMessage("b"), HumanMessage("c")])
-    assert wire.asked[0].json["text"].count("<|im_start|>") == 4
+    assert transport.asked[0].json["text"].count("<|im_start|>") == 4

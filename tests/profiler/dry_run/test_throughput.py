@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from profiling_toy import ToyBackend, catalog_for, toy
 from wired_toy import wired
 
-from vinelm.backends import EngineRateLimiter, RateLimits, gates_of
+from vinelm.backends import EngineRateLimiter, RateLimits, rate_limiters_of
 from vinelm.clock import VirtualClock
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, rates_of
 from vinelm.profiler.dry_run.throughput import EngineRate, Workload
@@ -29,8 +29,8 @@ def rate(**limits):
 @given(n=st.integers(1, 60), allowed=st.integers(1, 25))
 def test_requests_per_minute_as_a_gate_would_let_them_start(n, allowed):
     clock = VirtualClock()
-    gate = EngineRateLimiter(RateLimits(requests_per_min=allowed), clock)
-    starts = [gate.reserve(1)[1] for _ in range(n)]
+    rate_limiter = EngineRateLimiter(RateLimits(requests_per_min=allowed), clock)
+    starts = [rate_limiter.reserve(1)[1] for _ in range(n)]
     assert load_of(n).least_s(1000, [rate(requests_per_min=allowed)])[0] == pytest.approx(max(starts))
 
 
@@ -38,8 +38,8 @@ def test_requests_per_minute_as_a_gate_would_let_them_start(n, allowed):
 @given(n=st.integers(1, 40), tokens=st.integers(1, 50), allowed=st.integers(50, 300))
 def test_tokens_per_minute_never_more_than_a_gate_and_not_much_less(n, tokens, allowed):
     """A window may not be filled to the last token, so the bound is below."""
-    gate = EngineRateLimiter(RateLimits(tokens_per_min=allowed), VirtualClock())
-    last = max(gate.reserve(tokens)[1] for _ in range(n))
+    rate_limiter = EngineRateLimiter(RateLimits(tokens_per_min=allowed), VirtualClock())
+    last = max(rate_limiter.reserve(tokens)[1] for _ in range(n))
     found = load_of(n, tokens).least_s(1000, [rate(tokens_per_min=allowed)])[0]
     assert found <= last
     per_window = allowed // tokens
@@ -62,9 +62,12 @@ def test_the_longest_bound_counts_and_is_named():
 def test_models_on_one_engine_share_its_limits():
     loaded = wired()
     backend = loaded.backends["test"]
-    assert (gates_of(loaded.catalog, loaded.backends), rates_of(loaded.catalog, loaded.backends)) == ({}, ())  # none are set
-    backend._gates = {"east": EngineRateLimiter(RateLimits(concurrency=3))}
-    assert set(gates_of(loaded.catalog, loaded.backends)) == {"m0", "m1"}
+    assert (rate_limiters_of(loaded.catalog, loaded.backends), rates_of(loaded.catalog, loaded.backends)) == (
+        {},
+        (),
+    )  # none are set
+    backend._rate_limiters = {"east": EngineRateLimiter(RateLimits(concurrency=3))}
+    assert set(rate_limiters_of(loaded.catalog, loaded.backends)) == {"m0", "m1"}
     (shared,) = rates_of(loaded.catalog, loaded.backends)
     assert shared == EngineRate("east", RateLimits(concurrency=3), frozenset({"m0", "m1"}))
     workflow = toy()

@@ -47,7 +47,7 @@ class CanonicalCommit(EngineRateLimiter):
 
 
 @contextmanager
-def proxy_of(gate, waiting=None):
+def proxy_of(rate_limiter, waiting=None):
     units = []
 
     @contextmanager
@@ -55,7 +55,7 @@ def proxy_of(gate, waiting=None):
         units.append(unit)
         yield
 
-    proxy = RateLimitProxy({"m0": gate}, waiting or noted)
+    proxy = RateLimitProxy({"m0": rate_limiter}, waiting or noted)
     proxy.units = units
     try:
         yield proxy
@@ -70,8 +70,8 @@ def never(_):
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
     settings = {"n_requests": 5, "seconds": 0.01}
-    loaded, gate = wired(**settings), CanonicalCommit(RateLimits(concurrency=2))
-    loaded.backends["test"]._gates = {"east": gate}
+    loaded, rate_limiter = wired(**settings), CanonicalCommit(RateLimits(concurrency=2))
+    loaded.backends["test"]._rate_limiters = {"east": rate_limiter}
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with ObservationStore.create(tmp_path / "s.db", identity) as store:
         place = {"source": WorkflowSource(function="wired_toy:wired", arguments=settings)} if isolation == "process" else {}
@@ -82,29 +82,29 @@ def test_every_call_of_every_unit_goes_through_the_gate(tmp_path, isolation):
         rows = store.observations()
     assert (result.stopped_by, len(rows)) == ("complete", 10)
     assert [row.failure for row in rows] == [None] * 10
-    assert sum(row.calls for row in rows) == len(gate.tickets) == 10 * wired_toy.CALLS
-    assert {ticket.tokens for ticket in gate.tickets} == {sum(wired_toy.TOKENS)}  # settled by what each call used
-    assert (gate.most, gate.now) == (2, 0)
+    assert sum(row.calls for row in rows) == len(rate_limiter.tickets) == 10 * wired_toy.CALLS
+    assert {ticket.tokens for ticket in rate_limiter.tickets} == {sum(wired_toy.TOKENS)}  # settled by what each call used
+    assert (rate_limiter.most, rate_limiter.now) == (2, 0)
     assert 0 < max(row.in_flight for row in rows) <= 5
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_an_attempt_that_is_repeated_counts_again(is_async):
-    gate = CanonicalCommit(RateLimits(requests_per_min=1000))
+    rate_limiter = CanonicalCommit(RateLimits(requests_per_min=1000))
     loaded, usages = wired(), []
-    with proxy_of(gate) as proxy:
+    with proxy_of(rate_limiter) as proxy:
         call = CallContext(
             stage="generate",
             prefix=("m0",),
             clock=WallClock(),
             on_usage=usages.append,
-            gate=ProxiedRateLimiter(proxy.theirs, 7, "m0"),
+            rate_limiter=ProxiedRateLimiter(proxy.theirs, 7, "m0"),
         )
         model = loaded.backends["test"].chat_model(loaded.catalog["m0"], call)
         answer = asyncio.run(model.ainvoke("flaky")) if is_async else model.invoke("flaky")
     assert answer.text == "right"
     assert [usage.retries for usage in usages] == [1]
-    assert len(gate.tickets) == 2
+    assert len(rate_limiter.tickets) == 2
     assert proxy.units == [7, 7]
 
 
@@ -130,17 +130,17 @@ def test_every_remote_provider_holds_its_calls_back_at_the_gate_it_is_given(prov
     if provider == "langchain":
         catalog.live["m"] = FakeListChatModel(responses=["x"])
     (backend,) = create_backends(catalog).values()
-    gate = EngineRateLimiter(RateLimits())
+    rate_limiter = EngineRateLimiter(RateLimits())
     call = CallContext(stage="s", prefix=("m",), clock=WallClock(), on_usage=lambda _: None)
-    assert backend.gates["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its proxy
-    assert backend.chat_model(model, call).binding.gate is backend.gates["east"]
-    assert backend.chat_model(model, replace(call, gate=gate)).binding.gate is gate
+    assert backend.rate_limiters["east"].limits == RateLimits(concurrency=1)  # what the run hands on to its proxy
+    assert backend.chat_model(model, call).binding.rate_limiter is backend.rate_limiters["east"]
+    assert backend.chat_model(model, replace(call, rate_limiter=rate_limiter)).binding.rate_limiter is rate_limiter
     backend.close()
 
 
 def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
-    gate = EngineRateLimiter(RateLimits(concurrency=1))
-    with proxy_of(gate) as proxy:
+    rate_limiter = EngineRateLimiter(RateLimits(concurrency=1))
+    with proxy_of(rate_limiter) as proxy:
         remote = ProxiedRateLimiter(proxy.theirs, 0, "m0")
         with remote.admit(5, never) as ticket:
             dead = remote._request(5)  # waits behind it, and is gone before its turn
@@ -159,7 +159,7 @@ def test_a_place_is_free_again_whatever_becomes_of_who_had_it():
 
 
 def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
-    gate = EngineRateLimiter(RateLimits(requests_per_min=1, concurrency=2))
+    rate_limiter = EngineRateLimiter(RateLimits(requests_per_min=1, concurrency=2))
     over = threading.Event()
 
     @contextmanager
@@ -170,7 +170,7 @@ def test_who_waits_for_a_window_and_dies_does_not_wait_to_its_end():
             if unit == 1:
                 over.set()
 
-    with proxy_of(gate, waiting) as proxy:
+    with proxy_of(rate_limiter, waiting) as proxy:
         with ProxiedRateLimiter(proxy.theirs, 0, "m0").admit(1, never):
             pass
         second = ProxiedRateLimiter(proxy.theirs, 1, "m0")._request(1)

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from vinelm.adapters.langgraph.run_registry import GraphRun
-from vinelm.adapters.langgraph.signature import CallOptions
+from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import WorkflowError
 
@@ -25,7 +25,7 @@ class RouteHost(Protocol):
         """Return the run that an edge belongs to and its path; None where no run is in progress."""
 
 
-def make_route(host: RouteHost, fn: Callable[..., Any], asked: CallOptions, again: str, end: str) -> Callable[..., Any]:
+def make_route(host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, again: str, end: str) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
@@ -54,7 +54,7 @@ def make_route(host: RouteHost, fn: Callable[..., Any], asked: CallOptions, agai
 class _Edge:
     __slots__ = ("again", "asked", "destinations", "end", "host")
 
-    def __init__(self, host: RouteHost, asked: CallOptions, again: str, end: str, destinations: frozenset[str]) -> None:
+    def __init__(self, host: RouteHost, asked: InjectedParameters, again: str, end: str, destinations: frozenset[str]) -> None:
         self.host, self.asked, self.again, self.end, self.destinations = host, asked, again, end, destinations
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:

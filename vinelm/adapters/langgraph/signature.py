@@ -16,7 +16,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
-class CallOptions:
+class InjectedParameters:
     """The names of :data:`INJECTED` that a function takes, its state type and return annotation (None: not known)."""
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class CallOptions:
     is_async: bool
 
 
-def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> CallOptions:
+def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> InjectedParameters:
     """Return the parameters that ``fn`` takes, of those ``known``.
 
     Raises:
@@ -48,7 +48,7 @@ def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ..
             raise WorkflowError(f"{label}: unknown parameter {parameter.name!r}: it may ask for {', '.join(known)}")
     names = tuple(p.name for p in parameters[1:] if p.name in known and p.kind is not inspect.Parameter.POSITIONAL_ONLY)
     state = _hint(body, parameters[0].name)
-    return CallOptions(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
+    return InjectedParameters(names, state, _hint(body, "return"), inspect.iscoroutinefunction(body))
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:

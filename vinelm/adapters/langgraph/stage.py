@@ -12,7 +12,7 @@ from langgraph.types import Command, Send
 
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue
-from vinelm.adapters.langgraph.signature import CallOptions
+from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import WorkflowError
 
@@ -27,7 +27,9 @@ class StageHost(Protocol):
         """Begin the invocation of a node of the root graph; ``carried`` is the path as the node's state has it."""
 
 
-def make_stage(host: StageHost, name: str, fn: Callable[..., Any], asked: CallOptions, state_type: type) -> Callable[..., Any]:
+def make_stage(
+    host: StageHost, name: str, fn: Callable[..., Any], asked: InjectedParameters, state_type: type
+) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature."""
     others = tuple(one for one in asked.names if one != "model")
 

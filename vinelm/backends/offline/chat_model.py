@@ -91,7 +91,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with _Call(self, messages, kwargs) as call:
+        with _OfflineCall(self, messages, kwargs) as call:
             self.binding.call.clock.sleep(call.usage.latency_s)
         return _result(*call.said, call.usage)
 
@@ -102,7 +102,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with _Call(self, messages, kwargs) as call:
+        with _OfflineCall(self, messages, kwargs) as call:
             await self._pass_time(call.usage.latency_s)
         return _result(*call.said, call.usage)
 
@@ -113,7 +113,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with _Call(self, messages, kwargs) as call:
+        with _OfflineCall(self, messages, kwargs) as call:
             for delay_s, chunk in call.chunks():
                 self.binding.call.clock.sleep(delay_s)
                 if chunk is not None:
@@ -126,7 +126,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        with _Call(self, messages, kwargs) as call:
+        with _OfflineCall(self, messages, kwargs) as call:
             for delay_s, chunk in call.chunks():
                 await self._pass_time(delay_s)
                 if chunk is not None:
@@ -147,7 +147,7 @@ class OfflineChatModel(BaseChatModel):
             clock.sleep(seconds)
 
 
-class _Call:
+class _OfflineCall:
     """One call: its usage is reported and its permit settled exactly once, however it ends.
 
     Leaving the block raises :class:`CallError` if the answer is a failure.
@@ -170,7 +170,7 @@ class _Call:
         """(seconds to wait, chunk) of the streamed answer; a failure streams nothing."""
         return iter([(self.usage.latency_s, None)]) if self.usage.failure else _chunks(*self.said, self.usage)
 
-    def __enter__(self) -> _Call:
+    def __enter__(self) -> _OfflineCall:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

@@ -35,15 +35,15 @@ class RemoteBackend(Generic[T]):
         settings.refuse_unknown("limits", "stream", *SETTINGS)
         self.transport = transport
         self._models = settings.models
-        self._gates = rate_limiters(settings)
+        self._rate_limiters = rate_limiters(settings)
         self._policy = RetryPolicy.of(settings)
         self._streams = settings.setting("stream", bool, True)
         self._is_checked = False
 
     @property
-    def gates(self) -> Mapping[str, EngineRateLimiter]:
+    def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
         """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
-        return self._gates
+        return self._rate_limiters
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
@@ -53,10 +53,10 @@ class RemoteBackend(Generic[T]):
             self._is_checked = True
         return RemoteChatModel.bound(
             CallBinding(
-                wire=self.transport,
+                transport=self.transport,
                 model=model,
                 call=call,
-                gate=call.gate or self._gates[model.engine],
+                rate_limiter=call.rate_limiter or self._rate_limiters[model.engine],
                 policy=self._policy,
                 streams=self._streams,
             )

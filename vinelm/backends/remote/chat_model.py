@@ -121,10 +121,10 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered, request) as account:
-            bound.wire.connect(bound.model)
+            bound.transport.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
-                with bound.gate.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
-                    with closing(bound.wire.send(bound.model, request)) as deltas:
+                with bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
+                    with closing(bound.transport.send(bound.model, request)) as deltas:
                         for delta in deltas:
                             metered.see(delta)
                             if is_handed_out and delta.is_token:
@@ -139,11 +139,11 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
         with _Account(bound, metered, request) as account:
-            await bound.wire.aconnect(bound.model)
+            await bound.transport.aconnect(bound.model)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
-                async with bound.gate.aadmit(_tokens(bound.model, request), sleep) as ticket:
+                async with bound.rate_limiter.aadmit(_tokens(bound.model, request), sleep) as ticket:
                     with account.attempt(ticket):
-                        async with aclosing(bound.wire.asend(bound.model, request)) as deltas:
+                        async with aclosing(bound.transport.asend(bound.model, request)) as deltas:
                             async for delta in deltas:
                                 metered.see(delta)
                                 if is_handed_out and delta.is_token:
@@ -159,12 +159,12 @@ class RemoteChatModel(BaseChatModel):
     ) -> tuple[TransportRequest, MeteredCall]:
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
-        request = bound.wire.request(bound.model, messages, options, is_streamed=is_streamed)
+        request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)
         metered = MeteredCall(
             model=bound.model,
             context=bound.call,
             policy=bound.policy,
-            finish_failures=bound.wire.finish_failures,
+            finish_failures=bound.transport.finish_failures,
             messages=messages,
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
@@ -200,7 +200,7 @@ class _Account:
         except AttemptFailed as failed:
             self._last = failed
         except Exception as error:
-            self._last = self._bound.wire.failed(error)
+            self._last = self._bound.transport.failed(error)
             if self._last is None:
                 raise
         finally:
@@ -221,7 +221,7 @@ class _Account:
     def __enter__(self) -> _Account:
         bound = self._bound
         if bound.call.guard is not None:
-            self._permit = bound.call.guard.authorize(bound.wire.upper_bound_usd(bound.model, self._request.body))
+            self._permit = bound.call.guard.authorize(bound.transport.upper_bound_usd(bound.model, self._request.body))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:

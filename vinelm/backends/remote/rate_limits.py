@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vinelm.backends.settings import ProviderSettings
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
+from vinelm.protocols import Backend
 
 WINDOW_S = 60.0
 
@@ -33,7 +34,7 @@ class RateLimits(BaseModel):
     concurrency: int | None = Field(default=None, ge=1)
 
 
-class RatePermit:
+class WindowPermit:
     """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
 
     __slots__ = ("start_s", "tokens")
@@ -58,7 +59,7 @@ class EngineRateLimiter:
         self._limits = limits
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
-        self._log: deque[RatePermit] = deque()
+        self._log: deque[WindowPermit] = deque()
         self._queue: deque[Future[None]] = deque()
         self._free = limits.concurrency or 0
 
@@ -67,7 +68,7 @@ class EngineRateLimiter:
         """The limits that are enforced."""
         return self._limits
 
-    def reserve(self, tokens: int) -> tuple[RatePermit, float]:
+    def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
         """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
         with self._lock:
             now_s = self._clock.now()
@@ -76,12 +77,12 @@ class EngineRateLimiter:
             start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
             start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
             start_s = max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
-            permit = RatePermit(start_s, tokens)
+            permit = WindowPermit(start_s, tokens)
             if self._limits.requests_per_min or self._limits.tokens_per_min:
                 self._log.append(permit)
             return permit, start_s - now_s
 
-    def _room(self, allowed: int | None, wanted: int, weight: Callable[[RatePermit], int]) -> float:
+    def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
         """Return the earliest time at which the window has room for ``wanted`` more; minus infinity without a limit."""
         start_s = float("-inf")
         if allowed is None:
@@ -95,7 +96,7 @@ class EngineRateLimiter:
         return start_s
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[RatePermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[WindowPermit]:
         """Wait for a slot and a place in the windows; hold the slot during the block."""
         slot = self._take()
         try:
@@ -109,7 +110,7 @@ class EngineRateLimiter:
             self._give(slot)
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[RatePermit]:
+    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[WindowPermit]:
         """Like :meth:`admit`, for a coroutine."""
         slot = self._take()
         try:
@@ -176,3 +177,12 @@ def _limits(provider: str, engine: str, fields: Any) -> RateLimits:
         wrong = f"unknown key {key!r}" if first["type"] == "extra_forbidden" else f"{key}: {first['msg']}"
         known = ", ".join(RateLimits.model_fields)
         raise ConfigError(f"[backend.{provider}]: limits of engine {engine!r}: {wrong}: known keys are {known}") from error
+
+
+@runtime_checkable
+class LimitsCalls(Backend, Protocol):
+    """A backend whose calls wait for rate limits."""
+
+    @property
+    def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
+        """The rate limiter of each engine, by the engine's name."""

@@ -67,9 +67,9 @@ class CallBinding:
     ``streams``: also stream calls that ask for a whole answer, to measure the time to first token.
     """
 
-    wire: Transport
+    transport: Transport
     model: Model
     call: CallContext
-    gate: RateLimiter
+    rate_limiter: RateLimiter
     policy: RetryPolicy
     streams: bool
