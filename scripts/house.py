@@ -1,8 +1,9 @@
 """The house in figures: files, arrows, depth and circles by package, what is public, and what a request passes.
 
-Structure is read from the source (`ast`). Then four small scenarios are run, and tell which of our files and functions they
-pass: a served stage, a profiled unit, `vinelm estimate`, `vinelm plan` (`house_passes.py`). --root and --python point at
-another checkout and its interpreter, to compare. --mermaid prints the picture of docs/architecture.md.
+Structure is read from the source (`ast`). Then five small scenarios are run, and tell which of our files and functions they
+pass: a served stage (the first and a later one), a profiled unit, `vinelm estimate`, `vinelm plan` (`house_passes.py`).
+--root and --python point at another checkout and its interpreter, to compare. --mermaid prints the picture of
+docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -343,7 +344,7 @@ def main() -> int:
     parser.add_argument("--mermaid", action="store_true", help="the rooms and their imports as a Mermaid diagram")
     parser.add_argument("--root", type=Path, default=HERE, help="the checkout to look at")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has that checkout installed")
-    parser.add_argument("--no-passes", action="store_true", help="leave the four scenarios out: run nothing")
+    parser.add_argument("--no-passes", action="store_true", help="leave the scenarios out: run nothing")
     options = parser.parse_args()
     house = House(options.root.resolve())
     if options.mermaid:
