@@ -113,12 +113,12 @@ def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")
     else:
         say(
-            "No rows yet: from price limits alone, hence wide. A pilot of a few dollars narrows it: run with a small "
-            "--budget-usd, then forecast again."
+            "The store has no rows yet, so the intervals come from price limits alone and are wide. To narrow them, run with "
+            "a small --budget-usd, then forecast again."
         )
-    say(f"Hours are the least that workers and the engines' limits allow; held back by {forecast.held_back_by}.")
+    say(f"Hours are a lower bound from the workers and the engines' limits. What limits them: {forecast.held_back_by}.")
     if forecast.rounds > 1:
         say(f"An adaptive sampler: each of its {forecast.rounds} rounds was proposed once, and priced in every simulation.")
     if forecast.is_extrapolated:
         say("The run is long: simulated in part and extrapolated.")
-    say(f"It would end by {forecast.stopped_by}. Nothing was called and nothing was written.")
+    say(f"The run would stop by {forecast.stopped_by}. No model was called and nothing was written.")
