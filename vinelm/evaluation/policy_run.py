@@ -66,11 +66,6 @@ class PolicyRun:
         """Mean seconds per request."""
         return float(self.latency_s.mean())
 
-    @property
-    def p95_latency_s(self) -> float:
-        """95th percentile of the latency, in seconds."""
-        return float(np.quantile(self.latency_s, 0.95))
-
     def late(self, max_latency_s: float | None) -> float:
         """Return the fraction of requests answered after the cap; 0 without one."""
         return 0.0 if max_latency_s is None else float((self.latency_s > max_latency_s).mean())
