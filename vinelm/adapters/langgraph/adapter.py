@@ -79,7 +79,7 @@ class GraphAdapter:
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
         self._routes = 0
-        self._runs = RunRegistry(observers=self.observers)
+        self._runs = RunRegistry(self._policy_of, observers=self.observers)
 
     @property
     def adapter(self) -> GraphAdapter:
@@ -317,25 +317,19 @@ class GraphAdapter:
         if key is None and AMBIENT.get() is context:
             key = context
 
-        def make() -> tuple[Policy, RunContext]:
-            own = context if context.objective is not None or objective is None else replace(context, objective=objective)
-            return self._policy_of(own), own
-
+        if context.objective is None and objective is not None:
+            context = replace(context, objective=objective)
         if key is None:
-            return GraphRun(None, *make(), self.observers)
-        return self._runs.of(None if channel is None else channel.opening, key, make)
+            return GraphRun(None, self._policy_of(context), context, self.observers)
+        return self._runs.of(None if channel is None else channel.opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
         if runtime.control is None:
             raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
-
-        def make() -> tuple[Policy, RunContext]:
-            context = carried_by(runtime.context)
-            if context.started_at is None and opening is not None and not self.models.is_virtual_time:
-                context = replace(context, started_at=opening.at_s)
-            return self._policy_of(context), context
-
-        return self._runs.of(opening, runtime.control, make)
+        context = carried_by(runtime.context)
+        if context.started_at is None and opening is not None and not self.models.is_virtual_time:
+            context = replace(context, started_at=opening.at_s)
+        return self._runs.of(opening, runtime.control, context)
 
     def _policy_of(self, context: RunContext) -> Policy:
         """The policy of a new run."""

@@ -173,11 +173,15 @@ class RunRegistry:
     the newest ``bound`` runs are kept, and an older one loses its policy.
 
     Args:
+        new_policy: returns the policy of a new run; called once per run.
         bound: number of runs to keep, at least 1.
         observers: notified of the runs' decisions.
     """
 
-    def __init__(self, bound: int = 4096, observers: ObserverGroup = _NOBODY) -> None:
+    def __init__(
+        self, new_policy: Callable[[RunContext], Policy], bound: int = 4096, observers: ObserverGroup = _NOBODY
+    ) -> None:
+        self._new_policy = new_policy
         self._bound = bound
         self._observers = observers
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
@@ -191,12 +195,12 @@ class RunRegistry:
         """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
         return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
 
-    def of(self, opening: ChannelSession | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
-        """Return the same run, made with the policy and context that ``make`` returns if it is new."""
+    def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
+        """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
         with self._lock:
             run = self.known(opening, control)
             if run is None:
-                run = GraphRun(control, *make(), self._observers)
+                run = GraphRun(control, self._new_policy(context), context, self._observers)
                 if opening is not None:
                     opening.owned[self] = run
                     return run
