@@ -14,6 +14,9 @@ StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
 the application's own check ends it. See docs/architecture.md#mathematics."""
 
+MOST_INVOCATIONS = 10_000
+"""The longest path of one request that a template may allow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -92,6 +95,8 @@ class Template:
             raise TemplateError(f"stop is {self.stop!r}: use 'oracle' or 'workflow'")
         if not self.steps:
             raise TemplateError("a template needs at least one stage")
+        if sum(len(step.stages) * step.times if isinstance(step, Loop) else 1 for step in self.steps) > MOST_INVOCATIONS:
+            raise TemplateError(f"the template has more than {MOST_INVOCATIONS:,} invocations: allow fewer loop turns")
         seen: dict[str, Stage] = {}
         for stage in (s for step in self.steps for s in (step.stages if isinstance(step, Loop) else (step,))):
             if stage.name in seen:
