@@ -157,8 +157,6 @@ class Session(StopRulePolicy):
         with self._lock:
             step = self._edge = self._end_step(prefix)
             self.steps.append(step)
-        if self.mode != "enforce" and self._judge is None:
-            return True
         return step.model is not None or (self.mode != "enforce" and step.stage is not None)
 
     def trace(self) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ class GraphRun:
         "_prefix",
         "_stage",
         "_step",
+        "_turns",
         "_unwritten_usd",
         "context",
         "control",
@@ -54,6 +55,21 @@ class GraphRun:
         self._begun = self._failed = 0  # invocations of the current decision
         self._chat_path: tuple[str, ...] = ()  # of the run's chat models, which no channel carries
         self._unwritten_usd = 0.0
+        self._turns: dict[str, int] = {}
+
+    def take_turn(self, again: str, allowed: int) -> bool:
+        """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
+        with self._lock:
+            taken = self._turns.get(again, 0)
+            if taken >= allowed:
+                return False
+            self._turns[again] = taken + 1
+            return True
+
+    def end_loop(self, again: str) -> None:
+        """Forget the turns of the loop to ``again``: it was left, and the run may begin it anew."""
+        with self._lock:
+            self._turns.pop(again, None)
 
     def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return ``prefix`` and the policy's model for the invocation of ``stage`` in superstep ``step``.
