@@ -37,7 +37,7 @@ follow_imports = skip
 [mypy-vinelm.*]
 follow_imports = silent
 """
-"""Other libraries' types are Any here, which takes a sixth of the time. A public name that loses its type by that fails below."""
+"""Types of other libraries are Any here: a sixth of the time. A public name that loses its type by that fails below."""
 
 
 def test_the_public_names_are_those_of_the_stub():
