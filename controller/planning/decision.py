@@ -147,12 +147,13 @@ class Decision:
         """One line that says what the plan is and which bound is binding."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
-        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in all, {self.remaining_latency_s:.3g} s to go"
+        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
+        text += f", {self.remaining_latency_s:.3g} s remaining"
         if self.relaxed:
             return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
         if self.binding:
-            return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{UNITS[self.binding]} left"
-        return f"{text}; no bound stands in the way"
+            return f"{text}; limited by {self.binding} ({self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare)"
+        return f"{text}; no bound is binding"
 
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)
