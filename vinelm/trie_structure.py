@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 PROBABILITIES = ("success", "stop", "stop_success")
 AMOUNTS = ("cost_usd", "cost_var", "latency_s", "latency_var")
 ROUNDING = 1e-6
+LARGEST = 1e15
+"""Dollars and seconds above it are damage, and their sums along a path would overflow."""
 
 
 def check_annotated(annotated: AnnotatedTrie) -> None:
@@ -30,7 +32,8 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
     for name in AMOUNTS:
-        _require(bool(np.all(getattr(annotated, name) >= 0.0)), f"{name} is negative")
+        values = getattr(annotated, name)
+        _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
 
 
 def _check_labels(trie: Trie, template: Template, catalog: tuple[str, ...]) -> None:
