@@ -1,8 +1,8 @@
 """What a plan promises: its estimated accuracy, corrected for having been chosen as the best of many estimates.
 
 The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
-is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and the
-trie keeps it in ``meta``. docs/estimators.md derives the correction.
+is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and
+the trie keeps it in ``meta``. docs/estimators.md derives the correction.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Promise:
     def prediction(self, requests: int) -> tuple[float, float] | None:
         """Return the 90 % interval of the share of right answers among that many further requests.
 
-        It allows for the sampling of those requests too, and is None without standard errors. A share of 0 or 1 is not taken for certain (one success and one failure
-        are added).
+        It allows for the sampling of those requests too, and is None without standard errors. A share of 0 or 1 is not taken
+        for certain: one success and one failure are added.
         """
         share = (self.accuracy * requests + 1.0) / (requests + 2.0)
         return self._interval(share * (1.0 - share) / requests)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @stop_option
 @click.option(
     "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
-    help="Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. 1 "
-    "never fails.",
+    help="Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
+    "1 never fails.",
 )  # fmt: skip
 @click.option(
     "--check/--no-check",
@@ -104,8 +104,8 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
     title = "Validation: each half of the requests predicted from the other half"
     show_table(title, ("depth", "rows", "predicted", "observed", "difference (points)"), rows)
     best, width = percent(found["best_accuracy"]), 100 * found["best_half_width"]
-    promised = f" (estimated {best}, less the optimism of choosing it)"
-    say(f"Best path: {percent(found['best_promised'])} accuracy{promised}, +/- {width:.1f} points (90 % interval).")
+    promised = percent(found["best_promised"])
+    say(f"Best path: {promised} promised accuracy ({best} estimated), +/- {width:.1f} points (90 % interval).")
     if found["held_out_error"] is not None:
         say(
             f"Held-out error of a path's accuracy: {100 * found['held_out_error']:.1f} points, net of sampling noise "
@@ -114,8 +114,7 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
     if found["optimism"] is not None:
         say(
             "Optimism: the best paths by one half of the requests are estimated "
-            f"{_points(found['optimism'])} points higher than by the other half. `vinelm plan` takes half of it off and widens "
-            "its interval by the rest."
+            f"{_points(found['optimism'])} points higher than by the other half, on average over cost caps. Promises allow for it."
         )
     for other in found["disagreements"]:
         say(

@@ -85,12 +85,10 @@ def promise_lines(best: Decision) -> list[str]:
         low, high = promise.interval
         lines = [f"Accuracy interval (90 %): {100 * low:.1f} % to {100 * high:.1f} %"]
     if promise.optimism is None:
-        return [*lines, "Optimism of the choice: not measured; `vinelm estimate` with its check measures it."]
+        return [*lines, "Optimism of the choice: not measured (`vinelm estimate --check` does)."]
     off = 100 * (promise.estimate - promise.accuracy)
-    return [
-        f"Promised accuracy: {100 * promise.accuracy:.1f} %, the estimate less {off:.1f} points for choosing the best of many",
-        *lines,
-    ]
+    promised = f"Promised accuracy: {100 * promise.accuracy:.1f} % (estimate less {off:.1f} points of selection optimism)"
+    return [promised, *lines]
 
 
 def _slack_lines(best: Any) -> list[str]:
