@@ -49,13 +49,15 @@ Sample = tuple[RecordedTable, RecordedTable]
 # -- applications ----------------------------------------------------------------------------------------------
 
 
-def applications(data: Path | None, served: int) -> dict[str, Callable[[int], Sample]]:
-    """Each application's sample of a seed."""
+def applications(data: Path | None, served: int, *, deep: bool = False) -> dict[str, Callable[[int], Sample]]:
+    """Each application's sample of a seed; ``deep`` adds one of 29,523 paths."""
     three = catalog_of(["m0", "m1", "m2"])
     found: dict[str, Callable[[int], Sample]] = {
         "simulated: retry 8x3": lambda seed: _cut(make_truth("three-skills", "8x3", seed, 300 + served), 300),
         "simulated: evaluator 3x6": lambda seed: _cut(make_evaluator(three, 2, seed, 200 + served), 200),
     }
+    if deep:
+        found["simulated: evaluator 3x9"] = lambda seed: _cut(make_evaluator(three, 3, seed, 100 + served), 100)
     if data is not None and data.is_dir():
         spider, exams = spider_table(data, SPIDER_USD_PER_1000), exam_table(data)
         found["real: spider 8x3"] = lambda seed: _shuffled(spider, seed, served)
@@ -187,11 +189,12 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--served", type=int, default=100, help="requests served per plan")
     parser.add_argument("--coverage", action="append", type=float, dest="coverages", help="repeatable [0.002, 0.02, 0.1]")
+    parser.add_argument("--deep", action="store_true", help="also the evaluator with three turns: 29,523 paths, 10 s per seed")
     parser.add_argument("--app", help="only applications whose name contains this")
     settings = parser.parse_args()
     data = Path(settings.data) if settings.data else None
     results = []
-    for name, sample in applications(data, settings.served).items():
+    for name, sample in applications(data, settings.served, deep=settings.deep).items():
         if settings.app and settings.app not in name:
             continue
         rows: dict[float, list[dict[str, Any]]] = defaultdict(list)

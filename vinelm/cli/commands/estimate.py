@@ -114,7 +114,8 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
     if found["optimism"] is not None:
         say(
             "Optimism: the best paths by one half of the requests are estimated "
-            f"{_points(found['optimism'])} points higher than by the other half, on average over cost caps. Promises allow for it."
+            f"{_points(found['optimism'])} points higher than by the other half, on average over cost "
+            "caps. Promises allow for it."
         )
     for other in found["disagreements"]:
         say(
