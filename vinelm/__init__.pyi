@@ -28,8 +28,8 @@ from .errors import TemplateError as TemplateError
 from .errors import TrieFileError as TrieFileError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
-from .evaluation.verification import Verification as Verification
 from .evaluation.verification import verify as verify
+from .evaluation.verification_result import Verification as Verification
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage

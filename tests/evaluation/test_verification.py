@@ -9,9 +9,10 @@ import pytest
 
 import vinelm
 from vinelm.errors import CallRefused, ConfigError
-from vinelm.evaluation.verification import _verdict, held_out
+from vinelm.evaluation.verification import held_out
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
+from vinelm.evaluation.verification_result import _verdict
 from vinelm.objective import Objective
 from vinelm.observation import Usage
 from vinelm.traces import ObservationStore
