@@ -156,6 +156,23 @@ def test_a_run_that_the_budget_ends_goes_on_to_the_same_results(app):
     assert more.rows[:30] == whole.rows
 
 
+def test_an_interrupted_run_loses_nothing_and_serves_nothing_twice(app):
+    def stop(done: int, total: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12, log="v.jsonl", on_done=stop)
+    served: list[int] = []
+    rest = vinelm.verify(
+        "s.db", "t.vine", BEST, workflow=app, requests=12, log="v.jsonl", on_done=lambda n, _: served.append(n)
+    )
+    assert served == [6, 7, 8, 9, 10, 11, 12]
+    whole = vinelm.verify("s.db", "t.vine", BEST, workflow=app, requests=12)
+    assert rest.rows == whole.rows
+    assert rest.spent_usd == pytest.approx(whole.spent_usd)
+
+
 def test_a_promise_that_is_too_high_is_broken(app):
     annotated = vinelm.load_trie("t.vine")
     sure = annotated.success * 0.0 + 1.0
