@@ -185,6 +185,16 @@ def test_a_promise_that_is_too_high_is_broken(app):
     assert not found.is_kept
 
 
+def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):
+    """With a catalog that lacks a model of the trie, the promise is that of the best plan without it."""
+    text = (tmp_path / "models.toml").read_text()
+    first = text[: text.index("[[model]]", text.index("[[model]]") + 1)]
+    (tmp_path / "small.toml").write_text(first)
+    found = vinelm.verify("s.db", "t.vine", BEST, workflow=app, models="small.toml", requests=10)
+    assert set(found.decision.path) == {"small"}
+    assert {model for one in found.rows for model in one.prefix} == {"small"}
+
+
 @pytest.mark.parametrize(
     ("value", "promised", "verdict"),
     [(0.5, (0.4, 0.6), "kept"), (0.3, (0.4, 0.6), "broken"), (0.7, (0.4, 0.6), "exceeded"), (None, (0, 1), "unknown"),

@@ -6,18 +6,17 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.annotated_trie import AnnotatedTrie, whole_paths
 from vinelm.api import VineLM, require_budget, require_same_workflow
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
-from vinelm.controller import Decision
+from vinelm.controller import Decision, Planner
 from vinelm.errors import ConfigError
-from vinelm.evaluation.policy_plans import Plans
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
@@ -124,9 +123,17 @@ def _prepared(
     catalog = annotated.catalog if models is None else Catalog.of(models)
     workflow = replace(workflow, template=annotated.template)
     chosen = held_out(workflow.requests, seen, requests, seed)
-    decision = Plans(annotated).decision(replace(objective, on_infeasible="raise"))
     backends = create_backends(catalog, workflow=workflow, seed=seed)
-    return _Run(workflow, annotated, catalog, backends, objective, decision, chosen, seed)
+    vine = VineLM(catalog, backends, trie=annotated)
+    app = build_graph(workflow, vine)
+    decision = _plan(annotated, vine, replace(objective, on_infeasible="raise"))
+    return _Run(workflow, annotated, vine, app, backends, objective, decision, chosen, seed)
+
+
+def _plan(annotated: AnnotatedTrie, vine: VineLM, objective: Objective) -> Decision:
+    """The plan that sessions of the application start with: over its catalog's models, to the end if it has no exit before."""
+    served = annotated if vine.adapter.can_end else whole_paths(annotated)
+    return Planner(served, available=vine.catalog).plan(objective, elapsed_s=float(annotated.latency_s[0]))
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
@@ -164,17 +171,13 @@ class _Run:
 
     workflow: Workflow
     annotated: AnnotatedTrie
-    catalog: Catalog
+    vine: VineLM
+    app: Any
     backends: Mapping[str, Backend]
     objective: Objective
     decision: Decision
     requests: list[Request]
     seed: int
-    vine: VineLM = field(init=False)
-
-    def __post_init__(self) -> None:
-        vine = VineLM(self.catalog, self.backends, template=self.annotated.template, trie=self.annotated)
-        object.__setattr__(self, "vine", vine)
 
     def what(self) -> dict[str, Any]:
         """What decides the results, as plain JSON; the number of requests does not, so that it can be raised later."""
@@ -183,20 +186,19 @@ class _Run:
             "workflow": self.workflow.name,
             "dataset": self.workflow.dataset_digest,
             "trie": hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest(),
-            "models": hashlib.sha256(repr(sorted(self.catalog.to_dict().items())).encode()).hexdigest(),
+            "models": hashlib.sha256(repr(sorted(self.vine.catalog.to_dict().items())).encode()).hexdigest(),
             "objective": self.objective.to_dict(),
             "seed": self.seed,
         }
 
     def serve(self, limit_usd: float, log: VerificationLog, on_done: Callable[[int, int], None]) -> Verification:
         """Serve what the log does not have yet, until the budget refuses a call."""
-        app = build_graph(self.workflow, self.vine)
         budget = VerificationBudget(limit_usd, log)
         done = {row.request_id for row in log.rows}
         for request in self.requests:
             if request.id in done:
                 continue
-            row = self._serve(app, request, budget)
+            row = self._serve(request, budget)
             if budget.is_exhausted:
                 log.settle(budget.spent_usd)
                 break
@@ -218,14 +220,14 @@ class _Run:
             is_simulated=any(backend.is_simulated for backend in self.backends.values()),
         )
 
-    def _serve(self, app: Any, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+    def _serve(self, request: Request, budget: VerificationBudget) -> VerifiedRequest:
         judge, objective = judge_of(self.workflow, request), self.objective
         session = self.vine.session(objective, request=request, judge=judge, clock=self.vine.new_clock())
         capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
         session.guard = RequestGuard(
             objective.max_cost_usd if capped and objective.max_cost_usd is not None else math.inf, budget
         )
-        served = serve(self.workflow, self.vine, app, request, objective, policy=session)
+        served = serve(self.workflow, self.vine, self.app, request, objective, policy=session)
         return VerifiedRequest(
             request_id=served.request_id,
             success=served.success,
