@@ -40,7 +40,7 @@ def test_the_four_commands_hand_on_to_each_other(shop, capsys):
     assert estimated["observations"] == profiled["executed"]
     assert sum(depth["observations"] for depth in estimated["depths"]) == profiled["executed"]
 
-    planned = run_json(capsys, "plan", "t.vine", "--maximize", "accuracy")
+    planned = run_json(capsys, "plan", "t.vine", "--maximize", "accuracy", "--accept-optimism")
     best, static, single = planned["plans"]
     assert [p["policy"] for p in planned["plans"]] == ["VineLM", "best static plan", "best single model"]
     assert best["accuracy"] >= static["accuracy"] >= single["accuracy"]
@@ -84,7 +84,8 @@ def test_tables_fit_80_columns(shop, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = run(capsys, *INLINE, "--coverage", "0.3").out
     text += run(capsys, "estimate", "s.db", "-o", "t.vine", "--max-error", "0.3").out
-    text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", "--max-cost-usd", "1", "--max-latency-s", "60").out
+    bounds = ("--max-cost-usd", "1", "--max-latency-s", "60", "--accept-optimism")
+    text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", *bounds).out
     text += run(capsys, "check", "nl2sql", "--dataset", "data").out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "Slack of max_latency_s" in text

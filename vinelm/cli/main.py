@@ -26,6 +26,7 @@ COMMANDS = (
     "trie",
     "plan",
     "explain",
+    "verify",
     "calibrate",
     "report",
 )
