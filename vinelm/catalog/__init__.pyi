@@ -1,6 +1,10 @@
 from .catalog import Catalog as Catalog
 from .loading import read_catalog_file as read_catalog_file
+from .model import LongPromptRates as LongPromptRates
 from .model import Model as Model
 from .model import Price as Price
-from .model import bundled_prices as bundled_prices
+from .prices import OLD_PRICE_DAYS as OLD_PRICE_DAYS
+from .prices import bundled_prices as bundled_prices
+from .prices import find_price as find_price
+from .prices import is_old as is_old
 from .secrets import redacted as redacted

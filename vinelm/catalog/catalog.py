@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from vinelm.catalog.entries import entry
 from vinelm.catalog.langchain import models_of_chats, models_of_strings
 from vinelm.catalog.loading import read_catalog_file, tables_of, toml_tables
-from vinelm.catalog.model import Model, Price, entry
+from vinelm.catalog.model import Model, Price
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vinelm.catalog.entries import entry
 from vinelm.catalog.litellm import read_model_list
-from vinelm.catalog.model import Model, entry
+from vinelm.catalog.model import Model
 from vinelm.errors import ConfigError
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -26,6 +27,7 @@ class CatalogFile:
         errors: One error for each entry that cannot.
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
+        is_foreign: The file was written for another program: what cannot be used is left out with a warning.
     """
 
     path: str
@@ -33,12 +35,17 @@ class CatalogFile:
     errors: tuple[ConfigError, ...]
     backends: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...] = ()
+    is_foreign: bool = False
 
     def checked(self) -> CatalogFile:
-        """Return this file if it has no errors, else raise the first. Logs the notes as warnings."""
+        """Return this file if it has no errors, else raise the first. Logs the notes as warnings.
+
+        Entries of a foreign file that cannot be used are left out with a warning each, as long as one model is left.
+        """
         for error in self.errors:
-            raise error
-        for note in self.notes:
+            if not self.is_foreign or not self.models:
+                raise error
+        for note in (*(f"left out: {error}" for error in self.errors), *self.notes):
             logging.getLogger(__name__).warning("%s", note)
         return self
 
@@ -47,7 +54,8 @@ def read_catalog_file(path: str | Path) -> CatalogFile:
     """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; :class:`ConfigError` if the file as a whole cannot be read."""
     if Path(path).suffix.lower() in YAML_SUFFIXES:
         read = read_model_list(path, catalog_text(path))
-        return CatalogFile(str(path), *_sorted_out(read.makers), read.backends, read.notes)
+        models, errors = _sorted_out(read.makers())
+        return CatalogFile(str(path), models, errors, read.backends(models), read.notes_on(models), is_foreign=True)
     items, backends = tables_of(toml_tables(path), str(path))
     makers = (lambda item=item: entry(item, str(path)) for item in items)
     return CatalogFile(str(path), *_sorted_out(makers), backends)
