@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 BUDGETS = {"disable": 0, "none": 0, "minimal": 128, "low": 1024, "medium": 2048, "high": 4096}
 """Thinking tokens that LiteLLM takes for an effort."""
 _LEAST_OF_CLAUDE = 1024
+_WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@]20\d{6})")
+"""Models of Claude that think within a budget; later ones adapt to an effort and refuse a budget."""
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -15,7 +18,7 @@ def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dic
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):
-        return _claude(dict(options))
+        return _claude(model_id, dict(options))
     return dict(options)
 
 
@@ -31,10 +34,12 @@ def _gemini(model_id: str, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _claude(options: dict[str, Any]) -> dict[str, Any]:
+def _claude(model_id: str, options: dict[str, Any]) -> dict[str, Any]:
     effort = options.pop("reasoning_effort", None)
-    if effort is not None and "thinking" not in options:
-        budget = BUDGETS.get(effort, 0)
-        if budget:
-            options["thinking"] = {"type": "enabled", "budget_tokens": max(budget, _LEAST_OF_CLAUDE)}
+    budget = BUDGETS.get(effort, 0) if effort is not None and "thinking" not in options else 0
+    if budget and _WITH_BUDGET.search(model_id):
+        options["thinking"] = {"type": "enabled", "budget_tokens": max(budget, _LEAST_OF_CLAUDE)}
+    elif budget:
+        options["thinking"] = {"type": "adaptive"}
+        options["output_config"] = {"effort": "low" if effort == "minimal" else effort, **options.get("output_config", {})}
     return options

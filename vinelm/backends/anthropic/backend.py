@@ -69,7 +69,7 @@ class AnthropicTransport(AnthropicSdkTransport):
         raw = await client.messages.with_raw_response.create(**_arguments(model, request))
         try:
             yield begun(raw.headers, is_streamed=request.is_streamed)
-            parsed = raw.parse()
+            parsed = await raw.parse()
             if not request.is_streamed:
                 yield reader.whole(parsed)
                 return

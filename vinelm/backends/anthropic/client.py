@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, named_key
@@ -13,6 +14,8 @@ from vinelm.errors import ConfigError
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic, Timeout
 
+VERSION = "2023-06-01"
+"""The API version that is asked for, whatever the SDK's: 2026-10-21 refuses ``temperature``, which LangChain users set."""
 HOME = "https://api.anthropic.com"
 KEY_ENV = "ANTHROPIC_API_KEY"
 """The usual variable of the key, for messages."""
@@ -27,7 +30,15 @@ class AnthropicSdkTransport(SdkTransport["Anthropic", "AsyncAnthropic"]):
 
     def _made(self, model: Model) -> EventLoopClients[Anthropic, AsyncAnthropic]:
         key = named_key(model, KEY_ENV)  # read outside of the cache: a missing key must not be cached
-        return clients_of(model.api_base or HOME, key)
+        return clients_of(model.api_base or HOME, key, api_version(model))
+
+    def _place(self, model: Model) -> Hashable:
+        return (model.api_base, model.api_key_env, api_version(model))
+
+
+def api_version(model: Model) -> str:
+    """Return the API version of the entry: its option ``anthropic_version``, or the default."""
+    return str(model.options.get("anthropic_version", VERSION))
 
 
 def check_sdk(model: Model) -> None:
@@ -38,30 +49,32 @@ def check_sdk(model: Model) -> None:
         raise ConfigError(f"model {model.name!r}: Anthropic needs its SDK: pip install 'vinelm[anthropic]'") from error
 
 
-def clients_of(base_url: str, key: str) -> EventLoopClients[Anthropic, AsyncAnthropic]:
+def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthropic, AsyncAnthropic]:
     """Create the clients of one server, with the SDK's retries and its tracing disabled."""
     keep_quiet(*LOGGERS)
 
     def make() -> tuple[Anthropic, Any]:
         from anthropic import Anthropic
 
-        client = Anthropic(api_key=key, base_url=base_url, **_settings(base_url))
+        client = Anthropic(api_key=key, base_url=base_url, **_settings(base_url, key, version))
         return client, client.close
 
     def amake() -> tuple[AsyncAnthropic, Any]:
         from anthropic import AsyncAnthropic
 
-        client = AsyncAnthropic(api_key=key, base_url=base_url, **_settings(base_url))
+        client = AsyncAnthropic(api_key=key, base_url=base_url, **_settings(base_url, key, version))
         return client, client.close
 
     return EventLoopClients(make, amake)
 
 
-def _settings(base_url: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {"max_retries": 0, "open_telemetry": False}
-    if base_url.startswith(HOME):
-        return settings
-    return {**settings, "default_headers": _elsewhere()}
+def _settings(base_url: str, key: str, version: str) -> dict[str, Any]:
+    """The key goes into the header that every version of the API and every server with its protocol knows."""
+    from anthropic import Omit
+
+    headers = {} if base_url.startswith(HOME) else _elsewhere()
+    headers |= {"anthropic-version": version, "x-api-key": key, "Authorization": Omit()}
+    return {"max_retries": 0, "open_telemetry": False, "default_headers": headers}
 
 
 def _elsewhere() -> dict[str, Any]:

@@ -22,6 +22,8 @@ from vinelm.errors import ConfigError
 
 OURS = ("messages", "system", "stream", "max_tokens", "timeout", "speed", "extra_body", "extra_headers", "extra_query")
 """Parameters that the backend sets, or whose price is another; not allowed as options."""
+NOT_SENT = ("anthropic_version",)
+"""Options that are not sent in the body."""
 
 
 def message_request(
@@ -29,14 +31,15 @@ def message_request(
 ) -> TransportRequest:
     """Build the body. Options go into it under the API's names; ``stop`` and ``response_format`` are translated.
 
-    Thinking is switched off for a call that the API would refuse with it: one that forces a tool call, and one that goes on
-    after a tool call whose thinking this process does not have.
+    Thinking is switched off for a call that the API would refuse with it: one whose own ``max_tokens`` leaves no room for it,
+    one that forces a tool call, and one that goes on after a tool call whose thinking this process does not have.
 
     Raises:
         ConfigError: An option is set by the backend, or a tool is none of the caller's.
         WorkflowError: The format cannot represent a message.
     """
-    asked = asked_of(model, model.options, options, OURS)
+    own = {key: value for key, value in model.options.items() if key not in NOT_SENT}
+    asked = asked_of(model, own, options, OURS)
     body: dict[str, Any] = {**_in_words_of_the_api(model, asked.rest), "max_tokens": asked.limit}
     if system := system_blocks(messages):
         body["system"] = system
@@ -44,9 +47,11 @@ def message_request(
         body["tools"] = [_tool(model, tool) for tool in asked.tools]
         body |= _choice(model, asked.choice, body.pop("parallel_tool_calls", None), body["tools"])
     body.pop("parallel_tool_calls", None)
-    if _thinks(body) and (_is_forced(body) or not is_thinking_answered(messages, model.model_id, known)):
-        del body["thinking"]
-    body["messages"] = conversation(messages, model.model_id, known if _thinks(body) else None)
+    is_answered = is_thinking_answered(messages, model.model_id, known)
+    is_off = _must_not_think(body, is_answered=is_answered)
+    if is_off:
+        _switch_off(body)
+    body["messages"] = conversation(messages, model.model_id, known if is_answered and not is_off else None)
     return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
@@ -69,7 +74,8 @@ def check_options(model: Model, options: Mapping[str, Any]) -> None:
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     if isinstance(budget, int) and budget >= model.max_tokens:
         raise ConfigError(
-            f"model {model.name!r}: thinking.budget_tokens = {budget} leaves no room in max_tokens = {model.max_tokens}: raise it"
+            f"model {model.name!r}: thinking.budget_tokens = {budget} leaves no room in max_tokens = {model.max_tokens}: "
+            "raise max_tokens"
         )
 
 
@@ -121,13 +127,23 @@ def _choice(model: Model, choice: Any, is_parallel: Any, tools: Sequence[Mapping
     return {} if chosen == {"type": "auto"} else {"tool_choice": chosen}
 
 
-def _thinks(body: Mapping[str, Any]) -> bool:
+def _must_not_think(body: Mapping[str, Any], *, is_answered: bool) -> bool:
+    """Whether the API would refuse the call with the thinking that it asks for. A fixed budget has stricter rules."""
     thinking = body.get("thinking")
-    return isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+    if not isinstance(thinking, Mapping) or thinking.get("type") == "disabled":
+        return False
+    is_forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    has_budget = thinking.get("type") == "enabled"
+    has_room = int(thinking.get("budget_tokens") or 0) < int(body["max_tokens"])
+    return is_forced or (has_budget and not (has_room and is_answered))
 
 
-def _is_forced(body: Mapping[str, Any]) -> bool:
-    return body.get("tool_choice", {}).get("type") in ("any", "tool")
+def _switch_off(body: dict[str, Any]) -> None:
+    """Older models do not think without being asked; newer ones may, and know ``disabled``."""
+    if body["thinking"].get("type") == "enabled":
+        del body["thinking"]
+    else:
+        body["thinking"] = {"type": "disabled"}
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:

@@ -151,7 +151,7 @@ class MessageReader:
                 self._usage[name] = int(value)
 
     def _counts(self) -> Counts:
-        """The token counts. Unlike Anthropic's ``input_tokens``, ``tokens_in`` includes what a prompt cache served or stored."""
+        """The token counts. Unlike Anthropic's ``input_tokens``, ``tokens_in`` includes what a cache served or stored."""
         usage = self._usage
         cached, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens", 0)
         return Counts(

@@ -21,9 +21,7 @@ ATTACHMENT_TOKENS = 16384
 """Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
 
 
-def upper_bound_usd(
-    model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0, writes_cache: bool = False
-) -> float:
+def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0, writes_cache: bool = False) -> float:
     """Return the most dollars that a call can cost, :data:`~vinelm.backends.remote.retry.BILLED_ATTEMPTS` attempts included.
 
     Every token of the prompt stands for at least one of its bytes; the template's own and ``links`` attachments come on top.
