@@ -18,11 +18,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import yaml
-
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog, Model, read_catalog_file
-from vinelm.catalog.litellm_kinds import other_kind
 from vinelm.clock import WallClock
 from vinelm.errors import InputError
 from vinelm.protocols import CallContext
@@ -75,22 +72,19 @@ def coverage_of(path: Path) -> Coverage:
     text = path.read_text(encoding="utf-8")
     for name in set(re.findall(r"os\.environ/([A-Za-z0-9_]+)", text) + re.findall(r"\$\{([A-Za-z0-9_]+)\}", text)):
         os.environ.setdefault(name, next((v for k, v in PLACEHOLDERS.items() if re.search(k, name.upper())), "placeholder"))
-    listed = [item for item in yaml.safe_load(text).get("model_list") or [] if isinstance(item.get("litellm_params"), dict)]
-    wildcards = [item for item in listed if "*" in str(item["litellm_params"].get("model"))]
-    found.wildcards = len(wildcards)
-    found.other = sum(other_kind(item) is not None for item in listed if item not in wildcards)
-    found.chat = len(listed) - found.wildcards - found.other
     try:
         read = read_catalog_file(path)
     except InputError as error:
         found.problems.append(str(error))
         return found
+    found.other, found.copies = len(read.skipped), len(read.copies)
     found.problems += [str(error) for error in read.errors if "stands for many models" not in str(error)]
+    found.wildcards = len(read.errors) - len(found.problems)
+    found.chat = len(read.models) + len(read.errors) + found.copies - found.wildcards
     for model in read.models:
         problem = _refused(model)
         found.loaded += problem is None
         found.problems += [] if problem is None else [problem]
-    found.copies = found.chat + found.wildcards - len(read.models) - len(read.errors)
     return found
 
 

@@ -13,6 +13,7 @@ from vinelm.errors import ConfigError
 
 PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
     {
+        "anthropic": ("anthropic", "ANTHROPIC_API_KEY"),
         "openai": ("openai", "OPENAI_API_KEY"),
         "bedrock": ("bedrock", None),
         "bedrock_converse": ("bedrock", None),

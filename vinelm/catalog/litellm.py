@@ -40,6 +40,8 @@ class ModelList:
         file: What they share.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of things without effect.
+        skipped: Entries that are no chat models.
+        copies: Entries that differ from another one only in their key or their limits.
     """
 
     path: str
@@ -47,6 +49,8 @@ class ModelList:
     file: ListFile
     max_retries: Any
     notes: tuple[str, ...]
+    skipped: tuple[str, ...]
+    copies: tuple[str, ...]
 
     def makers(self) -> list[Callable[[], Model]]:
         """Return a function for each entry that returns its model, or raises :class:`ConfigError` if it cannot be used."""
@@ -101,7 +105,15 @@ def read_model_list(path: str | Path, text: str) -> ModelList:
     entries, copies = _named(chats)
     notes = [*_notes_on_entries(others, copies), *_routing_notes(plain), *_left_out(plain, entries)]
     file = ListFile(str(path), date.fromtimestamp(Path(path).stat().st_mtime), _setting(plain, "timeout", "request_timeout"))
-    return ModelList(str(path), entries, file, _setting(plain, "num_retries"), tuple(f"{path}: {note}" for note in notes))
+    return ModelList(
+        str(path),
+        entries,
+        file,
+        _setting(plain, "num_retries"),
+        notes=tuple(f"{path}: {note}" for note in notes),
+        skipped=tuple(name for name, _ in others),
+        copies=tuple(copies),
+    )
 
 
 def _yaml(path: str | Path, text: str) -> Any:

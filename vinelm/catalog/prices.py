@@ -85,22 +85,32 @@ def old_price_note(models: Iterable[Model], today: date) -> str | None:
         return None
     days = max((today - model.price.as_of).days for model in old)
     names = ", ".join(model.name for model in old[:5]) + (f" and {len(old) - 5} more" if len(old) > 5 else "")
-    return f"prices up to {days} days old: {names}: {_cure(old)}"
+    cures = dict.fromkeys(old_price_cure(model) for model in old)
+    return f"prices up to {days} days old: {names}: {next(iter(cures))}{' (more: vinelm doctor)' if len(cures) > 1 else ''}"
+
+
+def price_origin(model: Model) -> str:
+    """Return where the model's price comes from, in a few words: the catalog's entry, this package, or genai-prices."""
+    source = model.price.source
+    if GENAI_PRICES in source:
+        assumed = ", assumed" if not source.startswith(GENAI_PRICES) else ""
+        return source[source.index(GENAI_PRICES) :].partition(":")[0] + assumed
+    return "the entry" if model.price_id is None else "vinelm"
+
+
+def old_price_cure(model: Model) -> str:
+    """Return what to do about the model's old price."""
+    if GENAI_PRICES in model.price.source:
+        return "upgrade the package genai-prices, or give a price in the catalog"
+    return f"compare it with {model.price.source}, and give it with today's date"
 
 
 def is_old(model: Model, today: date) -> bool:
-    """Return whether the model's price was read more than 90 days ago; a free model has none to read."""
+    """Return whether the model's price was read more than 90 days ago; a free or offline one has none to read."""
     price = model.price
+    if model.provider in ("recorded", "simulated"):
+        return False
     return (today - price.as_of).days > OLD_PRICE_DAYS and bool(price.input or price.output or price.call)
-
-
-def _cure(old: list[Model]) -> str:
-    cures = []
-    if any(model.price.source.startswith(GENAI_PRICES) for model in old):
-        cures.append("upgrade the package genai-prices")
-    if any(not model.price.source.startswith(GENAI_PRICES) for model in old):
-        cures.append("compare them with their source and give price = { input, output, source, as_of } with today's date")
-    return ", or ".join(cures)
 
 
 def _listed(provider: str, model_id: str, api_base: str | None) -> FoundPrice | None:
