@@ -24,7 +24,11 @@ from vinelm.clock import WallClock
 from vinelm.errors import InputError
 from vinelm.protocols import CallContext
 
-PLACEHOLDERS = {"(BASE|URL|ENDPOINT|HOST)": "https://placeholder.example/v1", "VERSION": "2025-02-01-preview"}
+PLACEHOLDERS = {
+    "(BASE|URL|ENDPOINT|HOST)": "https://placeholder.example/v1",
+    "VERSION": "2025-02-01-preview",
+    "MODEL": "openai/gpt-4o",
+}
 
 
 @dataclass

@@ -58,6 +58,7 @@ def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
     route = called.route
     fields: dict[str, Any] = {"name": name, "provider": route.provider, "model": f"{route.prefix}{called.model_id}"}
     fields["engine"] = engine_of(item, name, route)
+    has_no_key = params.get("api_key") is not None and _PLACEHOLDER.fullmatch(str(params["api_key"])) is not None
     is_elsewhere = bool(params.get("api_base") or params.get("base_url")) and not route.needs_base
     fields["api_base"] = base = _base(params, called, label)
     fields["api_key_env"] = _key_env(params.pop("api_key", None), route, base, label, is_elsewhere=is_elsewhere)
@@ -66,7 +67,8 @@ def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
         if (limit := params.pop(key, None)) is not None:
             fields["max_tokens"] = limit
     known = {**(info if isinstance(info, Mapping) else {}), **params}
-    fields |= price_of(Priced(called, base, str(item.get("model_name")), known, Path(file.path).name, file.read_on, label))
+    model_name, file_name = str(item.get("model_name")), Path(file.path).name
+    fields |= price_of(Priced(called, base, has_no_key, model_name, known, file_name, file.read_on, label))
     fields["options"] = {**_place(called), **_options(called, params, label), **_azure_version(params, route, label)}
     if route.provider == "anthropic":
         fields.setdefault("max_tokens", CLAUDE_MAX_TOKENS + _thinking_tokens(fields["options"]))

@@ -25,10 +25,14 @@ ASSUMED = "assumed from the name: "
 
 
 class Priced(NamedTuple):
-    """What the price of an entry is found by: what is called, where, and what the file says of it."""
+    """What the price of an entry is found by: what is called, where, and what the file says of it.
+
+    ``has_no_key``: the file gives a placeholder for the key, as people do for servers that know no accounts.
+    """
 
     called: Called
     api_base: str | None
+    has_no_key: bool
     model_name: str
     given: Mapping[str, Any]
     file_name: str
@@ -47,7 +51,7 @@ def price_of(asked: Priced) -> dict[str, Any]:
             return _fields(found, is_assumed=is_assumed)
     if asked.called.model_id.endswith(":free") and "openrouter" in (asked.called.prefix, _host(asked.api_base)):
         return {"price": Price(input=0.0, output=0.0, source=FREE, as_of=asked.read_on)}
-    if is_own_server(asked.called, asked.api_base):
+    if is_own_server(asked):
         return {"price": Price(input=0.0, output=0.0, source=OWN_SERVER, as_of=asked.read_on)}
     wanted = asked.given.get("base_model") or f"{asked.called.prefix}/{asked.called.model_id}"
     raise ConfigError(
@@ -56,13 +60,15 @@ def price_of(asked: Priced) -> dict[str, Any]:
     )
 
 
-def is_own_server(called: Called, api_base: str | None) -> bool:
-    """Return whether nobody sends a bill for the calls: the server is one's own by its kind, or by its address."""
-    if called.route.is_own_server:
+def is_own_server(asked: Priced) -> bool:
+    """Return whether nobody sends a bill: the server is one's own by its kind or address, or knows no accounts."""
+    if asked.called.route.is_own_server:
         return True
-    if called.prefix not in _ANY_SERVER or api_base is None:
+    if asked.called.prefix not in _ANY_SERVER or asked.api_base is None:
         return False
-    host = urlsplit(api_base).hostname or ""
+    if asked.has_no_key:
+        return True
+    host = urlsplit(asked.api_base).hostname or ""
     try:
         return ip_address(host).is_private
     except ValueError:
@@ -92,7 +98,7 @@ def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
     yield called.prefix, called.model_id, False
     if called.prefix == "bedrock":
         yield called.prefix, called.model_id.partition(".")[2], False  # without us., eu., global.
-    if is_own_server(called, asked.api_base):
+    if called.route.is_own_server:
         return
     yield called.prefix, called.model_id, True
     provider, slash, model_id = called.model_id.partition("/")

@@ -187,7 +187,7 @@ def test_an_answer_that_fills_the_context(wire, capsys):
 
 
 WRONG = [
-    (lambda text: text.replace(PRICE, ""), "models.toml: model 'small': no price: add price = "),
+    (lambda text: text.replace(PRICE, ""), "models.toml: model 'small': no price known for 'openai/small-1': add price = "),
     (lambda text: text.replace(PRICE, 'price_id = "nobody/knows"'), "no price known for 'nobody/knows'"),
     (lambda text: text.replace("ACME_API_KEY", "NOT_SET_KEY"), "environment variable NOT_SET_KEY is not set"),
     (lambda text: text.replace('"openai"', '"opnai"'), "unknown provider 'opnai': known are anthropic, azure"),
