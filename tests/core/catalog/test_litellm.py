@@ -1,7 +1,6 @@
 """LiteLLM's own YAML, as its documentation writes it, loads without a change."""
 
 import datetime
-import os
 
 import pytest
 
