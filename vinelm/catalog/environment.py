@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,14 +20,14 @@ OFF = ("0", "false", "no", "off")
 MAX_BYTES = 1_000_000
 PROVIDER_VARIABLES = frozenset(
     {
-        "ANTHROPIC_API_BASE", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_DEFAULT_REGION", "AWS_PROFILE",
-        "AWS_REGION", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_AI_API_BASE", "AZURE_API_BASE", "AZURE_API_VERSION",
-        "DATABRICKS_API_BASE", "FRIENDLI_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_LOCATION",
-        "GOOGLE_CLOUD_PROJECT", "HF_TOKEN", "HOSTED_VLLM_API_BASE", "LITELLM_PROXY_API_BASE", "LM_STUDIO_API_BASE",
-        "NVIDIA_NIM_API_BASE", "OLLAMA_API_BASE", "OPENAI_API_BASE", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT", "VLLM_API_BASE",
+        "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_REGION",
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_API_VERSION", "FRIENDLI_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT", "HF_TOKEN", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT",
     }
 )  # fmt: skip
 """Variables that providers read without being told, besides every ``..._API_KEY``."""
+ADDRESSES = ("_API_BASE",)
+"""Ends of the variables of addresses. They say where keys are sent, so they are taken only from beside the catalog."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _lock = threading.Lock()
 _taken: dict[str, str] = {}
@@ -46,8 +46,9 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
     folders = dict.fromkeys(Path(where).resolve() for where in (folder, Path.cwd()) if where is not None)
     for place in folders:
         path = place / ".env"
+        is_beside = folder is not None and place == Path(folder).resolve()
         for name, value in _read(path).items():
-            if _is_needed(name, named):
+            if name in named or _is_a_providers(name, is_beside=is_beside):
                 _set(name, value, path)
 
 
@@ -56,8 +57,8 @@ def variables_of_files() -> Mapping[str, str]:
     return MappingProxyType(_taken)
 
 
-def _is_needed(name: str, named: Iterable[str]) -> bool:
-    return name in named or name in PROVIDER_VARIABLES or name.endswith("_API_KEY")
+def _is_a_providers(name: str, *, is_beside: bool) -> bool:
+    return name in PROVIDER_VARIABLES or name.endswith("_API_KEY") or (is_beside and name.endswith(ADDRESSES))
 
 
 def _set(name: str, value: str, path: Path) -> None:
