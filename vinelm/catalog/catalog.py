@@ -91,7 +91,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             plain: ``model``, a list of tables, and optionally ``backend``, a table by provider. An entry needs ``name``,
-                ``provider`` and ``model``, and either ``price`` or the ``price_id`` of an entry in the bundled price file.
+                ``provider`` and ``model``, and ``price``, a ``price_id``, or a model whose list price is known.
             where: What errors name.
 
         Raises:
@@ -125,7 +125,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             specs: For example ``"openai:gpt-4.1-mini"``.
-            prices: Prices by string, in place of those of the bundled price file.
+            prices: Prices by string, in place of list prices.
 
         Raises:
             ConfigError: A string is malformed, or the price of a model is not known.
@@ -143,7 +143,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             chats: Chat models by name.
-            prices: Prices by name, in place of those of the bundled price file.
+            prices: Prices by name, in place of list prices.
 
         Raises:
             ConfigError: A value is not a chat model, or the price of a model is not known.

@@ -39,7 +39,7 @@ def _looked_up(fields: Mapping[str, Any], label: str) -> dict[str, Any]:
     if "price_id" in fields:
         price_id = str(fields["price_id"])
         price = price_of_id(price_id)
-        found = None if price is None else {"price": price}
+        found: dict[str, Any] | None = None if price is None else {"price": price}
     else:
         price_id = f"{fields.get('provider')}/{fields.get('model_id')}"
         listed = _listed(fields)

@@ -69,8 +69,8 @@ def read_catalog_file(path: str | Path) -> CatalogFile:
     if Path(path).suffix.lower() in YAML_SUFFIXES:
         read = read_model_list(path, catalog_text(path))
         models, errors = _sorted_out(read.makers())
-        backends, notes = read.backends(models), read.notes_on(models)
-        return CatalogFile(str(path), models, errors, backends, notes, read.skipped, read.copies, is_foreign=True)
+        settings, notes = read.backends(models), read.notes_on(models)
+        return CatalogFile(str(path), models, errors, settings, notes, read.skipped, read.copies, is_foreign=True)
     items, backends = tables_of(toml_tables(path), str(path))
     makers = (lambda item=item: entry(item, str(path)) for item in items)
     return CatalogFile(str(path), *_sorted_out(makers), backends)

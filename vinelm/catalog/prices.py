@@ -190,6 +190,7 @@ def _data_date() -> date:
     The package does not say when its data were read; it was published on that day or later.
     """
     from genai_prices import data
+    from genai_prices.types import StartDateConstraint
 
     installed = datetime.fromtimestamp(Path(str(data.__file__)).stat().st_mtime).date()
     changes = (
@@ -198,7 +199,7 @@ def _data_date() -> date:
         for model in provider.models
         if isinstance(model.prices, list)
         for conditional in model.prices
-        if hasattr(conditional.constraint, "start_date")
+        if isinstance(conditional.constraint, StartDateConstraint)
     )
     return max((day for day in changes if day <= installed), default=date(2024, 1, 1))
 

@@ -108,7 +108,7 @@ def _content(message: BaseMessage) -> Iterator[dict[str, Any]]:
             if text.strip():
                 yield {"type": "text", "text": text, **marks}
         elif part.get("type") not in _NOT_SENT:
-            without_calls = {"tool_calls": []} if isinstance(message, AIMessage) else {}
+            without_calls: dict[str, Any] = {"tool_calls": []} if isinstance(message, AIMessage) else {}
             plain = message.model_copy(update={"content": [part], **without_calls})
             (converted,) = convert_to_openai_messages([plain], text_format="block")
             yield from (_attachment(sent) for sent in converted["content"])
