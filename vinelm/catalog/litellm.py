@@ -81,7 +81,7 @@ class ModelList:
 _GIVE_A_PRICE = "for other prices, add input_cost_per_token and output_cost_per_token to model_info"
 
 
-def read_model_list(path: str | Path, text: str) -> ModelList:
+def read_model_list(path: str | Path, text_of: Callable[[str | Path], str]) -> ModelList:
     """Read the ``model_list`` of a LiteLLM config, and those of the files that it includes.
 
     Entries of the same name, which LiteLLM balances load between, become models of their own: the second is ``NAME-2``. One
@@ -90,13 +90,13 @@ def read_model_list(path: str | Path, text: str) -> ModelList:
 
     Args:
         path: The file, for errors and for the date of its prices.
-        text: Its content.
+        text_of: Reads a file.
 
     Raises:
         ConfigError: The file is not YAML, or has no ``model_list`` with a chat model.
     """
-    plain = _yaml(path, text)
-    listed = [*_listed(plain, path), *_included(plain, path)]
+    plain = _yaml(path, text_of(path))
+    listed = [*_listed(plain, path), *_included(plain, path, text_of)]
     if not listed:
         raise ConfigError(f"{path}: has no model_list: is it a LiteLLM config?")
     chats, others = _chat_models(listed, path)
@@ -137,14 +137,12 @@ def _listed(plain: Any, path: str | Path) -> list[Mapping[str, Any]]:
     return listed
 
 
-def _included(plain: Any, path: str | Path) -> Iterator[Mapping[str, Any]]:
+def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]) -> Iterator[Mapping[str, Any]]:
     """The entries of the files that ``include`` names, relative to this file."""
-    from vinelm.catalog.loading import catalog_text
-
     names = (plain.get("include") if isinstance(plain, dict) else None) or []
     for name in [names] if isinstance(names, str) else names:
         other = Path(path).parent / str(name)
-        yield from _listed(_yaml(other, catalog_text(other)), other)
+        yield from _listed(_yaml(other, text_of(other)), other)
 
 
 def _chat_models(

@@ -67,7 +67,7 @@ def read_catalog_file(path: str | Path) -> CatalogFile:
     """
     take_variables(Path(path).parent, catalog_text(path))
     if Path(path).suffix.lower() in YAML_SUFFIXES:
-        read = read_model_list(path, catalog_text(path))
+        read = read_model_list(path, catalog_text)
         models, errors = _sorted_out(read.makers())
         settings, notes = read.backends(models), read.notes_on(models)
         return CatalogFile(str(path), models, errors, settings, notes, read.skipped, read.copies, is_foreign=True)

@@ -305,7 +305,8 @@ def test_catalog_of_strings():
         ("gemini", "gemini-2.5-flash", "gemini/gemini-2.5-flash", "GEMINI_API_KEY"),
     ]
     assert next(iter(catalog)) == "openai:gpt-4.1-mini"
-    other = Catalog.from_strings(["xai:grok-x", "anthropic:claude-x"], prices={"xai:grok-x": PRICE, "anthropic:claude-x": PRICE})
+    others = ["xai:grok-x", "anthropic:claude-x"]
+    other = Catalog.from_strings(others, prices=dict.fromkeys(others, PRICE))
     assert [(m.provider, m.model_id) for m in other.models] == [("langchain", "xai:grok-x"), ("anthropic", "claude-x")]
 
 
