@@ -22,7 +22,7 @@ from vinelm.catalog.litellm_keys import (
 )
 from vinelm.catalog.litellm_options import in_words_of
 from vinelm.catalog.litellm_prices import Priced, price_of
-from vinelm.catalog.litellm_routes import Called, Route, route_of
+from vinelm.catalog.litellm_routes import Called, Route, is_private, route_of
 from vinelm.catalog.model import Model
 from vinelm.errors import ConfigError
 
@@ -37,6 +37,8 @@ _PLACEHOLDER = re.compile(
     re.I,
 )
 """What people write for the key of a server that needs none."""
+SHORTEST_SECRET = 8
+"""Characters of the shortest text that is taken for a secret."""
 _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
@@ -58,9 +60,9 @@ def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
     route = called.route
     fields: dict[str, Any] = {"name": name, "provider": route.provider, "model": f"{route.prefix}{called.model_id}"}
     fields["engine"] = engine_of(item, name, route)
-    has_no_key = params.get("api_key") is not None and _PLACEHOLDER.fullmatch(str(params["api_key"])) is not None
     is_elsewhere = bool(params.get("api_base") or params.get("base_url")) and not route.needs_base
     fields["api_base"] = base = _base(params, called, label)
+    has_no_key = params.get("api_key") is not None and _is_placeholder(params["api_key"], base)
     fields["api_key_env"] = _key_env(params.pop("api_key", None), route, base, label, is_elsewhere=is_elsewhere)
     fields["timeout_s"] = params.pop("timeout", None) or params.pop("request_timeout", None) or file.timeout_s
     for key in ("max_completion_tokens", "max_tokens"):
@@ -154,9 +156,15 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
     named = _VARIABLE.fullmatch(key) if isinstance(key, str) else None
     if named is not None:
         return named[1] or named[2]
-    if base is not None and _PLACEHOLDER.fullmatch(str(key)):
+    if base is not None and _is_placeholder(key, base):
         return None
     raise ConfigError(f"{label}: api_key holds the key itself: put it into an environment variable and write os.environ/NAME")
+
+
+def _is_placeholder(key: Any, base: str | None) -> bool:
+    """Whether a key in the file is no secret: a word that says so, or too short for one, on a server of one's own."""
+    is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
+    return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:

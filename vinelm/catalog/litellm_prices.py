@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import date
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vinelm.catalog.litellm_keys import PRICES
-from vinelm.catalog.litellm_routes import ROUTES, Called
+from vinelm.catalog.litellm_routes import ROUTES, Called, is_private
 from vinelm.catalog.model import Price
 from vinelm.catalog.prices import FoundPrice, find_price
 from vinelm.errors import ConfigError
 
 _OUR_RATES = ("input", "output", "cached", "cache_write")
-_LOCAL_HOST = re.compile(r"localhost|[^.]+|.*\.(local|localhost|internal|lan|home|svc|cluster\.local)", re.I)
 _ANY_SERVER = ("openai", "openai_like", "custom_openai")
 """Prefixes that name a protocol: the address says whose the server is."""
 OWN_SERVER = "no bill: a server of your own"
@@ -68,11 +65,7 @@ def is_own_server(asked: Priced) -> bool:
         return False
     if asked.has_no_key:
         return True
-    host = urlsplit(asked.api_base).hostname or ""
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return bool(_LOCAL_HOST.fullmatch(host))
+    return is_private(asked.api_base)
 
 
 def _own_figures(asked: Priced) -> Price | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from vinelm.errors import ConfigError
 
@@ -128,6 +130,7 @@ _BY_NAME = (
 )
 _AZURE_SERIES = re.compile(r"^(o_series|gpt5_series|responses)/")
 _BEDROCK_WAYS = re.compile(r"^(converse_like|converse|invoke)/")
+_LOCAL_HOST = re.compile(r"localhost|[^.]+|.*\.(local|localhost|internal|lan|home|svc|cluster\.local)", re.I)
 _AWS_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d)/")
 
 
@@ -138,6 +141,15 @@ class Called(NamedTuple):
     route: Route
     model_id: str
     region: str | None = None
+
+
+def is_private(url: str) -> bool:
+    """Return whether the address is one of a private network: a loopback or private IP address, or a host without a domain."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return bool(_LOCAL_HOST.fullmatch(host))
 
 
 def route_of(model: Any, params: Mapping[str, Any], label: str) -> Called:

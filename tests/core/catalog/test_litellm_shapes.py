@@ -94,6 +94,7 @@ def test_other_servers_of_openais_protocol(name, more, model_id, base):
         ({"model": "lm_studio/x", "api_base": "http://localhost:1234/v1"}, "http://localhost:1234/v1"),
         ({"model": "openai/org/x", "api_base": "http://vllm.ns.svc.cluster.local:8000/v1"}, "http://vllm.ns.svc.cluster.local:8000/v1"),
         ({"model": "openai/org/x", "api_base": "http://10.0.0.7:8000/v1", "api_key": "EMPTY"}, "http://10.0.0.7:8000/v1"),
+        ({"model": "openai/x", "api_base": "http://127.0.0.1:8011/v1", "api_key": "omx"}, "http://127.0.0.1:8011/v1"),
         ({"model": "openai/x", "api_base": "https://llm.example/v1", "api_key": "sk-no-key-required"}, "https://llm.example/v1"),
     ],
 )  # fmt: skip
