@@ -12,6 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from vinelm.backends import PROVIDERS as KNOWN
 from vinelm.protocols import PricesCalls
 
+pytest.importorskip("anthropic")
 pytest.importorskip("boto3")
 pytest.importorskip("google.genai")
 pytestmark = pytest.mark.usefixtures("credentials")

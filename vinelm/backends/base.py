@@ -43,9 +43,14 @@ def estimate_tokens(chars: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown."""
+    """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
+
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour.
+    """
 
     tokens_in: int
     tokens_out: int
     cached: int | None = None
     reasoning: int | None = None
+    written: int = 0
+    written_1h: int = 0

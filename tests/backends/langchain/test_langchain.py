@@ -305,8 +305,9 @@ def test_catalog_of_strings():
         ("gemini", "gemini-2.5-flash", "gemini/gemini-2.5-flash", "GEMINI_API_KEY"),
     ]
     assert next(iter(catalog)) == "openai:gpt-4.1-mini"
-    other = Catalog.from_strings(["anthropic:claude-x"], prices={"anthropic:claude-x": PRICE})
-    assert (other.models[0].provider, other.models[0].model_id) == ("langchain", "anthropic:claude-x")
+    others = ["xai:grok-x", "anthropic:claude-x"]
+    other = Catalog.from_strings(others, prices=dict.fromkeys(others, PRICE))
+    assert [(m.provider, m.model_id) for m in other.models] == [("langchain", "xai:grok-x"), ("anthropic", "claude-x")]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["inferenceConfig"]["maxTokens"],
         links=prompt.count("s3Location"),
+        writes_cache="cachePoint" in prompt,
     )
 
 

@@ -112,8 +112,9 @@ def _thought(block: Mapping[str, Any]) -> str:
 
 def _counts(usage: Mapping[str, Any]) -> Counts:
     """Return the token counts. Unlike Converse's ``inputTokens``, ``tokens_in`` includes prompt cache reads and writes."""
-    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
-    return Counts(int(usage["inputTokens"]) + (read or 0) + (written or 0), int(usage["outputTokens"]), read)
+    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens") or 0
+    tokens_in = int(usage["inputTokens"]) + (read or 0) + written
+    return Counts(tokens_in, int(usage["outputTokens"]), read, written=written)
 
 
 def _latency_s(response: Mapping[str, Any]) -> float | None:

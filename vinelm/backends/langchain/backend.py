@@ -66,9 +66,10 @@ class LangChainTransport:
 
     def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
         """Return an upper bound of the call's cost in dollars, if the chat model respects the entry's ``max_tokens``."""
-        size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
+        prompt = _prompt_text(body)
+        size, writes = len(prompt.encode("utf-8", "surrogatepass")), "cache_control" in prompt or "cachePoint" in prompt
         bound: int = body["max_tokens"]
-        return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
+        return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound, writes_cache=writes)
 
     def connect(self, model: Model) -> None:
         """Create the chat model."""

@@ -101,7 +101,8 @@ def _counts(usage: UsageMetadata | None) -> Counts | None:
     if usage is None or usage["input_tokens"] <= 0:
         return None
     into, out = usage.get("input_token_details", {}), usage.get("output_token_details", {})
-    return Counts(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"))
+    written = min(into.get("cache_creation") or 0, usage["input_tokens"])
+    return Counts(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"), written)
 
 
 def failed(error: Exception) -> AttemptFailed | None:

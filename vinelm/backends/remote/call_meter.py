@@ -21,14 +21,16 @@ ATTACHMENT_TOKENS = 16384
 """Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
 
 
-def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0) -> float:
+def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0, writes_cache: bool = False) -> float:
     """Return the most dollars that a call can cost, :data:`~vinelm.backends.remote.retry.BILLED_ATTEMPTS` attempts included.
 
     Every token of the prompt stands for at least one of its bytes; the template's own and ``links`` attachments come on top.
     """
     tokens_in = prompt_bytes + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
     price = model.price
-    return BILLED_ATTEMPTS * price.cost_usd(tokens_in, max_tokens, tokens_in if (price.cached or 0.0) > price.input else 0)
+    written = tokens_in if writes_cache else 0
+    cached = tokens_in if (price.cached or 0.0) > price.input and not written else 0
+    return BILLED_ATTEMPTS * price.cost_usd(tokens_in, max_tokens, cached, written, written)
 
 
 @dataclass(slots=True)
@@ -111,7 +113,9 @@ class MeteredCall:
         if self._counts is not None:
             counts = self._counts
             self.billed += 1
-            self._cost_usd += self.model.price.cost_usd(counts.tokens_in, counts.tokens_out, counts.cached or 0)
+            self._cost_usd += self.model.price.cost_usd(
+                counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
+            )
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
         """Return whether another attempt follows."""

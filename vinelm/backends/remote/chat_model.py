@@ -8,7 +8,7 @@ from contextlib import aclosing, closing, contextmanager
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -50,6 +50,13 @@ class RemoteChatModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangChain's tracers show of the model."""
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = self.binding.model.provider
+        params["ls_model_name"] = kwargs.get("model") or self.binding.model.model_id
+        return params
 
     def bind_tools(
         self,

@@ -127,6 +127,8 @@ class ResponseBuilder:
         }
         if counts.cached is not None:
             usage["input_token_details"] = {"cache_read": counts.cached}
+        if counts.written:
+            usage.setdefault("input_token_details", {})["cache_creation"] = counts.written
         if counts.reasoning is not None:
             usage["output_token_details"] = {"reasoning": counts.reasoning}
         return usage
