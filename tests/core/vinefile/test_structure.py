@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.test_vinefile import make_trie
+from core.vinefile.test_file import make_trie
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm import vinefile
 from vinelm.annotated_trie import NODE_ARRAYS
 from vinelm.controller import Planner
 from vinelm.controller.testing import random_annotated
 from vinelm.errors import InfeasibleError, TrieFileError
 from vinelm.objective import Objective
 from vinelm.trie import ARRAYS, Trie
+from vinelm.vinefile import file as vinefile
 from vinelm.vinefile import load_trie, save_trie
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_manifest_is_one_line(tmp_path, change):
 
 SERVE = """
 import sys
-import vinelm.vinefile as vinefile
+import vinelm.vinefile.file as vinefile
 vinefile.MAPPED_FROM = 0
 trie = vinefile.load_trie(sys.argv[1])
 before = trie.success.sum()

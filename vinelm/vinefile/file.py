@@ -30,7 +30,7 @@ from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, Trie
-from vinelm.trie_structure import check_annotated
+from vinelm.vinefile.structure import check_annotated
 
 FORMAT = "vinelm-trie"
 VERSION = 1
