@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -108,6 +109,10 @@ class BoundedTransport(_Bounded):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # half made, or the interpreter ends
+            self.close()
 
     def _made(self, proxy: str | None) -> Any:
         core = _core(self._httpx)
