@@ -20,6 +20,8 @@ from vinelm.backends.remote.retry import AttemptFailed
 
 MAX_CONNECTIONS = 1000
 KEPT_CONNECTIONS = 256
+KEPT_S = 4.0
+"""Seconds that an idle connection is kept: common servers (uvicorn: 5 s) close theirs later, not while a request is sent."""
 DEADLINE = "vinelm_deadline"
 """Key of the :class:`Deadline` in a response's ``extensions``."""
 
@@ -120,7 +122,7 @@ class BoundedTransport(_Bounded):
             "ssl_context": self._tls,
             "max_connections": MAX_CONNECTIONS,
             "max_keepalive_connections": KEPT_CONNECTIONS,
-            "keepalive_expiry": 5.0,
+            "keepalive_expiry": KEPT_S,
             "network_backend": DeadlineBackend(core.SyncBackend()),
         }
         if proxy is None:
@@ -164,7 +166,9 @@ class AsyncBoundedTransport(_Bounded):
         await self.aclose()
 
     def _made(self, proxy: str | None) -> Any:
-        limits = self._httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
+        limits = self._httpx.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEPT_S
+        )
         return self._httpx.AsyncHTTPTransport(verify=self._tls, limits=limits, proxy=proxy)
 
 
