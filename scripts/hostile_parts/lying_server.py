@@ -80,8 +80,8 @@ class LyingServer:
     def __init__(self) -> None:
         self.reply: Reply | None = None
         self.requests = 0
-        self._loop = asyncio.new_event_loop()
         self._tasks: set[Any] = set()
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         started = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, HOST, 0), self._loop)
@@ -97,9 +97,13 @@ class LyingServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while asyncio.all_tasks() - {
+            asyncio.current_task()
+        }:  # those not yet begun must begin: only they close their connection
+            for task in tuple(self._tasks):
+                task.cancel()
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.01)  # aborted transports close in the next rounds of the loop
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -36,7 +36,7 @@ from .lies import KINDS, Kind
 from .lying_server import LyingServer
 from .wires import MODEL, WIRES, Wire
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.0
 SLACK_S = 2.5
 """Of a busy machine, for each call: connecting, backoff, imports."""
 HANG_S = 25.0
