@@ -97,9 +97,7 @@ class LyingServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        while asyncio.all_tasks() - {
-            asyncio.current_task()
-        }:  # those not yet begun must begin: only they close their connection
+        while len(asyncio.all_tasks()) > 1:  # one that has not begun must: only it closes its connection
             for task in tuple(self._tasks):
                 task.cancel()
             await asyncio.sleep(0.005)
