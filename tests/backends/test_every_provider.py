@@ -221,9 +221,12 @@ def test_cancelled_call(provider, transport, client):
             await task
 
     transport.answers(reply)
-    made = client(timeout_s=0.5, settings={"limits": {"e": {"concurrency": 1}}})
+    made = client(timeout_s=5.0, settings={"limits": {"e": {"concurrency": 1}}})
     asyncio.run(cancelled(made))
-    assert [(usage.failure, usage.finish_reason) for usage in made.usages] == [(None, None)]
+    (usage,) = made.usages
+    assert (usage.failure, usage.finish_reason, usage.tokens_estimated) == (None, None, True)
+    bound_usd = made.backend.upper_bound_usd(made.model, [HumanMessage("?")]) / 2
+    assert usage.cost_usd == pytest.approx(bound_usd, rel=0.01)  # the server may go on
     transport.answers(provider.words.answering("x"))
     assert made.ask("invoke").text == "x"  # the slot is free again
 

@@ -70,7 +70,7 @@ class LangChainStreamReader:
 
     def _delta(self, message: Any) -> Delta:
         if message.usage_metadata:
-            self._usage = add_usage(self._usage, message.usage_metadata)
+            self._add(message.usage_metadata)
         reason = next((message.response_metadata[key] for key in _REASON_KEYS if message.response_metadata.get(key)), None)
         self._has_reason |= reason is not None
         return Delta(
@@ -81,6 +81,13 @@ class LangChainStreamReader:
             finish_reason=None if reason is None else str(getattr(reason, "name", reason)),
             counts=_counts(self._usage),
         )
+
+    def _add(self, usage: Any) -> None:
+        """Add the usage of a piece. What cannot be added is no usage, and then nothing is known of the whole."""
+        try:
+            self._usage = add_usage(self._usage, usage)
+        except (AttributeError, TypeError, ValueError, KeyError):
+            self._usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
     def _pieces(self, message: Any) -> list[ToolPiece]:
         if isinstance(message, AIMessageChunk):
@@ -99,10 +106,11 @@ class LangChainStreamReader:
 
 def _counts(usage: UsageMetadata | None) -> Counts | None:
     """Return the token counts; None also for zero prompt tokens, which must not be accounted as free."""
-    if usage is None or usage["input_tokens"] == 0:
+    if not isinstance(usage, Mapping) or not usage.get("input_tokens"):
         return None
-    into, out = usage.get("input_token_details") or {}, usage.get("output_token_details") or {}
-    return Counts.stated(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"))
+    parts: list[Any] = [usage.get("input_token_details"), usage.get("output_token_details")]
+    into, out = [part if isinstance(part, Mapping) else {} for part in parts]
+    return Counts.stated(usage.get("input_tokens"), usage.get("output_tokens"), into.get("cache_read"), out.get("reasoning"))
 
 
 def failed(error: Exception) -> AttemptFailed | None:

@@ -164,9 +164,10 @@ def _parsed(raw: dict[str, Any]) -> Any:
     if invalid:
         return invalid[0]
     (call,) = calls
-    if isinstance(call["args"], dict):
+    arguments: Any = call["args"]
+    if isinstance(arguments, dict):
         return call
-    return invalid_tool_call(name=given["name"], args=str(call["args"]), id=raw["id"])
+    return invalid_tool_call(name=given["name"], args=str(arguments), id=raw["id"])
 
 
 def _label(value: object) -> str | None:
