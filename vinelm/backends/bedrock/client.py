@@ -27,7 +27,7 @@ class BedrockClient:
     def __init__(self, model: Model) -> None:
         self._timeout_s = model.timeout_s
         self.api = _boto_client(model)
-        self._http = http_client(library_of_openai())
+        self._http = http_client(library_of_openai(), ca_file=_ca_file())
         self.api.meta.events.register("before-send.bedrock-runtime", self._send)
 
     def close(self) -> None:
@@ -64,6 +64,11 @@ class RawAnswer:
     def close(self) -> None:
         """Release the connection."""
         self._response.close()
+
+
+def _ca_file() -> str | None:
+    """Return the file of certificates that boto3 is told to trust."""
+    return os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or None
 
 
 def _headers(request: Any) -> dict[str, str]:

@@ -9,16 +9,17 @@ from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.transport import AsyncBoundedTransport, BoundedTransport
 
 
-def http_client(library: str, limits: BodyLimits | None = None, **settings: Any) -> Any:
+def http_client(library: str, limits: BodyLimits | None = None, *, ca_file: str | None = None, **settings: Any) -> Any:
     """Return a client of ``library`` ("httpx" or "httpx2") for synchronous calls.
 
     Args:
         library: the library that the SDK is built on.
         limits: the largest response.
+        ca_file: the certificates to trust; None for those of httpx, or of ``SSL_CERT_FILE``.
         settings: of the library's ``Client``, such as ``event_hooks``.
     """
     httpx = importlib.import_module(library)
-    transport = BoundedTransport(httpx, limits or BodyLimits())
+    transport = BoundedTransport(httpx, limits or BodyLimits(), ca_file)
     return httpx.Client(transport=transport, follow_redirects=False, **settings)
 
 

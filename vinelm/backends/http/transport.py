@@ -7,6 +7,7 @@ argument here (``httpx``), and its counterpart httpcore or httpcore2 is found by
 from __future__ import annotations
 
 import importlib
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import cache
@@ -29,10 +30,10 @@ DEADLINE = "vinelm_deadline"
 class _Bounded:
     """What the synchronous and the asynchronous transport share: one connection pool for each proxy."""
 
-    def __init__(self, httpx: Any, limits: BodyLimits) -> None:
+    def __init__(self, httpx: Any, limits: BodyLimits, ca_file: str | None = None) -> None:
         self._httpx = httpx
         self._limits = limits
-        self._tls = httpx.create_ssl_context()
+        self._tls = httpx.create_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._pools: dict[str | None, Any] = {}
         self._lock = Lock()
 
