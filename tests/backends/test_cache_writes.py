@@ -6,11 +6,10 @@ import pytest
 
 from vinelm.backends.bedrock import response as bedrock
 from vinelm.backends.langchain import response as langchain
-from vinelm.backends.remote.call_meter import upper_bound_usd
-from vinelm.catalog import Model, Price
+from vinelm.backends.remote.attempt_bound import AttemptBound
+from vinelm.catalog import Price
 
 PRICE = Price(input=1, output=10, cached=0.1, cache_write=1.25, cache_write_1h=2, source="t", as_of=datetime.date(2026, 1, 1))
-MODEL = Model(name="m", provider="bedrock", model_id="x", engine="e", price=PRICE)
 
 
 def cost(counts):
@@ -31,7 +30,8 @@ def test_langchain():
 
 
 def test_the_bound_covers_a_write_of_the_whole_prompt():
-    plain, writes = (upper_bound_usd(MODEL, prompt_bytes=1000, max_tokens=10, writes_cache=flag) for flag in (False, True))
-    assert plain == pytest.approx(2 * PRICE.cost_usd(2024, 10))
-    assert writes == pytest.approx(2 * PRICE.cost_usd(2024, 10, 0, 2024, 2024))
+    bounds = (AttemptBound.of(prompt_bytes=1000, max_tokens=10, writes_cache=flag) for flag in (False, True))
+    plain, writes = (bound.usd(PRICE) for bound in bounds)
+    assert plain == pytest.approx(PRICE.cost_usd(2024, 10))
+    assert writes == pytest.approx(PRICE.cost_usd(2024, 10, 0, 2024, 2024))
     assert writes > plain

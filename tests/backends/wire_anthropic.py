@@ -52,12 +52,12 @@ def _empty(block):
     return block, []
 
 
-def answering(*blocks, stop="end_turn", usage=USAGE):
+def answering(*blocks, stop="end_turn", usage=USAGE, begun=BEGUN):
     async def reply(asked, out):
         if not is_stream(asked):
             return await out.whole(message(*blocks, stop=stop, usage=usage), request_id="req_1")
         await begin(out)
-        await start(out)
+        await start(out, begun)
         for index, given in enumerate(message(*blocks)["content"]):
             empty, pieces = _empty(given)
             await event(out, "content_block_start", index=index, content_block=empty)

@@ -235,7 +235,7 @@ REFUSALS = [
     (404, "not_found_error", "s3cret", "malformed", 1),
     (413, "request_too_large", "s3cret", "context_length", 1),
     (429, "rate_limit_error", "s3cret", "rate_limit", 6),
-    (500, "api_error", "s3cret", "server", 4),
+    (500, "api_error", "s3cret", "server", 2),  # may have been billed: at most two such attempts
     (529, "overloaded_error", "s3cret", "server", 4),
 ]
 
@@ -246,7 +246,7 @@ def test_kinds_of_refusal(transport, client, mode, case):
     status, name, message, kind, attempts = case
     transport.answers(refusing(status, name, message))
     error, usage = fails(client(), mode)
-    assert (error.kind, usage.retries, usage.cost_usd) == (kind, attempts - 1, 0.0)
+    assert (error.kind, usage.retries, usage.cost_usd > 0) == (kind, attempts - 1, status == 500)
     assert f"{kind}" in str(error)
     assert f"Anthropic answered HTTP {status} ({name})" in str(error)
 

@@ -152,7 +152,7 @@ def test_kinds_of_refusal(transport, client, mode, streams, case):
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert str(error).startswith(f"m: {kind}: Gemini answered HTTP {status} ({name})")
-    assert (usage.cost_usd == 0.0) == (kind != "timeout")
+    assert (usage.cost_usd == 0.0) == (status not in (408, 424, 500, 504))  # which may have been worked on
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -229,7 +229,8 @@ def test_a_stream_that_is_left_gives_its_connection_back(transport, client):
         pieces = made.chat().stream("?")
         assert next(pieces).text == "four"
         pieces.close()
-    (pool,) = [one.sync()._api_client._httpx_client._transport._pool for one in made.backend.transport.clients.all()]
+    (client_,) = [one.sync()._api_client._httpx_client for one in made.backend.transport.clients.all()]
+    (pool,) = client_._transport._pools.values()
     assert [connection for connection in pool.connections if not connection.is_closed()] == []
     assert [usage.finish_reason for usage in made.usages] == [None] * 3
 

@@ -9,10 +9,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.anthropic.client import KEY_ENV, AnthropicSdkTransport, check_sdk, timeout_of
-from vinelm.backends.anthropic.request import check_options, message_request, upper_bound_usd
+from vinelm.backends.anthropic.request import attempt_bound, check_options, message_request
 from vinelm.backends.anthropic.response import FINISH_FAILURES, MessageReader, begun, failed
 from vinelm.backends.anthropic.thinking import ThinkingBlocks
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, named_key
+from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
+from vinelm.backends.openai.backend import adrained, drained
+from vinelm.backends.openai.client import named_key
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -42,9 +45,9 @@ class AnthropicTransport(AnthropicSdkTransport):
         """Build the body of the request."""
         return message_request(model, messages, options, self._thinking, is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars."""
-        return upper_bound_usd(model, body)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
+        return attempt_bound(body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
@@ -59,6 +62,9 @@ class AnthropicTransport(AnthropicSdkTransport):
             with closing(parsed) as events:
                 for event in events:
                     yield reader.delta(event)
+                    if event.type == "message_stop":
+                        drained(raw.http_response)
+                        break
         finally:
             raw.http_response.close()
 
@@ -75,6 +81,9 @@ class AnthropicTransport(AnthropicSdkTransport):
                 return
             async for event in parsed:
                 yield reader.delta(event)
+                if event.type == "message_stop":
+                    await adrained(raw.http_response)
+                    break
         finally:
             await raw.http_response.aclose()
 

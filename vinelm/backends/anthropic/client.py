@@ -6,7 +6,9 @@ import os
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, named_key
+from vinelm.backends.http.clients import async_http_client, http_client, library_of
+from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
+from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -54,15 +56,17 @@ def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthro
     keep_quiet(*LOGGERS)
 
     def make() -> tuple[Anthropic, Any]:
-        from anthropic import Anthropic
+        from anthropic import Anthropic, DefaultHttpxClient
 
-        client = Anthropic(api_key=key, base_url=base_url, **_settings(base_url, key, version))
+        http = http_client(library_of(DefaultHttpxClient))
+        client = Anthropic(api_key=key, base_url=base_url, http_client=http, **_settings(base_url, key, version))
         return client, client.close
 
     def amake() -> tuple[AsyncAnthropic, Any]:
-        from anthropic import AsyncAnthropic
+        from anthropic import AsyncAnthropic, DefaultHttpxClient
 
-        client = AsyncAnthropic(api_key=key, base_url=base_url, **_settings(base_url, key, version))
+        http = async_http_client(library_of(DefaultHttpxClient))
+        client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, **_settings(base_url, key, version))
         return client, client.close
 
     return EventLoopClients(make, amake)
@@ -86,7 +90,7 @@ def _elsewhere() -> dict[str, Any]:
 
 
 def timeout_of(model: Model) -> Timeout:
-    """Return the timeouts: seconds to connect, and between two pieces of a response."""
+    """Return the timeouts: seconds to connect, and for the whole attempt (see :mod:`vinelm.backends.http.deadline`)."""
     from anthropic import Timeout
 
     return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))

@@ -14,7 +14,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends.anthropic.messages import conversation, is_thinking_answered, system_blocks
 from vinelm.backends.anthropic.thinking import ThinkingBlocks
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
@@ -55,11 +55,10 @@ def message_request(
     return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Return an upper bound of the call's cost in dollars, including retries."""
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
-    return call_meter.upper_bound_usd(
-        model,
+    return AttemptBound.of(
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["max_tokens"],
         links=prompt.count('"type": "url"'),

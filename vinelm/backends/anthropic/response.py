@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from vinelm.backends.anthropic.thinking import ThinkingBlocks
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, counted
 from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
@@ -142,25 +143,28 @@ class MessageReader:
         """Later counts replace earlier ones: they are cumulative."""
         for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"):
             if (value := getattr(usage, name, None)) is not None:
-                self._usage[name] = int(value)
+                self._usage[name] = value
         for name, part, key in (
             ("hour", "cache_creation", "ephemeral_1h_input_tokens"),
             ("thinking", "output_tokens_details", "thinking_tokens"),
         ):
             if (value := getattr(getattr(usage, part, None), key, None)) is not None:
-                self._usage[name] = int(value)
+                self._usage[name] = value
 
-    def _counts(self) -> Counts:
+    def _counts(self) -> Counts | None:
         """The token counts. Unlike Anthropic's ``input_tokens``, ``tokens_in`` includes what a cache served or stored."""
         usage = self._usage
-        cached, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens", 0)
-        return Counts(
-            tokens_in=usage["input_tokens"] + (cached or 0) + written,
-            tokens_out=usage["output_tokens"],
-            cached=cached,
-            reasoning=usage.get("thinking"),
+        cached, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+        parts = [counted(part) for part in (usage.get("input_tokens"), cached or 0, written or 0)]
+        if None in parts:
+            return None
+        return Counts.stated(
+            sum(part or 0 for part in parts),
+            usage.get("output_tokens"),
+            cached,
+            usage.get("thinking"),
             written=written,
-            written_1h=min(usage.get("hour", 0), written),
+            written_1h=usage.get("hour"),
         )
 
 
@@ -183,9 +187,9 @@ def failed(error: Exception) -> AttemptFailed | None:
     if isinstance(error, anthropic.APIStatusError):
         return _refused(error)
     if isinstance(error, anthropic.APITimeoutError):
-        return AttemptFailed("timeout", "the server took too long")
+        return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if isinstance(error, anthropic.APIConnectionError):
-        return AttemptFailed("server", "the connection failed or broke off")
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=was_sent(error))
     if isinstance(error, anthropic.APIError):
         return AttemptFailed("malformed", "the server's answer is no message of Anthropic's API")
     return openai_response.failed(error)
@@ -208,7 +212,10 @@ def _refused(error: Any) -> AttemptFailed:
     where = f"answered HTTP {status}" if status >= 400 else "reported an error in the stream"
     wait_s = retry_after_s(error.response.headers)
     is_final = kind == "malformed" or is_out_of_credit
-    return AttemptFailed(kind, f"Anthropic {where}{shown}{hint}", retry_after_s=wait_s, is_final=is_final)
+    is_turned_down = status >= 400 and said == "overloaded_error"
+    billed = not is_turned_down and status_may_be_billed(status, is_api_error=isinstance(error.body, dict))
+    text = f"Anthropic {where}{shown}{hint}"
+    return AttemptFailed(kind, text, retry_after_s=wait_s, is_final=is_final, may_be_billed=billed)
 
 
 def _error_of(body: Any) -> tuple[str, str]:
