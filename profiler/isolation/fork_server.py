@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -20,7 +21,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import InputError
+from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
+from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
 
 _PR_SET_PDEATHSIG = 1
@@ -52,13 +55,14 @@ def main(descriptor: int, limits: int) -> None:
 class _ForkServer:
     def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
-        from vinelm.profiler.execution.unit import UnitRunner, warm_up
+        from vinelm.profiler.execution.unit import UnitRunner
         from vinelm.profiler.fingerprint import fingerprint
+        from vinelm.profiler.isolation.preload import preload
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.units = UnitRunner(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
-        warm_up()
+        preload(loaded.backends.values())
         self.control, self.limits, self.limited = control, limits, limited
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
@@ -144,9 +148,6 @@ class _ForkServer:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
-        from vinelm.profiler.budget.unit_budget import UnitBudget
-        from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
-
         frame = receive(channel)
         if frame is None:
             return
@@ -179,8 +180,6 @@ class _ForkServer:
 
 def _contain(log: int, memory_mb: int) -> None:
     """Send output to the log, write no core file, and limit memory to what is mapped now plus ``memory_mb``."""
-    import faulthandler
-
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

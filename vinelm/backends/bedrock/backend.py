@@ -10,6 +10,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.bedrock.rehearsal import rehearsing_client
 from vinelm.backends.bedrock.request import check_options, converse_request, upper_bound_usd
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
 from vinelm.backends.remote.backend import RemoteBackend, check_base
@@ -97,6 +98,12 @@ class BedrockTransport:
         """Translate an exception of boto3."""
         return failed(error)
 
+    def rehearsal(self) -> BedrockTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = ClientPool(lambda model: rehearsing_client(_session(model)), lambda model: None)
+        return twin
+
     def close(self) -> None:
         """Close all connections."""
         self.clients.close()
@@ -125,12 +132,9 @@ def region_of(model: Model) -> str:
 
 
 def _make_client(model: Model) -> Any:
-    try:
-        import boto3
-        import botocore.session
-        from botocore.config import Config
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
+    session = _session(model)
+    from botocore.config import Config
+
     keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
     config = Config(
         connect_timeout=min(model.timeout_s, CONNECT_TIMEOUT_S),
@@ -138,10 +142,19 @@ def _make_client(model: Model) -> Any:
         retries={"total_max_attempts": 1},
         max_pool_connections=MAX_CONNECTIONS,
     )
+    return session.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+
+
+def _session(model: Model) -> Any:
+    """Return a session of boto3; :class:`ConfigError` if it is not installed."""
+    try:
+        import boto3
+        import botocore.session
+    except ImportError as error:
+        raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
     session = botocore.session.get_session()
     session.register_component("data_loader", _loader())
-    made = boto3.Session(botocore_session=session)
-    return made.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+    return boto3.Session(botocore_session=session)
 
 
 @cache

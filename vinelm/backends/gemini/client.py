@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.remote.client_pool import EventLoopClients
+from vinelm.backends.remote.tls import tls_context
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -32,19 +33,20 @@ def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
     def make() -> tuple[Client, Any]:
         import httpx2
 
-        http = httpx2.Client(event_hooks={"response": [_keep]}, limits=_limits(), follow_redirects=True)
-        return _made(settings, httpx_client=http), http.close
+        http = httpx2.Client(**_settings(_keep))
+        return client_over(settings, httpx_client=http), http.close
 
     def amake() -> tuple[Client, Any]:
         import httpx2
 
-        http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
-        return _made(settings, httpx_async_client=http), http.aclose
+        http = httpx2.AsyncClient(**_settings(_akeep))
+        return client_over(settings, httpx_async_client=http), http.aclose
 
     return EventLoopClients(make, amake)
 
 
-def _made(settings: dict[str, Any], **http: Any) -> Client:
+def client_over(settings: dict[str, Any], **http: Any) -> Client:
+    """Return google-genai's client with these settings, over an HTTP client of ours."""
     from google.genai import Client
     from google.genai.types import HttpOptions
 
@@ -52,10 +54,12 @@ def _made(settings: dict[str, Any], **http: Any) -> Client:
     return Client(http_options=HttpOptions(base_url=given.pop("base_url", None), **http), **given)
 
 
-def _limits() -> Any:
+def _settings(keep: Callable[[Any], Any]) -> dict[str, Any]:
     import httpx2
 
-    return httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+    hooks = {"response": [keep]}
+    return {"event_hooks": hooks, "limits": limits, "follow_redirects": True, "verify": tls_context("httpx2")}
 
 
 def _keep(response: Any) -> None:

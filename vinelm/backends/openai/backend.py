@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, named_key, timeout_of
+from vinelm.backends.openai.rehearsal import CHUNKS, COMPLETION, rehearsing_clients
 from vinelm.backends.openai.request import check_options, completion_request, upper_bound_usd
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
 from vinelm.backends.remote.backend import RemoteBackend, check_base
@@ -72,6 +73,12 @@ class OpenAITransport(OpenAISdkTransport):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the SDK."""
         return failed(error)
+
+    def rehearsal(self) -> OpenAITransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = rehearsing_clients(COMPLETION, *CHUNKS)
+        return twin
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length in tokens, if the server's list of models has it."""

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
+from vinelm.backends.remote.tls import tls_context
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
 
@@ -58,16 +59,37 @@ def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]
     def make() -> tuple[OpenAI, Any]:
         from openai import OpenAI
 
-        client = OpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        client = OpenAI(api_key=key, base_url=base_url, http_client=http_client(), **_settings(base_url))
         return client, client.close
 
     def amake() -> tuple[AsyncOpenAI, Any]:
         from openai import AsyncOpenAI
 
-        client = AsyncOpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        client = AsyncOpenAI(api_key=key, base_url=base_url, http_client=async_http_client(), **_settings(base_url))
         return client, client.close
 
     return EventLoopClients(make, amake)
+
+
+def http_client() -> Any:
+    """Return the SDK's default HTTP client, with the TLS context of the process."""
+    from openai import DefaultHttpxClient
+
+    return DefaultHttpxClient(verify=tls_context(http_library()))
+
+
+def async_http_client() -> Any:
+    """As :func:`http_client`, for coroutines."""
+    from openai import DefaultAsyncHttpxClient
+
+    return DefaultAsyncHttpxClient(verify=tls_context(http_library()))
+
+
+def http_library() -> str:
+    """Return the module that the SDK sends with: ``httpx``, or ``httpx2`` in its newer versions."""
+    from openai import DefaultHttpxClient
+
+    return DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
 
 
 def _settings(base_url: str) -> dict[str, Any]:

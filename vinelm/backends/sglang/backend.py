@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.backend import drained
 from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, timeout_of
+from vinelm.backends.openai.rehearsal import rehearsing_clients
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
@@ -21,6 +22,11 @@ from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader,
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
+_ANSWER = {
+    "text": "yes",
+    "meta_info": {"id": "rehearsal", "finish_reason": {"type": "stop"}, "prompt_tokens": 1, "completion_tokens": 1},
+}
+"""An answer of the engine, for rehearsals."""
 WHERE = 'say where the engine is: "http://host:30000"'
 
 
@@ -77,6 +83,12 @@ class SGLangTransport(OpenAISdkTransport):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the HTTP client."""
         return failed(error)
+
+    def rehearsal(self) -> SGLangTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = rehearsing_clients(_ANSWER, _ANSWER)
+        return twin
 
     def ask(self, model: Model, method: str, path: str, kind: Any) -> Any:
         """Send an administrative request to the engine. Errors of the HTTP client are not translated."""
