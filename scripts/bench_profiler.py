@@ -5,9 +5,10 @@
 
 Each mode is measured with simulated models (the toy of this file answers at once, or after 200 ms of real time), and fresh
 processes, the default, through the openai backend as well: the real SDK against a server in a process of its own
-(``local_openai.py``). CPU time per unit is the difference of two runs, so that loading is left out. The ratios come from a run's ledger
-and are compared with those computed from the complete table's reach and costs. The paper's ratios (VineLM paper, Table 2) are
-printed beside them; they depend on the success rates, so ours differ.
+(``local_openai.py``). CPU time per unit is the difference of two runs, so that loading is left out.
+
+The ratios come from a run's ledger and are compared with those computed from the complete table's reach and costs. The paper's
+ratios (VineLM paper, Table 2) are printed beside them; they depend on the success rates, so ours differ.
 """
 
 from __future__ import annotations

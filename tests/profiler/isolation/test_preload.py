@@ -30,9 +30,7 @@ def test_a_forked_unit_imports_nothing_and_reads_no_certificates(tmp_path, serve
     arguments = {"url": server.url, "notes": str(tmp_path), "is_async": is_async}
     loaded = load(**arguments)
     execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="sdk_toy:load", arguments=arguments))
-    with ObservationStore.create(
-        tmp_path / "s.db", store_identity(loaded.workflow, loaded.catalog, loaded.backends)
-    ) as store:
+    with ObservationStore.create(tmp_path / "s.db", store_identity(loaded.workflow, loaded.catalog, loaded.backends)) as store:
         profile(loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution)
         (row,) = store.observations()
     assert (row.failure, row.success) == (None, True)

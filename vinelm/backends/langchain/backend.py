@@ -144,7 +144,6 @@ class LangChainBackend(RemoteBackend[LangChainTransport]):
     Instances come from the catalog; other entries are created by ``langchain.chat_models.init_chat_model`` at the first call.
     """
 
-
     def preload(self) -> None:
         """See :class:`vinelm.protocols.Preloads`. Some integrations open channels when a chat model is made: those are left."""
         for model in self._models:
@@ -152,7 +151,12 @@ class LangChainBackend(RemoteBackend[LangChainTransport]):
                 self.transport.preload(model)
 
 
-_PACKAGES = {"azure_openai": "openai", "bedrock": "aws", "bedrock_converse": "aws", "google_anthropic_vertex": "google_vertexai"}
+_PACKAGES = {
+    "azure_openai": "openai",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "google_anthropic_vertex": "google_vertexai",
+}
 """Integrations whose package has another name."""
 _OVER_HTTP = frozenset(
     ("anthropic", "azure_openai", "deepseek", "fireworks", "groq", "mistralai", "openai", "perplexity", "together", "xai")

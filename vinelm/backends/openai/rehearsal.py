@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _NOWHERE = "http://rehearsal.invalid/v1"
 
-Clients = EventLoopClients["OpenAI", "AsyncOpenAI"]
 
-
-def rehearsing_clients(whole: Mapping[str, Any], *events: Mapping[str, Any]) -> ClientPool[Clients]:
+def rehearsing_clients(
+    whole: Mapping[str, Any], *events: Mapping[str, Any]
+) -> ClientPool[EventLoopClients[OpenAI, AsyncOpenAI]]:
     """Return a pool of synchronous clients: whole calls are answered with ``whole``, streamed ones with ``events``."""
     answer = _answering(whole, events)
 
@@ -39,7 +39,7 @@ def rehearsing_clients(whole: Mapping[str, Any], *events: Mapping[str, Any]) -> 
     def amake() -> Any:
         raise NotImplementedError("a rehearsal has no event loop")
 
-    def clients(_: Model) -> Clients:
+    def clients(_: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
         return EventLoopClients(make, amake)
 
     return ClientPool(clients, lambda model: None)

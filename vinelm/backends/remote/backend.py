@@ -70,8 +70,9 @@ class RemoteBackend(Generic[T]):
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
                 self.transport.check(model)
                 self.transport.connect(model)
-        if isinstance(self.transport, Rehearses):
-            rehearse(self.transport, self._models[0])
+        transport: object = self.transport
+        if isinstance(transport, Rehearses):
+            rehearse(transport, self._models[0])
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.protocols.PricesCalls`."""
