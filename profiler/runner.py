@@ -19,6 +19,7 @@ from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
+from vinelm.profiler.scheduling import interrupts
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
@@ -91,7 +92,7 @@ def profile(
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
     units = UnitRunner(workflow, catalog, backends)
-    with store.exclusive():
+    with interrupts.raised(), store.exclusive():
         broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
         state = _begin(
             units, store, limits, chosen,

@@ -25,6 +25,7 @@ from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
+from vinelm.profiler.scheduling.interrupts import ENDING
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -70,7 +71,8 @@ class _ForkServer:
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+        for number in ENDING:  # the parent handles them: this process lives as long as that one
+            signal.signal(number, signal.SIG_IGN)
         gc.collect()
         gc.freeze()  # forks share the memory allocated so far
 
@@ -134,7 +136,9 @@ class _ForkServer:
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, *ENDING):
+                if number != signal.SIGINT:
+                    signal.signal(number, signal.SIG_DFL)
             _die_with_parent()
             _contain(log, command["memory"])
             self.control.close()

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.openai.backend import OpenAITransport
-from vinelm.backends.openai.client import LOGGERS, async_http_client, elsewhere, http_client, named_key
+from vinelm.backends.openai.client import LOGGERS, async_http_client, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.client_pool import EventLoopClients, keep_quiet
@@ -48,7 +48,7 @@ class AzureTransport(OpenAITransport):
         def make() -> tuple[OpenAI, Any]:
             from openai import AzureOpenAI
 
-            client = AzureOpenAI(**settings, http_client=http_client(), default_headers=elsewhere())
+            client = AzureOpenAI(**settings, default_headers=elsewhere())
             _refuse_ambient_token(client, model)
             return client, client.close
 

@@ -59,7 +59,7 @@ def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]
     def make() -> tuple[OpenAI, Any]:
         from openai import OpenAI
 
-        client = OpenAI(api_key=key, base_url=base_url, http_client=http_client(), **_settings(base_url))
+        client = OpenAI(api_key=key, base_url=base_url, **_settings(base_url))
         return client, client.close
 
     def amake() -> tuple[AsyncOpenAI, Any]:
@@ -71,15 +71,8 @@ def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]
     return EventLoopClients(make, amake)
 
 
-def http_client() -> Any:
-    """Return the SDK's default HTTP client, with the TLS context of the process."""
-    from openai import DefaultHttpxClient
-
-    return DefaultHttpxClient(verify=tls_context(http_library()))
-
-
 def async_http_client() -> Any:
-    """As :func:`http_client`, for coroutines."""
+    """Return the SDK's default HTTP client for coroutines, with the TLS context of the process: each event loop has one."""
     from openai import DefaultAsyncHttpxClient
 
     return DefaultAsyncHttpxClient(verify=tls_context(http_library()))

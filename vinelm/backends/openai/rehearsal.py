@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.openai.client import NO_KEY, http_library
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+from vinelm.backends.remote.tls import tls_context
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -28,6 +29,7 @@ def rehearsing_clients(
         import openai
 
         http: Any = import_module(http_library())
+        tls_context(http_library())  # for the asynchronous clients: a synchronous one is made before the first call
         client = openai.OpenAI(
             api_key=NO_KEY,
             base_url=_NOWHERE,
