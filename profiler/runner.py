@@ -98,7 +98,7 @@ def profile(
             units, store, limits, chosen,
             settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
         )  # fmt: skip
-        worker = make_worker(execution, units, parts)
+        worker = make_worker(execution, units, parts, on_note)
         try:
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress).run()

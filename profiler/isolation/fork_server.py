@@ -7,12 +7,10 @@ itself, has one thread, and exits with all its children as soon as the process t
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -21,19 +19,16 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import InputError
+from vinelm.io import ENDING, die_with_parent, kill_group, limit_process, reaped
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
-from vinelm.profiler.scheduling.interrupts import ENDING
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def main(descriptor: int, limits: int) -> None:
     """Load the workflow, report ready, fork on request until the parent is gone."""
-    _die_with_parent()
+    die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)
     if frame is None:
@@ -112,24 +107,20 @@ class _ForkServer:
     def _kill(self, unit: int, number: int) -> None:
         for pid, mine in self.children.items():
             if mine == unit:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
+                kill_group(pid, number)
 
     def _reap(self) -> None:
         for pid in list(self.children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            code = reaped(pid)
+            if code is None:
                 continue
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it left running, before its id can be reused
-            _, status = os.waitpid(pid, 0)
-            message = {"unit": self.children.pop(pid), "code": os.waitstatus_to_exitcode(status)}
+            message = {"unit": self.children.pop(pid), "code": code}
             with contextlib.suppress(OSError):
                 self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def _end(self) -> NoReturn:
         for pid in self.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            kill_group(pid, signal.SIGKILL)
         os._exit(0)
 
     def _child(self, command: dict[str, Any], channel: int, log: int) -> NoReturn:
@@ -139,7 +130,7 @@ class _ForkServer:
             for number in (signal.SIGCHLD, *ENDING):
                 if number != signal.SIGINT:
                     signal.signal(number, signal.SIG_DFL)
-            _die_with_parent()
+            die_with_parent()
             _contain(log, command["memory"])
             self.control.close()
             self._wake.close()
@@ -190,18 +181,7 @@ def _contain(log: int, memory_mb: int) -> None:
     os.close(nothing)
     os.close(log)
     faulthandler.enable(2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory_mb and sys.platform == "linux":  # elsewhere the address space is no measure of memory
-        with open("/proc/self/statm", encoding="ascii") as file:
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        limit = mapped + memory_mb * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def _die_with_parent() -> None:
-    """On Linux, have the kernel kill this process with its parent. Elsewhere the closed socket is the only signal."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    limit_process(memory_mb)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from itertools import count
 from typing import IO, Any
 
 from vinelm.errors import FailureKind, WorkerDied, WorkflowError
+from vinelm.io import ENDING
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
@@ -33,7 +34,7 @@ from vinelm.template import Template
 
 _GRACE_S = 2.0
 _ATTEMPTS = 2
-_FOREIGN = frozenset(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+_FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 """Exit codes of a process that somebody else ended; one that crashes dies of another signal."""
 
 

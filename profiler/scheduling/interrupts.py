@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None)
-"""Ctrl-C, the request to end, and the end of the terminal, as far as the platform has them."""
+from vinelm.io import ENDING
 
 
 class Interrupts:
-    """Counts :data:`ENDING` signals instead of raising, on the main thread; Python delivers none to other threads.
+    """Counts :data:`~vinelm.io.ENDING` signals instead of raising, on the main thread; Python delivers none to other threads.
 
     ``KeyboardInterrupt`` is still raised by the second one, and by every one inside :meth:`allowed` where units run on this
     thread. Never inside :meth:`deferred`, where a transaction is written.
@@ -65,7 +64,7 @@ class Interrupts:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Every :data:`ENDING` signal inside the block is a ``KeyboardInterrupt``, as Ctrl-C is."""
+    """Every :data:`~vinelm.io.ENDING` signal inside the block is a ``KeyboardInterrupt``, as Ctrl-C is."""
     previous = _installed(_raise)
     try:
         yield
