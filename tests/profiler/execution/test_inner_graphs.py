@@ -166,6 +166,17 @@ def test_a_graph_with_a_memory_keeps_it_from_unit_to_unit_and_takes_each_input(t
     assert last["answer"] == whole["answer"]
 
 
+def test_another_path_of_the_request_does_not_see_that_memory():
+    """Nor the unit's own, executed once more."""
+    workflow, seen = workflow_of(asking(inner_graph(True))), []
+    units = UnitRunner(replace(workflow, score=lambda request, state: not seen.append(state)), *world(workflow))
+    request, checkpoint = workflow.requests[0], None
+    for k in range(1, DEPTH + 1):
+        contents = {units.run(request, ("m0",) * k, checkpoint).checkpoint for _ in range(3)}
+        (checkpoint,) = contents
+    assert [state["seen"] for state in seen] == [[1]] * 3 + [[1, 1]] * 3 + [[1, 1, 2]] * 3
+
+
 def test_the_state_of_a_graph_without_a_memory_need_not_be_serializable():
     class Odd(TypedDict, total=False):
         question: str
