@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 
+from vinelm.io import can_fork
 from vinelm.profiler.config import ExecutionConfig
 from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.unit import LocalWorker, UnitRunner
@@ -12,15 +14,31 @@ DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
 
 
-def make_worker(execution: ExecutionConfig, units: UnitRunner, fingerprint: Mapping[str, str]) -> Worker:
+NO_FORK = (
+    "this system cannot fork processes: the units run in threads of this one, so that a crash ends the run, and a unit's time "
+    "and memory are not limited"
+)
+"""What a run says that asks for processes on a system without them."""
+
+
+def make_worker(
+    execution: ExecutionConfig,
+    units: UnitRunner,
+    fingerprint: Mapping[str, str],
+    on_note: Callable[[str], None] | None = None,
+) -> Worker:
     """Return the worker that runs the units. With ``isolation="process"`` this starts a process; :meth:`Worker.close` ends it.
 
     Args:
         execution: where the units run.
         units: the runner of this process.
         fingerprint: the workflow's parts; a fresh process that builds another workflow is refused.
+        on_note: called with :data:`NO_FORK` where processes are asked for and cannot be forked; without it, that is a warning.
     """
     if execution.isolation != "process":
+        return LocalWorker(units)
+    if not can_fork():
+        (on_note or _warn)(NO_FORK)
         return LocalWorker(units)
     from vinelm.backends import rate_limiters_of
     from vinelm.profiler.isolation.process_worker import ProcessWorker
@@ -35,3 +53,7 @@ def make_worker(execution: ExecutionConfig, units: UnitRunner, fingerprint: Mapp
         is_virtual_time=units.is_virtual_time,
         rate_limiters=rate_limiters_of(units.catalog, units.backends),
     )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=4)

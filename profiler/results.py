@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted"]
-"""``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C."""
+StoppedBy = Literal["coverage", "budget", "complete", "sampler", "interrupted", "broken"]
+"""``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
+``broken``: all first rows of a stage failed alike, whatever the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class ProfileResult:
         naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
         committed_usd: dollars that count against the budget: all that are settled, with the bounds of abandoned units.
         abandoned: units that an earlier run left open when it died.
-        message: why the budget ended the run, in one line.
+        message: why the budget or a broken stage ended the run, in one line.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
     """
 
@@ -76,4 +77,4 @@ class ProfileResult:
     @property
     def is_resumable(self) -> bool:
         """Whether the same call would continue from here."""
-        return self.stopped_by in ("budget", "interrupted")
+        return self.stopped_by in ("budget", "interrupted", "broken")

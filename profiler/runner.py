@@ -19,9 +19,12 @@ from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
+from vinelm.profiler.scheduling import interrupts
+from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.protocols import Backend, Sampler
+from vinelm.template import Template
 from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request, Workflow
 
@@ -40,6 +43,7 @@ def profile(
     seed: int = 0,
     execution: ExecutionConfig | None = None,
     checkpoints: bool = True,
+    keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     workplace: ExecutionConfig | None = None,
@@ -63,6 +67,8 @@ def profile(
         seed: of a sampler that is given by name.
         execution: where units run and how many at a time; default: one at a time on this thread.
         checkpoints: False executes every leaf path from its start and pays for all of it; exhaustive sampler only.
+        keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
+            (``"broken"``), and the next one executes these rows again.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
         workplace: deprecated name of ``execution``.
@@ -86,9 +92,13 @@ def profile(
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
     units = UnitRunner(workflow, catalog, backends)
-    with store.exclusive():
-        state = _begin(units, store, limits, chosen, settings=settings_of(sampler, chosen), on_note=on_note)
-        worker = make_worker(execution, units, parts)
+    with interrupts.raised(), store.exclusive():
+        broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
+        state = _begin(
+            units, store, limits, chosen,
+            settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
+        )  # fmt: skip
+        worker = make_worker(execution, units, parts, on_note)
         try:
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress).run()
@@ -141,11 +151,14 @@ def _begin(
     requests: Sequence[Request],
     *,
     settings: Mapping[str, Any],
+    broken_after: int | None,
     on_note: Callable[[str], None] | None,
 ) -> RunState:
     """Open the ledger, note the run's settings in the store, and read its rows."""
     ledger = Ledger(store, limits)
     records = RunRecords(store)
+    if broken_after is not None:
+        _drop_broken_rows(store, records, units.template, broken_after, on_note)
     store.register(requests)
     last = records.last_settings()
     changed = None if last is None else difference(last, settings)
@@ -156,18 +169,25 @@ def _begin(
         )
     state = RunState(
         store, ledger, units.template, units.catalog, requests,
-        n_older=records.begin(settings), is_virtual_time=units.is_virtual_time,
+        n_older=records.begin(settings), is_virtual_time=units.is_virtual_time, broken_after=broken_after,
     )  # fmt: skip
-    _drop_unneeded_checkpoints(state)
+    state.drop_unneeded_checkpoints()
     return state
 
 
-def _drop_unneeded_checkpoints(state: RunState) -> None:
-    """Drop the checkpoints of fully extended cells, which an earlier version or a merge may have left."""
-    unneeded = [cell for cell in state.records.checkpoint_cells() if state.cells.is_fully_extended(cell)]
-    with state.records.together():
-        for cell in unneeded:
-            state.records.drop_checkpoint(*cell)
+def _drop_broken_rows(
+    store: ObservationStore, records: RunRecords, template: Template, after: int, on_note: Callable[[str], None] | None
+) -> None:
+    """Drop the rows of a stage that was broken so far: the run executes them again, and their price stays in the ledger."""
+    first_rows = FirstRows(template, after)
+    for row in store.observations():
+        first_rows.add(row)
+    cells = first_rows.broken_cells()
+    if not cells:
+        return
+    records.drop_rows(cells)
+    if on_note is not None:
+        on_note(f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger")
 
 
 def _result(state: RunState) -> ProfileResult:

@@ -3,9 +3,12 @@
     python scripts/bench_profiler.py          # a table
     python scripts/bench_profiler.py --json   # one object
 
-Models are simulated: the toy of this file answers at once, or after 200 ms of real time. The ratios come from a run's ledger
-and are compared with those computed from the complete table's reach and costs. The paper's ratios (VineLM paper, Table 2) are
-printed beside them; they depend on the success rates, so ours differ.
+Each mode is measured with simulated models (the toy of this file answers at once, or after 200 ms of real time), and fresh
+processes, the default, through the openai backend as well: the real SDK against a server in a process of its own
+(``local_openai.py``). CPU time per unit is the difference of two runs, so that loading is left out.
+
+The ratios come from a run's ledger and are compared with those computed from the complete table's reach and costs. The paper's
+ratios (VineLM paper, Table 2) are printed beside them; they depend on the success rates, so ours differ.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import hashlib
 import json
 import math
+import resource
 import statistics
 import sys
 import tempfile
@@ -24,6 +28,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
+
+from local_openai import local_openai
 
 from vinelm.backends import OfflineChatModel, request_of
 from vinelm.catalog import Catalog, Model, Price
@@ -39,6 +45,7 @@ SIZES = {"8x3": (8, 3, 12), "2x4": (2, 4, 60), "4x6": (4, 6, 2)}
 """Models, depth, requests."""
 SPARSE_COVERAGE = 0.05
 SLOW_S = 0.2
+DEFAULT_WORKERS = 4
 
 
 class State(TypedDict, total=False):
@@ -115,6 +122,26 @@ class Bench:
     backends: dict[str, BenchBackend]
 
 
+@dataclass(frozen=True)
+class LoadedSdk:
+    """The same with the openai backend."""
+
+    workflow: Workflow
+    catalog: Catalog
+    backends: dict[str, Any]
+
+
+def load_sdk(url: str, requests: int) -> LoadedSdk:
+    """The same graph on four models of a server that speaks OpenAI's API."""
+    from vinelm.backends import create_backends
+
+    workflow = load(4, 2, requests).workflow
+    price = Price(input=1.0, output=4.0, source="made up", as_of="2026-01-01")  # type: ignore[arg-type]
+    fields = {"provider": "openai", "api_base": url, "engine": "local", "max_tokens": 100, "price": price}
+    catalog = Catalog(Model(name=f"m{i}", model_id=f"model-{i}", **fields) for i in range(4))  # type: ignore[arg-type]
+    return LoadedSdk(workflow, catalog, create_backends(catalog, workflow=workflow))
+
+
 def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Bench:
     names = tuple(f"m{i}" for i in range(models))
     workflow = Workflow(
@@ -135,7 +162,7 @@ def load(models: int, depth: int, requests: int, latency_s: float = 0.0) -> Benc
 
 
 @contextmanager
-def new_store(loaded: Bench) -> Iterator[ObservationStore]:
+def new_store(loaded: Bench | LoadedSdk) -> Iterator[ObservationStore]:
     identity = store_identity(loaded.workflow, loaded.catalog, loaded.backends)
     with tempfile.TemporaryDirectory() as folder, ObservationStore.create(Path(folder) / "bench.db", identity) as store:
         yield store
@@ -188,6 +215,51 @@ def units_per_s(isolation: Any, workers: int, units: int) -> float:
     at, _, _, _ = run(arguments, execution_of(isolation, workers, arguments), budget_calls=units)
     first, last = len(at) // 3, len(at) - min(workers, len(at) // 4) - 1
     return (last - first) / (at[last] - at[first])
+
+
+def run_sdk(url: str, units: int, workers: int) -> list[float]:
+    """Seconds at each row of a run of fresh processes through the openai backend."""
+    arguments = {"url": url, "requests": 4 * units}
+    loaded = load_sdk(**arguments)
+    source = WorkflowSource(function="bench_profiler:load_sdk", arguments=arguments)
+    execution = ExecutionConfig(isolation="process", workers=workers, source=source)
+    at: list[float] = []
+    with new_store(loaded) as store:
+        profile(
+            loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution, budget_calls=units,
+            on_progress=lambda _: at.append(time.perf_counter()),
+        )  # fmt: skip
+        failed = [row.detail for row in store.observations() if row.failure is not None]
+    if failed:
+        raise SystemExit(f"{len(failed)} units failed: {failed[0]}")
+    return at
+
+
+def sdk_cpu_ms(url: str, units: int) -> tuple[float, float]:
+    """CPU ms per unit with the default number of workers: in the unit's process with its fork, and in the run's own."""
+    few, many = units // 5, units
+    costs = []
+    for n in (few, many):
+        before = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+        run_sdk(url, n, DEFAULT_WORKERS)
+        after = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+        costs.append([b.ru_utime + b.ru_stime - a.ru_utime - a.ru_stime for a, b in zip(before, after, strict=True)])
+    in_units, in_run = (1000 * (b - a) / (many - few) for a, b in zip(*costs, strict=True))
+    return in_units, in_run
+
+
+def sdk_units_per_s(url: str, workers: int, units: int) -> float:
+    at = run_sdk(url, units, workers)
+    first, last = len(at) // 3, len(at) - min(workers, len(at) // 4) - 1
+    return (last - first) / (at[last] - at[first])
+
+
+def sdk_figures(scale: float) -> dict[str, float]:
+    with local_openai(0.0) as url:
+        in_units, in_run = sdk_cpu_ms(url, max(int(100 * scale), 25))
+    with local_openai(SLOW_S) as url:
+        speed = sdk_units_per_s(url, 8, max(int(200 * scale), 40))
+    return {"sdk_cpu_ms_per_unit": in_units, "sdk_cpu_ms_per_unit_of_the_run": in_run, "sdk_units_per_s_8": speed}
 
 
 def store_figures(rows: int) -> tuple[float, float, float]:
@@ -257,6 +329,8 @@ def measure(scale: float, say: Callable[[str], None]) -> dict[str, Any]:
     for isolation, units in (("inline", 400), ("thread", 400), ("process", 100)):
         say(f"overhead, {isolation}")
         figures[f"overhead_ms_{isolation}"] = overhead_ms(isolation, max(int(units * scale), 20), bare_s)
+    say("openai backend, process")
+    figures |= sdk_figures(scale)
     speeds: dict[str, float] = {}
     for isolation, workers in (
         ("inline", 1),
@@ -284,6 +358,11 @@ def show(figures: dict[str, Any]) -> None:
     print(f"bare stage {figures['bare_stage_ms']:.2f} ms; median added per unit, one worker, model of no latency:")
     for isolation, aim in (("inline", "aim 3"), ("thread", ""), ("process", "a fresh child each; aim 45, reference 35")):
         print(f"  {isolation:<8} {figures[f'overhead_ms_{isolation}']:7.2f} ms  {aim}")
+    print(
+        f"openai backend, fresh processes: {figures['sdk_cpu_ms_per_unit']:.1f} ms CPU per unit with its fork (aim 40), "
+        f"{figures['sdk_cpu_ms_per_unit_of_the_run']:.1f} ms in the run; "
+        f"{figures['sdk_units_per_s_8']:.1f} units/s with 8 workers and a model of {SLOW_S:g} s (aim 15, at most 40)"
+    )
     print(f"units per second with a model of {SLOW_S:g} s (the most possible: workers / {SLOW_S:g} s):")
     for name, value in figures["units_per_s"].items():
         mode, _, workers = name.partition("_")
@@ -302,10 +381,14 @@ def show(figures: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--only-sdk", action="store_true", help="only through the openai backend")
     parser.add_argument("--scale", type=float, default=1.0, help="fewer or more units")
     options = parser.parse_args()
     sys.modules["bench_profiler"] = sys.modules[__name__]  # the name that children import this file by
     sys.path.insert(0, str(Path(__file__).parent))
+    if options.only_sdk:
+        print(json.dumps(sdk_figures(options.scale), indent=1))
+        return
     figures = measure(options.scale, lambda what: print(f"... {what}", file=sys.stderr, flush=True))
     print(json.dumps(figures, indent=1)) if options.json else show(figures)
 

@@ -11,6 +11,8 @@
     │   ├── StoreError        a store that is missing, foreign, newer or damaged
     │   ├── TrieFileError     a ``.vine`` file that is missing, newer or damaged
     │   └── InfeasibleError   no path meets the bounds; names the binding one
+    ├── StageBroken           a profile's stage fails always and alike; the CLI exits 1, the run can be resumed
+    ├── WorkerDied            a process of VineLM's own died; the CLI exits 1, the run can be resumed
     ├── EvidenceError         too few observations to say anything; the CLI exits 1
     ├── NotFittedError        an estimator was used before ``fit``
     ├── BudgetExhausted       a budget is reached; the CLI exits 3, the run can be resumed
@@ -59,6 +61,18 @@ class VineLMError(Exception):
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
         super().__init__(message)
         self.code = self.default_code if code is None else code
+
+
+class StageBroken(VineLMError):
+    """All first rows of a stage failed alike, whatever the model: the workflow is at fault. The rows so far are kept."""
+
+    default_code = "stage-broken"
+
+
+class WorkerDied(VineLMError):
+    """A process that VineLM started for its work died, by nobody's request. The run can be resumed."""
+
+    default_code = "worker-died"
 
 
 class InputError(VineLMError):

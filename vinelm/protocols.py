@@ -109,6 +109,19 @@ class PricesCalls(Protocol):
         """
 
 
+@runtime_checkable
+class Preloads(Protocol):
+    """A backend that can do the work of its first call ahead of it: in the process that profiled units are forked from, each
+    unit would otherwise repeat it.
+    """
+
+    def preload(self) -> None:
+        """Import what calls need and create clients with their TLS context, as far as possible; what fails is left to the call.
+
+        Calls no model. Must leave no thread, connection or event loop behind, since none survives a fork.
+        """
+
+
 class ChatModelSource(Protocol):
     """Makes the chat models of a catalog. :class:`vinelm.backends.ModelResolver` is one."""
 

@@ -13,6 +13,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+_ROOT = ""
+"""The namespace of the workflow's own graph. LangGraph lends its checkpointer to every graph that runs inside a node."""
+_NS_END = ":"
+"""Separates a node from the id of its task in a namespace: such a namespace belongs to one execution of the node."""
+
 _FIXED_ID = "00000000-0000-6000-8000-000000000000"  # LangGraph only asks that it is a UUID and sorts before later ones
 _FIXED_TIME = "1970-01-01T00:00:00+00:00"
 
@@ -24,18 +29,23 @@ class StateError(Exception):
 class UnitSaver(BaseCheckpointSaver[int]):
     """A checkpointer that holds the last checkpoint of each thread, serialized: a state that a run resumes from is always
     normalised (tuples become lists), as if it came from another process.
+
+    A graph that is invoked inside a node runs as it does in an application without a checkpointer: nothing of it is kept, and
+    it always starts from its input. Except with ``compile(checkpointer=True)``: such a graph remembers its state from one
+    invocation to the next, so that its state is part of the thread's checkpoint.
     """
 
     def __init__(self) -> None:
         super().__init__(serde=JsonPlusSerializer())
-        self._held: dict[str, bytes] = {}
+        self._held: dict[str, dict[str, bytes]] = {}  # by thread and namespace
         self.is_comparing = False
         """Compare every state that is put with what is read back, and note differences in ``changed``. Slow; for checks."""
         self.changed: dict[str, str] = {}
 
     def load(self, thread_id: str, content: bytes) -> None:
         """Set the checkpoint that the thread resumes from."""
-        self._held[thread_id] = content
+        held: dict[str, bytes] = self.serde.loads_typed(("msgpack", content)) if content[:1] in _MAPS else {_ROOT: content}
+        self._held[thread_id] = held
 
     def dump(self, thread_id: str) -> bytes:
         """Return the thread's last checkpoint.
@@ -43,7 +53,10 @@ class UnitSaver(BaseCheckpointSaver[int]):
         Raises:
             KeyError: it has none.
         """
-        return self._held[thread_id]
+        held = self._held[thread_id]
+        if held.keys() == {_ROOT}:
+            return held[_ROOT]
+        return self.serde.dumps_typed(dict(sorted(held.items())))[1]
 
     def forget(self, thread_id: str) -> None:
         """Drop the thread."""
@@ -67,12 +80,15 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return 1 if current is None else current + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the thread's last checkpoint."""
-        content = self._held.get(config["configurable"]["thread_id"])
+        """Return the last checkpoint of the thread's namespace."""
+        thread_id, namespace = _place(config)
+        content = self._held.get(thread_id, {}).get(namespace)
         if content is None:
             return None
         checkpoint, metadata = self.serde.loads_typed(("msgpack", content))
-        thread = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}
+        if namespace != _ROOT:  # a resumed run would resume the inner graph too and ignore its input: only values are kept
+            checkpoint = {**checkpoint, "channel_versions": {}, "versions_seen": {}}
+        thread = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         return CheckpointTuple({"configurable": thread}, checkpoint, metadata, None, [])
 
     def put(
@@ -83,15 +99,20 @@ class UnitSaver(BaseCheckpointSaver[int]):
         Raises:
             StateError: a value cannot be checkpointed; names its key.
         """
-        thread_id = config["configurable"]["thread_id"]
-        if self.is_comparing:
+        thread_id, namespace = _place(config)
+        place = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
+        if _NS_END in namespace:  # of one execution of a node only: nothing resumes from it
+            return {"configurable": place}
+        if self.is_comparing and namespace == _ROOT:
             self._compare(checkpoint["channel_values"])
         plain = {**checkpoint, "id": _FIXED_ID, "ts": _FIXED_TIME}
+        constant = {"run_id": ""} if namespace == _ROOT else {"run_id": "", "parents": {}}
         try:
-            self._held[thread_id] = self.serde.dumps_typed([plain, {**metadata, "run_id": ""}])[1]
+            content = self.serde.dumps_typed([plain, {**metadata, **constant}])[1]
         except Exception as error:
             raise self._culprit(checkpoint["channel_values"]) or error from error
-        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
+        self._held.setdefault(thread_id, {})[namespace] = content
+        return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Ignored: a unit that fails half-way is run again from its parent."""
@@ -139,6 +160,16 @@ class UnitSaver(BaseCheckpointSaver[int]):
             except Exception as error:
                 return StateError(f"the state's key {key!r} ({_type_name(value)}) cannot be checkpointed: {_first_line(error)}")
         return None
+
+
+_MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
+"""First bytes of a msgpack map: several namespaces. The checkpoint of the root graph alone is an array."""
+
+
+def _place(config: RunnableConfig) -> tuple[str, str]:
+    """Thread and namespace."""
+    configurable = config["configurable"]
+    return configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
 
 
 def _type_name(value: Any) -> str:

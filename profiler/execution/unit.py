@@ -18,6 +18,7 @@ from vinelm.errors import CallError, FailureKind, InputError, VineLMError, Workf
 from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
+from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_policy import UnitPolicy
@@ -181,7 +182,7 @@ class UnitRunner:
         except InputError:
             raise
         except Exception as error:
-            return {}, f"after the loop, {type(error).__name__}"  # its text may hold the answer
+            return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may hold the answer
         finally:
             self.saver.forget(fork)
 
@@ -194,9 +195,10 @@ class UnitRunner:
         if isinstance(error, VineLMError) and not isinstance(error, CallError):
             return policy.observation("tool", str(error))  # our own text, e.g. a call that reported a cost that is not finite
         if last is not None and last.failure is not None:
-            return policy.observation(last.failure, last.detail)
+            is_own = last.detail == type(error).__name__  # of the application, not of a call
+            return policy.observation(last.failure, with_place(last.detail or "", error) if is_own else last.detail)
         kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
-        return policy.observation(kind, type(error).__name__)  # its text may hold a prompt
+        return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
 
     def _score(self, request: Request, values: dict[str, Any], depth: int) -> tuple[bool, str | None]:
         """Success, and what is wrong with the scorer if it raised or did not return a bool."""
@@ -205,7 +207,7 @@ class UnitRunner:
         try:
             verdict: object = self.workflow.score(request, values)
         except Exception as error:
-            return False, f"score raised {type(error).__name__}"
+            return False, with_place(f"score raised {type(error).__name__}", error)
         if not isinstance(verdict, (bool, np.bool_)):
             return False, f"score returned {type(verdict).__name__}, not a bool"
         return bool(verdict), None

@@ -7,11 +7,10 @@ itself, has one thread, and exits with all its children as soon as the process t
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import faulthandler
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -20,16 +19,16 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vinelm.errors import InputError
+from vinelm.io import ENDING, die_with_parent, kill_group, limit_process, reaped
+from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.isolation.framing import plain_row, receive, send
+from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
 from vinelm.profiler.isolation.workflow_source import WorkflowSource
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def main(descriptor: int, limits: int) -> None:
     """Load the workflow, report ready, fork on request until the parent is gone."""
-    _die_with_parent()
+    die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)
     if frame is None:
@@ -52,13 +51,14 @@ def main(descriptor: int, limits: int) -> None:
 class _ForkServer:
     def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
-        from vinelm.profiler.execution.unit import UnitRunner, warm_up
+        from vinelm.profiler.execution.unit import UnitRunner
         from vinelm.profiler.fingerprint import fingerprint
+        from vinelm.profiler.isolation.preload import preload
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.units = UnitRunner(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
-        warm_up()
+        preload(loaded.backends.values())
         self.control, self.limits, self.limited = control, limits, limited
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
@@ -66,7 +66,8 @@ class _ForkServer:
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+        for number in ENDING:  # the parent handles them: this process lives as long as that one
+            signal.signal(number, signal.SIG_IGN)
         gc.collect()
         gc.freeze()  # forks share the memory allocated so far
 
@@ -106,32 +107,30 @@ class _ForkServer:
     def _kill(self, unit: int, number: int) -> None:
         for pid, mine in self.children.items():
             if mine == unit:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
+                kill_group(pid, number)
 
     def _reap(self) -> None:
         for pid in list(self.children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            code = reaped(pid)
+            if code is None:
                 continue
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it left running, before its id can be reused
-            _, status = os.waitpid(pid, 0)
-            message = {"unit": self.children.pop(pid), "code": os.waitstatus_to_exitcode(status)}
+            message = {"unit": self.children.pop(pid), "code": code}
             with contextlib.suppress(OSError):
                 self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def _end(self) -> NoReturn:
         for pid in self.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            kill_group(pid, signal.SIGKILL)
         os._exit(0)
 
     def _child(self, command: dict[str, Any], channel: int, log: int) -> NoReturn:
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _die_with_parent()
+            for number in (signal.SIGCHLD, *ENDING):
+                if number != signal.SIGINT:
+                    signal.signal(number, signal.SIG_DFL)
+            die_with_parent()
             _contain(log, command["memory"])
             self.control.close()
             self._wake.close()
@@ -144,9 +143,6 @@ class _ForkServer:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
-        from vinelm.profiler.budget.unit_budget import UnitBudget
-        from vinelm.profiler.isolation.rate_limit_proxy import ProxiedRateLimiter
-
         frame = receive(channel)
         if frame is None:
             return
@@ -179,26 +175,13 @@ class _ForkServer:
 
 def _contain(log: int, memory_mb: int) -> None:
     """Send output to the log, write no core file, and limit memory to what is mapped now plus ``memory_mb``."""
-    import faulthandler
-
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.close(nothing)
     os.close(log)
     faulthandler.enable(2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory_mb and sys.platform == "linux":  # elsewhere the address space is no measure of memory
-        with open("/proc/self/statm", encoding="ascii") as file:
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        limit = mapped + memory_mb * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def _die_with_parent() -> None:
-    """On Linux, have the kernel kill this process with its parent. Elsewhere the closed socket is the only signal."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    limit_process(memory_mb)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import IO, Any
 
-from vinelm.errors import FailureKind, WorkflowError
+from vinelm.errors import FailureKind, WorkerDied, WorkflowError
+from vinelm.io import ENDING
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.child_process import Child, describe_exit, last_lines
@@ -31,6 +33,16 @@ from vinelm.protocols import RateLimiter
 from vinelm.template import Template
 
 _GRACE_S = 2.0
+_ATTEMPTS = 2
+_FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
+"""Exit codes of a process that somebody else ended; one that crashes dies of another signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Killed:
+    """What a unit that somebody else killed would leave."""
+
+    row: UnitOutcome
 
 
 class ProcessWorker:
@@ -68,7 +80,7 @@ class ProcessWorker:
         self._lock = threading.Lock()
         self._numbers = count()
         self._units: dict[int, Child] = {}
-        self._is_closed = False
+        self._is_closed = self._is_server_gone = False
         self._proxy = RateLimitProxy(rate_limiters, self._waiting)
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -110,7 +122,25 @@ class ProcessWorker:
     # -- one unit ----------------------------------------------------------------------------------------------
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.execution.job.Worker.run`."""
+        """See :meth:`vinelm.profiler.execution.job.Worker.run`.
+
+        A unit whose process somebody else killed (the kernel for want of memory, a person) is run once more before that is a
+        row: it may be no property of the workflow or the model. What its calls may have cost is settled besides.
+        """
+        lost_usd, attempt = 0.0, 0
+        while True:
+            attempt += 1
+            outcome = self._attempt(job, _beyond(lost_usd, top_up))
+            if not isinstance(outcome, _Killed):
+                break
+            lost_usd += outcome.row.settled_usd
+            if attempt == _ATTEMPTS:
+                return replace(outcome.row, paid_usd=lost_usd)
+            if not top_up(lost_usd + job.upper_usd):
+                return UnitOutcome(None, paid_usd=lost_usd)
+        return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
+
+    def _attempt(self, job: Job, top_up: TopUp) -> UnitOutcome | _Killed:
         with tempfile.TemporaryFile() as log:
             unit = self._start(log)
             try:
@@ -126,8 +156,11 @@ class ProcessWorker:
                     self._units.pop(unit.number, None)
             if outcome is not None:
                 return outcome
+            if self._is_server_gone and not self._is_closed:
+                raise _server_died()
             output = last_lines(log, job)
-            return self._dead(job, unit, "crash", f"{describe_exit(unit.code)}{': ' if output else ''}{output}")
+            dead = self._dead(job, unit, "crash", f"{describe_exit(unit.code)}{': ' if output else ''}{output}")
+            return _Killed(dead) if unit.code in _FOREIGN and not self._is_closed else dead
 
     def _start(self, log: IO[bytes]) -> Child:
         mine, theirs = socket.socketpair()
@@ -139,8 +172,7 @@ class ProcessWorker:
                 try:
                     self._send(command, [theirs.fileno(), log.fileno()])
                 except OSError as error:
-                    message = "the process that runs the units died: run the profile again"
-                    raise WorkflowError(message, code="fork-server-died") from error
+                    raise _server_died() from error
         return unit
 
     @contextmanager
@@ -195,6 +227,7 @@ class ProcessWorker:
                     unit = self._units.get(message["unit"])
                 if unit is not None:
                     unit.exited(message["code"])
+        self._is_server_gone = True
         with self._lock:
             orphans = list(self._units.values())
         for unit in orphans:  # the fork server has ended, and they with it
@@ -216,3 +249,12 @@ class ProcessWorker:
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)
         self._control.close()
+
+
+def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
+    """Reservations of a unit that starts again: what it lost stays reserved."""
+    return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
+
+
+def _server_died() -> WorkerDied:
+    return WorkerDied("the process that runs the units died: run the profile again to continue", code="fork-server-died")

@@ -63,6 +63,7 @@ class _Scan:
         self._earlier_calls = 0
         self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
         self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
+        self._possibly_broken = state.cells.first_rows.ahead()
 
     def jobs(self) -> list[Job]:
         """Reserve and return the units to start. Answers top-up requests where the answer is certain."""
@@ -103,7 +104,9 @@ class _Scan:
         return self._state.start(path.cell(length), upper_usd, upper_calls)
 
     def _may_stop_before(self) -> bool:
-        """Whether the earlier cells may reach the coverage at which the run stops."""
+        """Whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
+        if self._possibly_broken.may_stop:
+            return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
             self._may_reach_target = self._coverage_bound.most >= self._target
         return self._may_reach_target
@@ -125,9 +128,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's rows that are not committed yet: their price is known."""
-        if self._coverage_bound is None:
-            return
+        """Add the path's rows that are not committed yet: their outcome and price are known."""
         for length in range(path.committed + 1, len(path.models) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
@@ -135,8 +136,10 @@ class _Scan:
                 return
             if cell not in self._cells.committed and cell not in self._earlier:
                 self._earlier.add(cell)
-                paid_usd = row.cost_usd + row.tool_cost_usd
-                self._coverage_bound.add(cell[1], paid_usd, is_open=self._cells.is_reached(cell))
+                self._possibly_broken.pass_cell(row.stage, row)
+                if self._coverage_bound is not None:
+                    paid_usd = row.cost_usd + row.tool_cost_usd
+                    self._coverage_bound.add(cell[1], paid_usd, is_open=self._cells.is_reached(cell))
             if row.ended(self._rule):
                 return
 
@@ -147,6 +150,7 @@ class _Scan:
             if cell in self._earlier:
                 continue
             self._earlier.add(cell)
+            self._possibly_broken.pass_cell(self._state.template.invocations[length - 1].name, None)
             reservation = self._state.running.get(cell)
             upper_usd, upper_calls = self._upper(path, length)
             if reservation is None:

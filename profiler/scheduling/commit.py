@@ -38,6 +38,13 @@ class CanonicalCommit:
             self._state.stop("complete" if is_complete else "coverage")
         return is_done
 
+    def _stop_if_broken(self, row: Observation) -> bool:
+        """Stop the run if its rows show that a stage is broken; returns whether it did."""
+        message = self._state.cells.first_rows.add(row)
+        if message is not None:
+            self._state.stop("broken", message)
+        return message is not None
+
     def _commit_path(self, path: ActivePath) -> bool:
         """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
@@ -49,7 +56,7 @@ class CanonicalCommit:
                 return False
             self._observations[cell] = row
             path.committed += 1
-            if cells.commit(cell) and self.stop_if_done():
+            if cells.commit(cell) and (self._stop_if_broken(row) or self.stop_if_done()):
                 return False
             if row.ended(rule):
                 break

@@ -10,6 +10,7 @@ from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import PriceBound
 from vinelm.profiler.coverage import Coverage
 from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
 from vinelm.template import Template
 
@@ -26,10 +27,18 @@ class ObservedCells:
         request_ids: the requests of the run; rows of others are ignored by coverage.
         template: a bound template.
         catalog: the models.
+        broken_after: see :class:`~vinelm.profiler.scheduling.first_rows.FirstRows`.
     """
 
     def __init__(
-        self, rows: Sequence[Observation], n_older: int, request_ids: Collection[str], template: Template, catalog: Catalog
+        self,
+        rows: Sequence[Observation],
+        n_older: int,
+        request_ids: Collection[str],
+        template: Template,
+        catalog: Catalog,
+        *,
+        broken_after: int | None = None,
     ) -> None:
         self._request_ids = request_ids
         self._choices = [len(stage.models or ()) for stage in template.invocations]
@@ -41,6 +50,9 @@ class ObservedCells:
         self._interval_at = 0
         for row in rows:
             self.add(row)
+        self.first_rows = FirstRows(template, broken_after)
+        for row in rows[:n_older]:
+            self.first_rows.add(row)
         older = [row for row in rows[:n_older] if row.request_id in request_ids]
         for row in sorted(older, key=lambda row: row.depth):
             self.coverage.add(row)

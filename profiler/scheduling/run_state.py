@@ -29,12 +29,13 @@ class RunState:
         requests: the requests of the run.
         n_older: how many of the store's rows are older than the run.
         is_virtual_time: latencies do not pass on the wall, so that units on one engine do not slow each other down.
+        broken_after: the run stops when this many first rows of a stage failed alike; None never stops it.
 
     Attributes:
         cells: the executed cells.
         running: the reservations of the units in flight.
         stopped_by: why the run stopped; None while it runs.
-        message: why the budget ended it, in one line.
+        message: why the budget or a broken stage ended it, in one line.
         problem: an exception with which the run ends.
         executed: units that this run has executed.
         calls: model calls of this run.
@@ -51,12 +52,14 @@ class RunState:
         *,
         n_older: int,
         is_virtual_time: bool,
+        broken_after: int | None = None,
     ) -> None:
         self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
         self.records = RunRecords(store)
         self.requests: Mapping[str, Request] = {request.id: request for request in requests}
         self._n_older = n_older
         self._is_virtual_time = is_virtual_time
+        self._broken_after = broken_after
         self.cells = self._read_cells()
         self.running: dict[Cell, Reservation] = {}
         self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
@@ -68,7 +71,10 @@ class RunState:
         self.failures: Counter[str] = Counter()
 
     def _read_cells(self) -> ObservedCells:
-        return ObservedCells(self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog)
+        return ObservedCells(
+            self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
+            broken_after=self._broken_after,
+        )  # fmt: skip
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
@@ -92,8 +98,18 @@ class RunState:
         if self.stopped_by == "interrupted":  # perhaps between a row and its commit: read the store again
             self.cells = self._read_cells()
             self.cells.commit_all()
-        elif not self.cells.has_gap:
+            return
+        if not self.cells.has_gap:
             self.records.end()
+        if self.stopped_by != "broken":
+            self.drop_unneeded_checkpoints()
+
+    def drop_unneeded_checkpoints(self) -> None:
+        """Drop the checkpoints of fully extended cells, which an earlier version, a merge or a stage's first rows left."""
+        unneeded = [cell for cell in self.records.checkpoint_cells() if self.cells.is_fully_extended(cell)]
+        with self.records.together():
+            for cell in unneeded:
+                self.records.drop_checkpoint(*cell)
 
     # -- units -------------------------------------------------------------------------------------------------
 
@@ -167,7 +183,8 @@ class RunState:
             self.ledger.settle(reservation, row, checkpoint, paid_usd=outcome.paid_usd)
             self.cells.add(row)
             parent = (row.request_id, row.prefix[:-1])
-            if row.depth > 1 and self.cells.is_fully_extended(parent):
+            may_come_again = self.cells.first_rows.is_open(row.stage)
+            if row.depth > 1 and self.cells.is_fully_extended(parent) and not may_come_again:
                 self.records.drop_checkpoint(*parent)
         self.executed += 1
         self.calls += row.calls

@@ -47,6 +47,8 @@ def test_what_it_looks_for_would_be_found(crash):
     right = {"rows": {("q", "a"): row}, "states": [], "dangling": 0, "committed": 1.0, "over": 0.0, "damage": "ok"}
     trial = crash.Trial("inline", 1, {"budget_usd": 2.0}, "any", "parent", 0)
     assert crash.problems(trial, right, right) == []
+    crashed = crash.problems(trial, right | {"rows": {("q", "a"): {"failure": "crash"}}}, right)
+    assert "1 units count as crashed" in crashed[0]
     for change, words in (
         ({"damage": "page 3"}, "damaged: page 3"),
         ({"dangling": 2}, "2 reservations dangle"),
@@ -54,7 +56,7 @@ def test_what_it_looks_for_would_be_found(crash):
         ({"rows": {}}, "1 rows are missing"),
         ({"rows": {("q", "a"): {"failure": "server"}}}, "or they or their checkpoints differ"),
         ({"states": [("q", "a", "d")]}, "checkpoints differ"),
-        ({"rows": {("q", "a"): {"failure": "crash"}}}, "none was killed"),
+        ({"rows": {("q", "a"): {"failure": "server"}, ("q", "b"): row}}, "1 too many"),
     ):
         (problem,) = crash.problems(trial, right | change, right)
         assert words in problem

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vinelm.errors import StoreError
-
-if sys.platform != "win32":
-    import fcntl
+from vinelm.io import lock
 
 
 @contextmanager
@@ -36,24 +33,21 @@ def run_lock(path: Path) -> Iterator[None]:
 
 def holder(path: Path) -> str | None:
     """Return the process that holds the lock, as ``pid N on HOST``; None if there is none. Writes nothing."""
-    if sys.platform == "win32":
-        return None
     try:
         with path.with_name(f"{path.name}.lock").open(encoding="utf-8") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _owner(path)
+            is_free = lock(file.fileno(), is_shared=True)
     except OSError:
         return None
-    return None
+    return None if is_free else _owner(path)
 
 
 def _acquire(descriptor: int, path: Path, owner: str) -> None:
-    if sys.platform != "win32":  # on Windows only SQLite's own lock protects the file
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreError(f"{path}: another run is writing to it ({owner}): wait for it to end, or stop it") from error
+    try:
+        is_free = lock(descriptor)  # on Windows only SQLite's own lock protects the file
+    except OSError as error:
+        raise StoreError(f"{path}: cannot lock the store: {error.strerror}") from error
+    if not is_free:
+        raise StoreError(f"{path}: another run is writing to it ({owner}): wait for it to end, or stop it")
 
 
 def _owner(path: Path) -> str:

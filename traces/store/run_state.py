@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,6 +25,11 @@ _CELL = (schema.checkpoints.c.request_id == bindparam("request")) & (schema.chec
 _DIGEST = select(schema.checkpoints.c.digest).where(_CELL)
 _DELETE_CHECKPOINT = delete(schema.checkpoints).where(_CELL)
 _IS_USED = select(schema.checkpoints.c.digest).where(schema.checkpoints.c.digest == bindparam("digest")).limit(1)
+_ROW = (schema.observations.c.request_id == bindparam("request")) & (schema.observations.c.prefix == bindparam("cell"))
+_EARLIER = schema.observations.alias("earlier")
+_N_EARLIER = select(func.count()).where(_EARLIER.c.row_id < schema.observations.c.row_id).scalar_subquery()
+_IS_OLDER = select(func.count()).select_from(schema.observations).where(_ROW & (bindparam("rows") > _N_EARLIER))
+_DELETE_ROW = delete(schema.observations).where(_ROW)
 _DELETE_BLOB = delete(schema.blobs).where(schema.blobs.c.digest == bindparam("digest"))
 
 
@@ -72,6 +77,20 @@ class RunRecords:
         with self._database.transaction() as connection:
             found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
             return [(row[0], decode_prefix(row[1])) for row in found]
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def drop_rows(self, cells: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Delete rows that are to be executed again; their ledger entries stay."""
+        named = [{"request": request_id, "cell": encode_prefix(prefix)} for request_id, prefix in cells]
+        with self._database.transaction() as connection:
+            unfinished = _recorded(connection, UNFINISHED)
+            if unfinished is not None:
+                rows = unfinished["rows"]
+                older = sum(int(connection.execute(_IS_OLDER, {**cell, "rows": rows}).scalar_one()) for cell in named)
+                _record(connection, UNFINISHED, {**unfinished, "rows": rows - older})
+            for cell in named:
+                connection.execute(_DELETE_ROW, cell)
 
     # -- settings and resumption ------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ def profile(
     seed: int = 0,
     execution: ExecutionConfig | None = None,
     checkpoints: bool = True,
+    keep_going: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
@@ -59,6 +60,7 @@ def profile(
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
         checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
+        keep_going: Go on even if all first rows of a stage fail alike, whatever the model.
         on_progress: Called after every new observation.
         on_note: Called with one line if the store's last run had other settings.
 
@@ -100,7 +102,7 @@ def profile(
         return run_profile(
             workflow, catalog, backends, opened,
             requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
-            execution=execution, checkpoints=checkpoints, on_progress=on_progress, on_note=on_note,
+            execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress, on_note=on_note,
         )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",
+        "stage-broken": "--keep-going does not stop",
         "store-damaged": "`vinelm store check` lists the damage",
         "store-mismatch": "--store names the store",
         "store-missing": "`vinelm profile` makes a store",

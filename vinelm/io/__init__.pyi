@@ -11,6 +11,14 @@ from .fields import as_text as as_text
 from .fields import field_of as field_of
 from .frames import data_frame as data_frame
 from .frames import html_table as html_table
+from .operating_system import ENDING as ENDING
+from .operating_system import can_fork as can_fork
+from .operating_system import die_with_parent as die_with_parent
+from .operating_system import is_running as is_running
+from .operating_system import kill_group as kill_group
+from .operating_system import limit_process as limit_process
+from .operating_system import lock as lock
+from .operating_system import reaped as reaped
 from .tables import Row as Row
 from .tables import kind_of as kind_of
 from .tables import parquet_note as parquet_note

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from vinelm.io.operating_system import is_running
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -55,7 +57,7 @@ def draft_path(path: Path) -> Path:
     host = socket.gethostname()
     for left in path.parent.glob(f".{glob.escape(path.name)}.{glob.escape(host)}.*.draft*"):
         pid = left.name.split(".draft")[0].rpartition(".")[2].partition("-")[0]
-        if pid.isdigit() and int(pid) != os.getpid() and not _is_alive(int(pid)):
+        if pid.isdigit() and int(pid) != os.getpid() and not is_running(int(pid)):
             left.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{host}.{os.getpid()}-{secrets.token_hex(4)}.draft{path.suffix}")
 
@@ -68,13 +70,3 @@ def sync_to_disk(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -58,7 +58,7 @@ def test_every_answer_is_scored_as_it_would_have_left_the_workflow(stop):
             assert ran == [answer]  # once, on the answer of this very invocation: the next one starts from the other copy
             if (request_id, answer) == ("q3", "broken"):
                 failed.add((request_id, prefix))
-                assert (row.failure, row.detail) == (
+                assert (row.failure, row.detail.split(" at ")[0]) == (
                     "tool",
                     "after the loop, RuntimeError" if len(prefix) < 3 else "RuntimeError",
                 )

@@ -1,6 +1,8 @@
 """Ctrl-C: the units in flight are waited for and written; a second one does not wait; either way the ledger is settled."""
 
 import signal
+import time
+from pathlib import Path
 
 import pytest
 from profiling_toy import ToyBackend, catalog_for, new_store, toy
@@ -29,17 +31,24 @@ with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
 
 @pytest.mark.parametrize("isolation", ["process", "thread"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number, python):
     seconds = "0.5" if times == 1 else "600"
     with python.start(CODE, str(tmp_path / "s.db"), isolation, seconds) as child:
         until(child, "row", 14)  # q0 and q1 are fast, then three units in flight are slow
-        child.send_signal(signal.SIGINT)
+        family = descendants(child.pid)
+        child.send_signal(number)
         until(child, "draining", 1)
         if times == 2:
-            child.send_signal(signal.SIGINT)
+            child.send_signal(number)
         said = [line.strip() for line in child.stdout]
         assert child.wait(30) == 0
     assert said[-1] == "interrupted True 0"
+    assert bool(family) == (isolation == "process")
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
     workflow = toy(n_requests=6)
     whole = tmp_path / "whole.db"
     rows = {}
@@ -53,16 +62,33 @@ def test_ctrl_c_ends_in_good_order(tmp_path, isolation, times, python):
 
 
 @pytest.mark.parametrize("isolation", ["process"])
-def test_ctrl_c_without_checkpoints_leaves_no_row_of_a_unit_that_it_killed(tmp_path, isolation, python):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_without_checkpoints_it_leaves_no_row_of_a_unit_that_it_killed(tmp_path, isolation, number, python):
     code = CODE.replace('sampler="exhaustive"', 'sampler="exhaustive", checkpoints=False')
     with python.start(code, str(tmp_path / "s.db"), isolation, "600") as child:
         until(child, "row", 20)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         said = [line.strip() for line in child.stdout]
         assert child.wait(30) == 0
     assert said[-1] == "interrupted True 0"
     with new_store(tmp_path / "s.db", toy(n_requests=6)) as store:
         assert {row.failure for row in store.observations()} == {None}
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path, python):
+    """As under ``nohup``."""
+    code = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + CODE
+    with python.start(code, str(tmp_path / "s.db"), "thread", "0.3") as child:
+        until(child, "row", 14)
+        child.send_signal(signal.SIGHUP)
+        said = [line.strip() for line in child.stdout]
+        assert child.wait(30) == 0
+    assert said[-1] == "complete False 0"
+
+
+def descendants(pid):
+    children = [int(found) for path in Path(f"/proc/{pid}/task").glob("*/children") for found in path.read_text().split()]
+    return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
 def until(child, word, n):

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.anthropic.client import KEY_ENV, AnthropicSdkTransport, check_sdk, timeout_of
+from vinelm.backends.anthropic.rehearsal import rehearsing_clients
 from vinelm.backends.anthropic.request import attempt_bound, check_options, message_request
 from vinelm.backends.anthropic.response import FINISH_FAILURES, MessageReader, begun, failed
 from vinelm.backends.anthropic.thinking import ThinkingBlocks
@@ -90,6 +91,12 @@ class AnthropicTransport(AnthropicSdkTransport):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the SDK."""
         return failed(error)
+
+    def rehearsal(self) -> AnthropicTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = rehearsing_clients()
+        return twin
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the longest prompt in tokens, if the server says so."""

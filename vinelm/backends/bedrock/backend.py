@@ -8,7 +8,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, region_of
+from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, boto_session, region_of
+from vinelm.backends.bedrock.rehearsal import RehearsingClient
 from vinelm.backends.bedrock.request import attempt_bound, check_options, converse_request
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
 from vinelm.backends.remote.attempt_bound import AttemptBound
@@ -28,7 +29,7 @@ class BedrockTransport:
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self) -> None:
-        self.clients: ClientPool[BedrockClient] = ClientPool(
+        self.clients: ClientPool[BedrockClient | RehearsingClient] = ClientPool(
             BedrockClient, lambda model: (model.api_base, region_of(model), model.timeout_s)
         )
         self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
@@ -91,6 +92,12 @@ class BedrockTransport:
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of boto3."""
         return failed(error)
+
+    def rehearsal(self) -> BedrockTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = ClientPool(lambda model: RehearsingClient(boto_session(model)), lambda model: None)
+        return twin
 
     def close(self) -> None:
         """Close all connections."""

@@ -92,18 +92,24 @@ def region_of(model: Model) -> str:
 
 
 def _boto_client(model: Model) -> Any:
+    session = boto_session(model)
+    from botocore.config import Config
+
+    keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
+    config = Config(retries={"total_max_attempts": 1}, max_pool_connections=MAX_CONNECTIONS)
+    return session.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+
+
+def boto_session(model: Model) -> Any:
+    """Return a session of boto3; :class:`ConfigError` if it is not installed."""
     try:
         import boto3
         import botocore.session
-        from botocore.config import Config
     except ImportError as error:
         raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
-    keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
-    config = Config(retries={"total_max_attempts": 1}, max_pool_connections=MAX_CONNECTIONS)
     session = botocore.session.get_session()
     session.register_component("data_loader", _loader())
-    made = boto3.Session(botocore_session=session)
-    return made.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
+    return boto3.Session(botocore_session=session)
 
 
 @cache

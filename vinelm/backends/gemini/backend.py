@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.gemini.client import clients_of, kept_responses
+from vinelm.backends.gemini.rehearsal import rehearsing_clients
 from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, failed
 from vinelm.backends.gemini.thought_signatures import Signatures
@@ -102,6 +103,12 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the SDK."""
         return failed(error)
+
+    def rehearsal(self) -> GeminiTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = GeminiTransport()
+        twin.clients = rehearsing_clients()
+        return twin
 
     def _made(self, model: Model) -> EventLoopClients[Client, Client]:
         return clients_of(base_url=model.api_base, **self.credentials(model))

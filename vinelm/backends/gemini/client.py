@@ -31,16 +31,17 @@ def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
 
     def make() -> tuple[Client, Any]:
         http = http_client("httpx2", event_hooks={"response": [_keep]})
-        return _made(settings, httpx_client=http), http.close
+        return client_over(settings, httpx_client=http), http.close
 
     def amake() -> tuple[Client, Any]:
         http = async_http_client("httpx2", event_hooks={"response": [_akeep]})
-        return _made(settings, httpx_async_client=http), http.aclose
+        return client_over(settings, httpx_async_client=http), http.aclose
 
     return EventLoopClients(make, amake)
 
 
-def _made(settings: dict[str, Any], **http: Any) -> Client:
+def client_over(settings: dict[str, Any], **http: Any) -> Client:
+    """Return google-genai's client with these settings, over an HTTP client of ours."""
     from google.genai import Client
     from google.genai.types import HttpOptions
 

@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 from vinelm.backends.http.answer_body import ACCEPTED, AnswerBody, BodyLimits
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S, NO_LIMIT_S, Deadline, DeadlineBackend
 from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.tls import tls_context
 
 MAX_CONNECTIONS = 1000
 KEPT_CONNECTIONS = 256
@@ -33,7 +34,7 @@ class _Bounded:
     def __init__(self, httpx: Any, limits: BodyLimits, ca_file: str | None = None) -> None:
         self._httpx = httpx
         self._limits = limits
-        self._tls = httpx.create_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        self._tls = tls_context(httpx.__name__) if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._pools: dict[str | None, Any] = {}
         self._lock = Lock()
 

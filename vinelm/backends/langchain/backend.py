@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
+from importlib import import_module
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -112,6 +113,17 @@ class LangChainTransport:
         """Translate an exception of the chat model."""
         return failed(error)
 
+    def preload(self, model: Model) -> None:
+        """Import the model's integration; create the chat model too where that starts no thread and opens no connection."""
+        if model.name in self._chats or ":" not in model.model_id:
+            return
+        provider = model.model_id.partition(":")[0]
+        for name in ("langchain.chat_models", f"langchain_{_PACKAGES.get(provider, provider)}"):
+            with suppress(ImportError):  # the first call reports what is missing
+                import_module(name)
+        if provider in _OVER_HTTP:
+            self._chat(model)
+
     def close(self) -> None:
         """Do nothing: the chat models own their connections."""
 
@@ -134,6 +146,25 @@ class LangChainBackend(RemoteBackend[LangChainTransport]):
 
     Instances come from the catalog; other entries are created by ``langchain.chat_models.init_chat_model`` at the first call.
     """
+
+    def preload(self) -> None:
+        """See :class:`vinelm.protocols.Preloads`. Some integrations open channels when a chat model is made: those are left."""
+        for model in self._models:
+            with suppress(ConfigError):
+                self.transport.preload(model)
+
+
+_PACKAGES = {
+    "azure_openai": "openai",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "google_anthropic_vertex": "google_vertexai",
+}
+"""Integrations whose package has another name."""
+_OVER_HTTP = frozenset(
+    ("anthropic", "azure_openai", "deepseek", "fireworks", "groq", "mistralai", "openai", "perplexity", "together", "xai")
+)
+"""Integrations whose chat models hold HTTP clients only, which may cross a fork; Google's open gRPC channels."""
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.http.transport import DEADLINE
 from vinelm.backends.openai.client import OpenAISdkTransport, named_key, timeout_of
+from vinelm.backends.openai.rehearsal import CHUNKS, COMPLETION, rehearsing_clients
 from vinelm.backends.openai.request import attempt_bound, check_options, completion_request
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
 from vinelm.backends.remote.attempt_bound import AttemptBound
@@ -82,6 +83,12 @@ class OpenAITransport(OpenAISdkTransport):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the SDK."""
         return failed(error)
+
+    def rehearsal(self) -> OpenAITransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = rehearsing_clients(COMPLETION, *CHUNKS)
+        return twin
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length in tokens, if the server's list of models has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -10,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.remote.chat_model import RemoteChatModel
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, rate_limiters
+from vinelm.backends.remote.rehearsal import Rehearses, rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
@@ -61,6 +63,16 @@ class RemoteBackend(Generic[T]):
                 streams=self._streams,
             )
         )
+
+    def preload(self) -> None:
+        """See :class:`vinelm.protocols.Preloads`."""
+        for model in self._models:
+            with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
+                self.transport.check(model)
+                self.transport.connect(model)
+        transport: object = self.transport
+        if isinstance(transport, Rehearses):
+            rehearse(transport, self._models[0])
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.protocols.PricesCalls`."""

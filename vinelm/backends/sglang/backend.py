@@ -12,6 +12,7 @@ from vinelm.backends.http.answer_body import BodyLimits
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.openai.backend import adrained, drained
 from vinelm.backends.openai.client import OpenAISdkTransport, timeout_of
+from vinelm.backends.openai.rehearsal import rehearsing_clients
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
@@ -24,6 +25,11 @@ from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader,
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
 
+_ANSWER = {
+    "text": "yes",
+    "meta_info": {"id": "rehearsal", "finish_reason": {"type": "stop"}, "prompt_tokens": 1, "completion_tokens": 1},
+}
+"""An answer of the engine, for rehearsals."""
 WHERE = 'say where the engine is: "http://host:30000"'
 
 
@@ -85,6 +91,12 @@ class SGLangTransport(OpenAISdkTransport):
     def failed(self, error: Exception) -> AttemptFailed | None:
         """Translate an exception of the HTTP client."""
         return failed(error)
+
+    def rehearsal(self) -> SGLangTransport:
+        """See :class:`vinelm.backends.remote.rehearsal.Rehearses`."""
+        twin = type(self)()
+        twin.clients = rehearsing_clients(_ANSWER, _ANSWER)
+        return twin
 
     def ask(self, model: Model, method: str, path: str, kind: Any) -> Any:
         """Send an administrative request to the engine. Errors of the HTTP client are not translated."""

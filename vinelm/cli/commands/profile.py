@@ -55,6 +55,7 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 @click.option(
     "--memory-mb", type=int, metavar="MIB", help="Memory of a unit on top of its imports, processes only [default: 2048]."
 )
+@click.option("--keep-going", is_flag=True, help="Go on even if all first rows of a stage fail alike, whatever the model.")
 @click.option("--dry-run", is_flag=True, help="Print what would be called, for how much and how long. Calls nothing.")
 @click.option("--force-rerun", is_flag=True, help="Put an existing store aside (its name and a number) and start over.")
 @stop_option
@@ -69,7 +70,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     """
     from vinelm.cli.commands.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.cli.inputs import load_inputs, sampler_of
-    from vinelm.errors import BudgetExhausted
+    from vinelm.errors import BudgetExhausted, StageBroken
     from vinelm.profiler import ProfileLimits, check_uncheckpointed
 
     inputs = load_inputs(workflow, **{name: settings[name] for name in INPUTS})
@@ -96,6 +97,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         raise BudgetExhausted(
             f"{result.message or 'the budget is reached'}: raise the budget and run the same line to continue"
         )
+    if result.stopped_by == "broken":
+        raise StageBroken(f"{result.message}: repair it and run the same line again, which executes these rows again")
     if result.stopped_by == "interrupted":
         print_interrupted(result)
         return 130
@@ -202,6 +205,7 @@ def _run(
     with live(kind) as on_progress:
         return profile(
             inputs.workflow, inputs.catalog, inputs.backends, store,
-            execution=execution, checkpoints=not settings["no_checkpoints"], on_progress=on_progress, on_note=noted(kind),
+            execution=execution, checkpoints=not settings["no_checkpoints"], keep_going=settings["keep_going"],
+            on_progress=on_progress, on_note=noted(kind),
             **{name: settings[name] for name in (*LIMITS, "sampler", "seed")},
         )  # fmt: skip

@@ -1,0 +1,64 @@
+"""A profile of an application that is broken: one line with the reason, the place and the price, exit code 1, rows kept."""
+
+import re
+
+import pytest
+
+from vinelm.cli.main import main
+from vinelm.traces import ObservationStore
+
+APP = """
+from typing import TypedDict
+
+from vinelm import Request, Stage, Template, Workflow
+from vinelm.backends import TextWriter
+
+
+class State(TypedDict, total=False):
+    question: str
+    answer: str
+
+
+def answer(state: State, model) -> State:
+    return {"answer": {}["nowhere"]}
+
+
+def build(vine):
+    from langgraph.graph import END, START, StateGraph
+
+    graph = StateGraph(State)
+    graph.add_node("answer", vine.stage("answer", answer))
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    return graph
+
+
+workflow = Workflow(
+    name="app",
+    template=Template((Stage("answer"),)),
+    build=build,
+    requests=[Request(f"q{i}", {"question": f"number {i}", "label": "yes"}) for i in range(12)],
+    score=lambda request, state: True,
+    labels=("label",),
+    writer=TextWriter("label"),
+)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["inline", "process"])
+def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
+    name = f"broken_app_{isolation}"
+    (tmp_path / f"{name}.py").write_text(APP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    line = ["profile", f"{name}:workflow", "--sampler", "exhaustive", "--coverage", "1", "--store", "s.db"]
+    assert main([*line, "--isolation", isolation]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    start = r"error: stage 'answer' is broken: all of its first \d+ rows failed alike, whatever the model "
+    place = rf"\(tool: KeyError at {name}.py:\d+\), which cost \$0.0000: "
+    end = r"repair it and run the same line again, which executes these rows again \(--keep-going does not stop\)"
+    wanted = start + place + end
+    assert re.fullmatch(wanted, last), last
+    with ObservationStore.open(tmp_path / "s.db") as store:
+        assert len(store) == 8
+    assert main([*line, "--isolation", isolation, "--keep-going"]) == 0

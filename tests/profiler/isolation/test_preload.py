@@ -1,0 +1,58 @@
+"""A unit forked with the real SDK of a provider finds everything imported and built: counted, not timed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backends import wire_openai
+from backends.wire_server import WireServer
+from sdk_toy import load
+
+from vinelm.profiler import ExecutionConfig, WorkflowSource, profile, store_identity
+from vinelm.traces import ObservationStore
+
+A_HANDFUL = 5
+TOY = Path(__file__).parents[1] / "toy"
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = WireServer().answers(wire_openai.answering("four"))
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_forked_unit_imports_nothing_and_reads_no_certificates(tmp_path, server, is_async):
+    arguments = {"url": server.url, "notes": str(tmp_path), "is_async": is_async}
+    loaded = load(**arguments)
+    execution = ExecutionConfig(isolation="process", source=WorkflowSource(function="sdk_toy:load", arguments=arguments))
+    with ObservationStore.create(tmp_path / "s.db", store_identity(loaded.workflow, loaded.catalog, loaded.backends)) as store:
+        profile(loaded.workflow, loaded.catalog, loaded.backends, store, execution=execution)
+        (row,) = store.observations()
+    assert (row.failure, row.success) == (None, True)
+    (note,) = tmp_path.glob("*.json")
+    own = json.loads(note.read_text())
+    assert len(own["modules"]) <= A_HANDFUL, own["modules"]
+    assert own["tls_contexts"] == 0
+
+
+def test_nothing_is_traced_or_started_ahead_of_the_fork(server, tmp_path):
+    """With LangSmith's tracing on, a rehearsal or trial graph would start its threads in the process that forks."""
+    code = f"""
+import sys, threading
+sys.path[:0] = [{str(TOY)!r}]
+from sdk_toy import load
+from vinelm.profiler.isolation.preload import preload
+loaded = load({server.url!r}, {str(tmp_path)!r})
+preload(loaded.backends.values())
+print(threading.active_count())
+"""
+    environment = {**os.environ, "LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "none", "LANGSMITH_ENDPOINT": server.url}
+    n_asked = len(server.asked)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    assert len(server.asked) == n_asked

@@ -1,0 +1,70 @@
+"""Clients of the anthropic SDK that answer from memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from vinelm.backends.http.clients import library_of
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+from vinelm.backends.remote.tls import tls_context
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic, AsyncAnthropic
+
+    from vinelm.catalog import Model
+
+_USAGE = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE = {
+    "id": "msg_rehearsal",
+    "type": "message",
+    "role": "assistant",
+    "model": "rehearsal",
+    "content": [{"type": "text", "text": "yes"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": _USAGE,
+}
+_EVENTS: tuple[dict[str, Any], ...] = (
+    {"type": "message_start", "message": {**_MESSAGE, "content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "yes"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": _USAGE},
+    {"type": "message_stop"},
+)
+
+
+def rehearsing_clients() -> ClientPool[EventLoopClients[Anthropic, AsyncAnthropic]]:
+    """Return a pool of synchronous clients that answer every call alike."""
+
+    def make() -> tuple[Anthropic, Callable[[], None]]:
+        from anthropic import Anthropic, DefaultHttpxClient
+
+        library = library_of(DefaultHttpxClient)
+        http: Any = import_module(library)
+        tls_context(library)  # for the asynchronous clients: a synchronous one is made before the first call
+        client = Anthropic(
+            api_key="none",
+            base_url="http://rehearsal.invalid",
+            max_retries=0,
+            http_client=http.Client(transport=http.MockTransport(lambda request: _answer(http, request))),
+        )
+        return client, client.close
+
+    def amake() -> Any:
+        raise NotImplementedError("a rehearsal has no event loop")
+
+    def clients(_: Model) -> EventLoopClients[Anthropic, AsyncAnthropic]:
+        return EventLoopClients(make, amake)
+
+    return ClientPool(clients, lambda model: None)
+
+
+def _answer(http: Any, request: Any) -> Any:
+    if json.loads(request.content).get("stream"):
+        stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _EVENTS)
+        return http.Response(200, headers={"content-type": "text/event-stream"}, content=stream.encode())
+    return http.Response(200, json=_MESSAGE)

@@ -1,0 +1,46 @@
+"""Clients of google-genai that answer from memory."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from vinelm.backends.gemini.client import client_over
+from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+    from vinelm.catalog import Model
+
+_ANSWER = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "yes"}]}, "finishReason": "STOP", "index": 0}],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+}
+
+
+def rehearsing_clients() -> ClientPool[EventLoopClients[Client, Client]]:
+    """Return a pool of synchronous clients that answer every call alike."""
+
+    def make() -> tuple[Client, Any]:
+        import httpx2
+
+        http = httpx2.Client(transport=httpx2.MockTransport(_answer))
+        return client_over({"vertexai": False, "api_key": "none"}, httpx_client=http), http.close
+
+    def amake() -> Any:
+        raise NotImplementedError("a rehearsal has no event loop")
+
+    def clients(_: Model) -> EventLoopClients[Client, Client]:
+        return EventLoopClients(make, amake)
+
+    return ClientPool(clients, lambda model: None)
+
+
+def _answer(request: Any) -> Any:
+    import httpx2
+
+    if "alt=sse" in str(request.url):
+        content = f"data: {json.dumps(_ANSWER)}\n\n".encode()
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+    return httpx2.Response(200, json=_ANSWER)

@@ -1,0 +1,65 @@
+"""Rehearsed calls: an SDK's lazy imports and the types it builds on first use, done before the first real call."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from importlib import import_module
+from typing import Protocol, runtime_checkable
+
+from vinelm.backends.remote.chat_model import RemoteChatModel
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, RateLimits
+from vinelm.backends.remote.retry import RetryPolicy
+from vinelm.backends.remote.transport import CallBinding, Transport
+from vinelm.catalog import Model
+from vinelm.clock import WallClock
+from vinelm.protocols import CallContext
+
+_LOGGER = logging.getLogger(__name__)
+_LAZY = ("anyio._backends._asyncio", "encodings.ascii", "encodings.idna")
+"""Modules of asynchronous clients and host names, which no rehearsal comes to."""
+_SCHEMA = {"title": "Rehearsal", "description": "none", "type": "object", "properties": {"a": {"type": "string"}}}
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """A transport that can make a call without a network."""
+
+    def rehearsal(self) -> Transport:
+        """Return a transport of the same kind whose SDK clients answer from memory: no key, no connection, no thread."""
+
+
+def rehearse(transport: Rehearses, model: Model) -> None:
+    """Make a whole and a streamed call on a transport that answers from memory. Sends nothing and spends nothing.
+
+    A rehearsal that fails is logged at debug level: the first real call then does the work itself.
+    """
+    for name in _LAZY:
+        with suppress(ImportError):
+            import_module(name)
+    try:
+        stage = transport.rehearsal()
+    except Exception as error:  # such as an SDK that is not installed: the real call says so
+        _LOGGER.debug("no rehearsal of %s: %s", type(transport).__name__, type(error).__name__)
+        return
+    for streams in (False, True):
+        try:
+            _call(stage, model, streams=streams)
+        except Exception as error:
+            _LOGGER.debug("rehearsal of %s failed: %s", type(transport).__name__, type(error).__name__)
+
+
+def _call(transport: Transport, model: Model, *, streams: bool) -> None:
+    context = CallContext(stage="rehearsal", prefix=(model.name,), clock=WallClock(), on_usage=lambda _: None)
+    chat = RemoteChatModel.bound(
+        CallBinding(
+            transport=transport,
+            model=model,
+            call=context,
+            rate_limiter=EngineRateLimiter(RateLimits()),
+            policy=RetryPolicy(max_retries=0),
+            streams=streams,
+        )
+    )
+    chat.invoke("rehearsal")
+    chat.with_structured_output(_SCHEMA)

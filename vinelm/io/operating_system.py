@@ -1,0 +1,115 @@
+"""What differs between operating systems: processes, signals, locks. All such calls of VineLM are here or in
+``vinelm.profiler.isolation``, which is used only where :func:`can_fork` holds. Importing this module fails nowhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+fcntl: ModuleType | None
+resource: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+_NEEDED: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (os, ("fork", "waitpid", "killpg", "setpgid")),
+    (socket, ("AF_UNIX", "send_fds", "recv_fds")),
+    (signal, ("SIGKILL", "SIGCHLD", "set_wakeup_fd")),
+    (select, ("poll",)),
+)
+_PR_SET_PDEATHSIG = 1
+
+ENDING: tuple[int, ...] = tuple(int(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that ask a process to end: Ctrl-C, SIGTERM, and the end of the terminal, as far as the system has them."""
+
+
+def can_fork() -> bool:
+    """Return whether units can run in forked processes: on Linux and macOS, not on Windows."""
+    return resource is not None and all(hasattr(module, name) for module, names in _NEEDED for name in names)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process with this id exists; True where that cannot be known without ending it (Windows)."""
+    if sys.platform == "win32" or not hasattr(os, "killpg"):
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def lock(descriptor: int, *, is_shared: bool = False) -> bool:
+    """Lock an open file until it is closed, without waiting; returns False if another process holds it.
+
+    Where the system has no such locks (Windows), nothing is locked and the result is True.
+
+    Raises:
+        OSError: the file cannot be locked at all.
+    """
+    if fcntl is None:
+        return True
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def die_with_parent() -> None:
+    """On Linux, have the kernel kill this process with its parent. Elsewhere a closed socket is the only sign."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def limit_process(memory_mb: int) -> None:
+    """Write no core file, and limit memory to what is mapped now plus ``memory_mb`` MiB (0: no limit; Linux only)."""
+    if resource is None:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_mb and sys.platform == "linux":  # elsewhere the address space is no measure of memory
+        with open("/proc/self/statm", encoding="ascii") as file:
+            mapped = int(file.read().split()[0]) * resource.getpagesize()
+        limit = mapped + memory_mb * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def kill_group(pid: int, number: int) -> None:
+    """Send a signal to a process group, if it still exists."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def reaped(pid: int) -> int | None:
+    """Return the exit code of a child that leads a process group, negative for a signal; None while it runs.
+
+    What the child left running in its group is killed: before its id can be used again, where the system has ``waitid``.
+    """
+    if hasattr(os, "waitid"):
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        kill_group(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    else:  # macOS
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if not found:
+            return None
+        kill_group(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status)
