@@ -6,23 +6,24 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import Any
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.errors import ConfigError, DatasetError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
+from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.protocols import Backend, Sampler
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.traces import ObservationStore, RunRecords, StoreIdentity
 from vinelm.workflow import Request, Workflow
 
 
@@ -43,6 +44,7 @@ def profile(
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     workplace: ExecutionConfig | None = None,
+    identity: StoreIdentity | None = None,
 ) -> ProfileResult:
     """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
 
@@ -65,7 +67,10 @@ def profile(
         checkpoints: False executes every leaf path from its start and pays for all of it; exhaustive sampler only.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
+            Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
         workplace: deprecated name of ``execution``.
+        identity: what the rows of this run are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the
+            settings that the store was made with.
 
     Returns:
         What ended the run, with coverage and costs.
@@ -73,7 +78,7 @@ def profile(
     Raises:
         ConfigError: a limit, a sampler or an execution setting is invalid.
         DatasetError: there is no request.
-        StoreError: the store belongs to another workflow, or another run is writing to it.
+        StoreError: the store belongs to another workflow, none of its rows would stay, or another run is writing to it.
     """
     execution = _execution_of(execution, workplace)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
@@ -82,17 +87,26 @@ def profile(
         raise DatasetError("no request to profile: give at least one")
     if not checkpoints:
         check_uncheckpointed(sampler, limits)
-    parts = _verified_fingerprint(workflow, catalog, backends, store)
+    if identity is None:
+        identity = with_settings_of(store_identity(workflow, catalog, backends), store)
+    parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
+    digests = request_digests(workflow, chosen)
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
     units = UnitRunner(workflow, catalog, backends)
     with store.exclusive():
-        state = _begin(units, store, limits, chosen, settings=settings_of(sampler, chosen), on_note=on_note)
         worker = make_worker(execution, units, parts)
         try:
+            every = (*workflow.requests, *chosen)
+            growth = grow_store(store, identity, digests, requests=every, worker=worker, workers=execution.workers)
+            if growth is not None and growth.has_effect and on_note is not None:
+                on_note(growth.describe())
+            store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
+            state = _begin(units, store, limits, chosen, settings=settings_of(sampler, chosen), on_note=on_note)
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress).run()
             else:
+                _refuse_grown(store)
                 UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
         finally:
             worker.close()
@@ -122,18 +136,6 @@ def _execution_of(execution: ExecutionConfig | None, workplace: ExecutionConfig 
     return workplace
 
 
-def _verified_fingerprint(
-    workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
-) -> Mapping[str, str]:
-    """The fingerprint's parts; :class:`StoreError` names those that the store was not made with."""
-    identity = store_identity(workflow, catalog, backends)
-    settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
-    difference = store.identity.difference(replace(identity, fingerprint={**identity.fingerprint, **settings}))
-    if difference:
-        raise StoreError(f"{store.path}: {difference}: use another store, or undo the change", code="store-mismatch")
-    return identity.fingerprint
-
-
 def _begin(
     units: UnitRunner,
     store: ObservationStore,
@@ -146,7 +148,6 @@ def _begin(
     """Open the ledger, note the run's settings in the store, and read its rows."""
     ledger = Ledger(store, limits)
     records = RunRecords(store)
-    store.register(requests)
     last = records.last_settings()
     changed = None if last is None else difference(last, settings)
     if changed is not None and on_note is not None:
@@ -154,20 +155,19 @@ def _begin(
             f"the store's last run had other settings ({changed}): its {len(store):,} rows count and are not paid for again, "
             "the sampler starts again"
         )
-    state = RunState(
+    return RunState(
         store, ledger, units.template, units.catalog, requests,
         n_older=records.begin(settings), is_virtual_time=units.is_virtual_time,
     )  # fmt: skip
-    _drop_unneeded_checkpoints(state)
-    return state
 
 
-def _drop_unneeded_checkpoints(state: RunState) -> None:
-    """Drop the checkpoints of fully extended cells, which an earlier version or a merge may have left."""
-    unneeded = [cell for cell in state.records.checkpoint_cells() if state.cells.is_fully_extended(cell)]
-    with state.records.together():
-        for cell in unneeded:
-            state.records.drop_checkpoint(*cell)
+def _refuse_grown(store: ObservationStore) -> None:
+    """The ledger of a store that has grown does not say which of its paths hold."""
+    if store.retired_calls():
+        raise ConfigError(
+            f"{store.path}: some of its rows no longer hold: a run without checkpoints needs another store",
+            code="uncheckpointed-growth",
+        )
 
 
 def _result(state: RunState) -> ProfileResult:

@@ -90,6 +90,8 @@ class Child:
             "prefix": job.prefix,
             "upper_usd": job.upper_usd,
             "has_parent": job.parent is not None,
+            "n_again": job.n_again,
+            "is_scoring": job.is_scoring,
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")
@@ -110,7 +112,8 @@ class Child:
             elif message["row"] is None:
                 return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
-                return UnitOutcome(row_of(message["row"]), content if message["has_checkpoint"] else None)
+                checkpoint = content if message["has_checkpoint"] else None
+                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd=self.cost_usd if job.n_again else None)
 
     def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
         with self.waiting():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
@@ -26,15 +25,26 @@ class ObservedCells:
         request_ids: the requests of the run; rows of others are ignored by coverage.
         template: a bound template.
         catalog: the models.
+        states: the cells whose state is in the store.
+
+    Attributes:
+        without_state: the cells that cannot be extended before they are executed again: an older version did not keep their
+            state, or their row was imported.
     """
 
     def __init__(
-        self, rows: Sequence[Observation], n_older: int, request_ids: Collection[str], template: Template, catalog: Catalog
+        self,
+        rows: Sequence[Observation],
+        n_older: int,
+        request_ids: Collection[str],
+        template: Template,
+        catalog: Catalog,
+        *,
+        states: Collection[Cell] = (),
     ) -> None:
         self._request_ids = request_ids
-        self._choices = [len(stage.models or ()) for stage in template.invocations]
-        self._children: Counter[Cell] = Counter()
         self.rows: dict[Cell, Observation] = {}
+        self.without_state: set[Cell] = {(row.request_id, row.prefix) for row in rows} - set(states)
         self.committed: set[Cell] = set()
         self.coverage = Coverage(template, len(request_ids))
         self._interval: tuple[float, float] = (0.0, 1.0)
@@ -53,7 +63,6 @@ class ObservedCells:
     def add(self, row: Observation) -> None:
         """Add a row that is in the store."""
         self.rows[row.request_id, row.prefix] = row
-        self._children[row.request_id, row.prefix[:-1]] += 1
 
     def commit(self, cell: Cell) -> bool:
         """Commit the row of a cell; returns False if it is committed already."""
@@ -80,11 +89,6 @@ class ObservedCells:
         """Whether the committed rows show that the cell's request reaches it."""
         request_id, prefix = cell
         return len(prefix) == 1 or (request_id, prefix[:-1]) in self.committed
-
-    def is_fully_extended(self, cell: Cell) -> bool:
-        """Whether every extension of the cell by one invocation has a row."""
-        depth = len(cell[1])
-        return depth < len(self._choices) and self._children[cell] == self._choices[depth]
 
     def interval(self) -> tuple[float, float]:
         """Return bounds of the coverage, refitted when the committed cells have grown by 5 %."""

@@ -154,7 +154,8 @@ def _below_a_failure(connection: sqlite3.Connection, _template: Template) -> Ite
 def _bad_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     query = (
         "SELECT request_id, prefix, checkpoints.digest, content FROM checkpoints LEFT JOIN blobs "
-        "ON blobs.digest = checkpoints.digest"
+        "ON blobs.digest = checkpoints.digest UNION ALL SELECT request_id, prefix, state, content FROM retired "
+        "LEFT JOIN blobs ON blobs.digest = state WHERE state IS NOT NULL"
     )
     for request, prefix, digest, content in connection.execute(query):
         if not _is_intact(digest, content):
@@ -178,7 +179,11 @@ def _orphan_checkpoints(connection: sqlite3.Connection, _template: Template) -> 
 
 
 def _orphan_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    for (digest,) in connection.execute("SELECT digest FROM blobs WHERE digest NOT IN (SELECT digest FROM checkpoints)"):
+    query = (
+        "SELECT digest FROM blobs WHERE digest NOT IN "
+        "(SELECT digest FROM checkpoints UNION ALL SELECT state FROM retired WHERE state IS NOT NULL)"
+    )
+    for (digest,) in connection.execute(query):
         yield f"digest {digest[:12]}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.traces.store import schema
-from vinelm.traces.store.schema import decode_prefix, encode_prefix
+from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
@@ -21,11 +21,6 @@ LAST = "last_run"
 """Key in ``meta`` of the settings of the run that was started last, completed or not."""
 
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
-_CELL = (schema.checkpoints.c.request_id == bindparam("request")) & (schema.checkpoints.c.prefix == bindparam("cell"))
-_DIGEST = select(schema.checkpoints.c.digest).where(_CELL)
-_DELETE_CHECKPOINT = delete(schema.checkpoints).where(_CELL)
-_IS_USED = select(schema.checkpoints.c.digest).where(schema.checkpoints.c.digest == bindparam("digest")).limit(1)
-_DELETE_BLOB = delete(schema.blobs).where(schema.blobs.c.digest == bindparam("digest"))
 
 
 class RunRecords:
@@ -55,17 +50,6 @@ class RunRecords:
             return Counter({(row[0], decode_prefix(row[1])): int(row[2]) for row in connection.execute(query)})
 
     # -- checkpoints -------------------------------------------------------------------------------------------
-
-    def drop_checkpoint(self, request_id: str, prefix: Sequence[str]) -> None:
-        """Delete the checkpoint after ``prefix``, and its content if no other checkpoint shares it. Idempotent."""
-        cell = {"request": request_id, "cell": encode_prefix(prefix)}
-        with self._database.transaction() as connection:
-            digest = connection.execute(_DIGEST, cell).scalar()
-            if digest is None:
-                return
-            connection.execute(_DELETE_CHECKPOINT, cell)
-            if connection.execute(_IS_USED, {"digest": digest}).first() is None:
-                connection.execute(_DELETE_BLOB, {"digest": digest})
 
     def checkpoint_cells(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return the (request, prefix) pairs that have a checkpoint."""

@@ -25,6 +25,9 @@ from sqlalchemy import (
 SCHEMA_VERSION = 3
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
+RESCORING = "rescoring"
+"""Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
+
 metadata = MetaData()
 
 meta = Table(
@@ -95,7 +98,7 @@ observations = Table(
 identities = Table(
     "identities",
     metadata,
-    Column("identity_id", Integer, primary_key=True, autoincrement=True, comment="order in which a run first had this identity"),
+    Column("identity_id", Integer, primary_key=True, autoincrement=True, comment="order in which runs first had them"),
     Column("value", String, nullable=False, comment="workflow, template, catalog, dataset and fingerprint, JSON text"),
     Column("since", String, nullable=False, comment="when, ISO time in UTC"),
     comment="Every identity that the store has had; the current one is also in meta. Since version 3.",
@@ -109,12 +112,13 @@ retired = Table(
     Column("request_digest", String, comment="hash of the request's dataset row when the row was scored"),
     Column("input_digest", String, comment="hash of what the graph was invoked with; NULL: unknown"),
     Column("scored_id", Integer, nullable=False, comment="whose scorer decided success, key into identities"),
+    Column("unscored_id", Integer, comment="whose scorer failed on its state, key into identities; NULL: none"),
     Column("state", String, comment="key into blobs: the workflow state after the row; NULL: not kept"),
     Column("reason", String, nullable=False, comment="why the row no longer holds"),
     Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
     Index("retired_by_state", "state"),
-    comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they are "
-    "used again when the change is undone. Since version 3.",
+    comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
+    "are used again when the change is undone. Since version 3.",
 )
 
 blobs = Table(
