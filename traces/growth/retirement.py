@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, select, update
 
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
 from vinelm.traces.growth.repricing import RecordedCost
@@ -85,7 +84,7 @@ def retire(
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     run = connection.exec_driver_sql
-    of_row = dict(run("SELECT row_id, request_id FROM observations").fetchall())  # type: ignore[arg-type]
+    of_row = {row.row_id: row.request_id for row in run("SELECT row_id, request_id FROM observations")}
     for row_id, reason in sorted(rows):
         digest = digests.get(of_row[row_id], RequestDigest(None, None))
         run(_RETIRE, (digest.full, digest.inputs, scored_id, reason, at, row_id))
@@ -128,7 +127,7 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
     return len(changes), unpriced
 
 
-def _stored(row: Mapping[str, Any], row_id: int, scored_id: int, request: RequestDigest) -> StoredRow:
+def _stored(row: RowMapping, row_id: int, scored_id: int, request: RequestDigest) -> StoredRow:
     charged = row["cost_usd"] if row["recorded_usd"] is None else row["recorded_usd"]
     return StoredRow(
         row_id=row_id,

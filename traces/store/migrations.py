@@ -33,8 +33,8 @@ STEPS: dict[int, tuple[str, ...]] = {
         "tool_latency_s FLOAT NOT NULL, tokens_in INTEGER, tokens_out INTEGER, tokens_cached INTEGER, "
         "tokens_estimated BOOLEAN NOT NULL, ttft_s FLOAT, calls INTEGER NOT NULL, retries INTEGER NOT NULL, "
         "in_flight INTEGER NOT NULL, failure VARCHAR, detail VARCHAR, identity_id INTEGER NOT NULL, recorded_usd FLOAT, "
-        "request_digest VARCHAR, input_digest VARCHAR, scored_id INTEGER NOT NULL, unscored_id INTEGER, state VARCHAR, reason VARCHAR NOT NULL, "
-        "retired_at VARCHAR NOT NULL, PRIMARY KEY (retired_id))",
+        "request_digest VARCHAR, input_digest VARCHAR, scored_id INTEGER NOT NULL, unscored_id INTEGER, state VARCHAR, "
+        "reason VARCHAR NOT NULL, retired_at VARCHAR NOT NULL, PRIMARY KEY (retired_id))",
         "CREATE INDEX retired_by_state ON retired (state)",
     ),
 }

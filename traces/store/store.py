@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +21,9 @@ from vinelm.errors import StoreError
 from vinelm.io import data_frame
 from vinelm.observation import Observation
 from vinelm.traces.store import schema
-from vinelm.traces.store.database import Database, read_meta
+from vinelm.traces.store.database import Database, is_writable, read_meta, readable
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.lock import run_lock
+from vinelm.traces.store.lock import RunLock, run_lock
 from vinelm.traces.store.migrations import migrate
 from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.row_validation import cell_name
@@ -112,6 +113,9 @@ class ObservationStore:
     def open(cls, path: str | Path, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``. A store of an older version is migrated in place.
 
+        A store that may not be written is opened for reading; where that needs a change (an old version, a write-ahead log), a
+        temporary copy is read.
+
         Args:
             path: an existing store.
             identity: if given, the store must have this identity.
@@ -130,13 +134,19 @@ class ObservationStore:
         difference = found.difference(identity) if identity else None
         if difference:
             raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
-        if int(meta["schema_version"]) < SCHEMA_VERSION:
-            migrate(path)
-        if OPEN_RUN in meta:
-            recover(path)
-        database = Database(path)
-        with database.transaction() as connection:
-            return cls(database, found, number_of(connection, found))
+        is_old = int(meta["schema_version"]) < SCHEMA_VERSION
+        with ExitStack() as closing:
+            file = closing.enter_context(readable(path, is_old=is_old))
+            is_read_only = file == path and not is_writable(path)
+            if is_old:
+                migrate(file)
+            if OPEN_RUN in meta:
+                recover(file, run=meta[OPEN_RUN], shown_as=path, is_read_only=is_read_only)
+            database = Database(file, shown_as=path, is_read_only=is_read_only)
+            with database.transaction() as connection:
+                number = number_of(connection, found)
+            database.and_then(closing.pop_all())
+        return cls(database, found, number)
 
     @classmethod
     def open_or_create(cls, path: str | Path, identity: StoreIdentity) -> Self:
@@ -187,16 +197,29 @@ class ObservationStore:
         Raises:
             StoreError: another process holds the store; the message names it.
         """
-        with run_lock(self.path):
+        with run_lock(self.path) as lock:
+            run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
             with self._database.transaction() as connection:
-                started = datetime.now(UTC).isoformat(timespec="seconds")
-                connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": started})
+                connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": run})
             self._database.truncate_wal()
             try:
                 yield
             finally:
-                with suppress(StoreError), self._database.transaction() as connection:  # otherwise the next `open` clears it
-                    connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
+                self._clear_marker(lock, run)
+
+    def _clear_marker(self, lock: RunLock, run: str) -> None:
+        """Clear the marker of a run that ends, which a full disk may refuse; the next :meth:`open` clears it otherwise."""
+        with suppress(StoreError):
+            try:
+                self._delete_marker()
+            except StoreError:
+                self._database.truncate_wal()  # frees the space that the deletion needs
+                lock.note_folded(run)
+                self._delete_marker()
+
+    def _delete_marker(self) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
 
     # -- requests ----------------------------------------------------------------------------------------------
 

@@ -202,7 +202,8 @@ def _forecast(
     from vinelm.profiler import forecast_profile, make_sampler, rates_of
 
     identity = _identity(inputs, settings["seed"])
-    rows, committed_usd = [], 0.0
+    rows: list[Observation] = []
+    committed_usd = 0.0
     if path.exists() and not settings["force_rerun"]:
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
