@@ -125,7 +125,9 @@ def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workf
     assert vinefile.load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
 
 
-@pytest.mark.parametrize("command", [["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"]], ids=str)
+@pytest.mark.parametrize(
+    "command", [["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"]], ids=str
+)
 def test_a_newer_store_is_one_line(store, workflow, command, capsys):
     ObservationStore.open(store).close()
     import sqlite3

@@ -11,7 +11,7 @@ from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError, StoreError
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import ObservationStore, check_store, contents_of
+from vinelm.traces import ObservationStore, check_store, contents_of, merge_stores
 from vinelm.workflow import Request
 
 
@@ -302,3 +302,24 @@ def test_stage_names_and_not_places_decide_after_a_loop(tmp_path):
     conditions = RowConditions(identity(1), identity(2))
     assert conditions.difference(("small", "large")) is None
     assert conditions.difference(("small", "large", "small")) == "invocation 3 is of stage 'a', not 'c'"
+
+
+def test_a_merge_keeps_what_no_longer_holds(tmp_path):
+    one, two, merged = (tmp_path / name for name in ("one.db", "two.db", "merged.db"))
+    six = toy(n_requests=6)
+    for path, requests in ((one, six.requests[:3]), (two, six.requests[3:])):
+        run(path, six, requests=requests)
+        run(path, six, with_model(catalog_for(six), "m1", max_tokens=200), requests=requests)
+    changed = with_model(catalog_for(six), "m1", max_tokens=200)
+    with ObservationStore.open(one) as first, ObservationStore.open(two) as second:
+        rows = [*first.observations(), *second.observations()]
+        retired = [sum(contents_of(store).retired.values()) for store in (first, second)]
+        paid = first.committed_usd() + second.committed_usd()
+    assert min(retired) > 0
+    merge_stores([one, two], merged)
+    with ObservationStore.open(merged) as store:
+        assert store.observations() == rows
+        assert sum(contents_of(store).retired.values()) == sum(retired)
+        assert store.committed_usd() == pytest.approx(paid)
+    assert run(merged, six, changed)[0] == []
+    assert run(merged, six)[0] == []  # and back: everything is there
