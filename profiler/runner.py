@@ -99,7 +99,7 @@ def profile(
         try:
             every = (*workflow.requests, *chosen)
             growth = grow_store(store, identity, digests, requests=every, worker=worker, workers=execution.workers)
-            if growth is not None and growth.has_effect and on_note is not None:
+            if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
                 on_note(growth.describe())
             store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
             state = _begin(units, store, limits, chosen, settings=settings_of(sampler, chosen), on_note=on_note)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -56,7 +57,9 @@ def test_a_model_and_requests_are_added_and_no_row_is_lost(store, workflow):
     more = [*workflow.requests, Request("new", {"question": "What is 1 + 1?", "answer": "2"})]
     grown = replace(workflow, requests=more[::-1])
     before, after, notes, executed = run(store, grown, Catalog((*MODELS.models, third)))
-    assert notes == []
+    (note,) = notes
+    assert note.startswith("dataset (")
+    assert "new), model 'third' added since the last run: 110 of 110 rows stay; nothing is bought again" in note
     assert {cell: after[cell] for cell in before} == before
     new = after.keys() - before.keys()
     assert executed == len(new) > 0
@@ -97,7 +100,7 @@ def test_a_longer_loop_executes_again_what_it_has_no_state_of(store, workflow):
 
 def test_the_states_that_it_did_not_keep_are_said_to_be_missing(store, workflow):
     other = replace(workflow, score=lambda request, state: state.get("answer", "").strip() == request.data["answer"])
-    before, _, notes, _ = run(store, other, coverage=0.01, budget_calls=len([1]))
+    before, _, notes, _ = run(store, other, coverage=0.01, budget_calls=1)
     assert f"of {len(before)} rows stay" in notes[0]
     assert "the scorer changed, and the state was not kept" in notes[0]
     assert "scored again from their stored state" in notes[0]
@@ -125,13 +128,12 @@ def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workf
     assert vinefile.load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
 
 
-@pytest.mark.parametrize(
-    "command", [["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"]], ids=str
-)
+COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_newer_store_is_one_line(store, workflow, command, capsys):
     ObservationStore.open(store).close()
-    import sqlite3
-
     connection = sqlite3.connect(store)
     with connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION + 1),))

@@ -91,7 +91,9 @@ def test_a_new_model_leaves_the_paths_of_the_others(tmp_path):
     assert calls
     assert all("m2" in prefix for _, prefix in calls)
     assert by_cell(rows) == by_cell(undisturbed(tmp_path, toy(n_models=3)))
-    assert notes == []  # nothing is lost, nothing is priced anew
+    before = len(list(reachable(toy())))
+    said = f"{before} of {before} rows stay; nothing is bought again, only what is new"
+    assert notes == [f"model 'm2' added since the last run: {said}"]
     calls, notes, rows = run(path, toy())
     assert calls == []
     assert cells(rows) == set(reachable(toy()))

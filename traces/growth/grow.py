@@ -37,6 +37,7 @@ class Growth:
         retired: reason to the number of rows that no longer hold.
         repriced: rows whose dollars follow a new price.
         unpriced: rows of a model with a new price that recorded no tokens: they keep their dollars.
+        is_reshaped: the requests, the models or the invocations are not the same, so that there may be other cells to execute.
     """
 
     changes: tuple[str, ...]
@@ -47,6 +48,7 @@ class Growth:
     retired: Mapping[str, int] = field(default_factory=dict)
     repriced: int = 0
     unpriced: int = 0
+    is_reshaped: bool = False
 
     @property
     def has_effect(self) -> bool:
@@ -69,7 +71,7 @@ class Growth:
             why = "; ".join(f"{reason}: {count:,}" for reason, count in sorted(self.retired.items(), key=lambda one: -one[1]))
             parts.append(f"{lost:,} no longer hold ({why}) and are bought again where the sampler comes to them")
         else:
-            parts.append("nothing is bought again")
+            parts.append("nothing is bought again, only what is new")
         return "; ".join(parts)
 
 
@@ -159,11 +161,13 @@ def _grow(
         retired=_counts(plan.retire, plan.waiting_rows),
         repriced=repriced,
         unpriced=unpriced,
+        is_reshaped=store.identity.dataset_digest != now.dataset_digest
+        or _canonical(store.identity.template) != _canonical(now.template),
     )
     if plan.waiting:
         _set_meta(connection, RESCORING, str(first))
     _set_meta(connection, "identity", _aged(now, store.identity).to_json())
-    if growth.has_effect or _canonical(store.identity.template) != _canonical(now.template):
+    if growth.has_effect or growth.is_reshaped:
         connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
     return growth
 

@@ -166,7 +166,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
     if head != _MAGIC:
         raise StoreError(f"{path}: not a SQLite file: use the path of an observation store, or of a new file")
     try:
-        with readable(path) as file, closing(connect_read_only(file)) as connection:
+        with readable(path) as source, closing(connect_read_only(source)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
                 return None

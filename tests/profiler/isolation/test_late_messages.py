@@ -10,17 +10,19 @@ from vinelm.profiler.isolation.child_process import Child
 from vinelm.profiler.isolation.framing import plain_row, receive, send
 from vinelm.traces.testing import a_row
 
-
-def a_child_whose_time_is_over():
-    mine, theirs = socket.socketpair()
-    return Child(0, mine, timeout_s=-1.0), theirs
-
-
 JOB = Job(toy().requests[0], ("m0",), None, 1.0)
 
 
-def test_a_result_that_has_arrived_is_no_timeout():
-    child, theirs = a_child_whose_time_is_over()
+@pytest.fixture
+def late():
+    """A child whose time is over, and the other end of its channel."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        yield Child(0, mine, timeout_s=-1.0), theirs
+
+
+def test_a_result_that_has_arrived_is_no_timeout(late):
+    child, theirs = late
     send(theirs, {"cost_usd": 0.25, "call": 1})
     send(theirs, {"row": plain_row(a_row()), "has_checkpoint": True}, b"state")
     outcome = child.execute(JOB, lambda _: True)
@@ -30,8 +32,8 @@ def test_a_result_that_has_arrived_is_no_timeout():
 
 
 @pytest.mark.parametrize("messages", [0, 100])
-def test_a_unit_that_goes_on_after_its_time_is_ended(messages):
-    child, theirs = a_child_whose_time_is_over()
+def test_a_unit_that_goes_on_after_its_time_is_ended(late, messages):
+    child, theirs = late
     for _ in range(messages):
         send(theirs, {"cost_usd": 0.25, "call": 1})
     with pytest.raises(TimeoutError):
