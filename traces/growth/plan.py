@@ -57,7 +57,7 @@ class StoredRow:
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
 
 
-class Verdict(NamedTuple):
+class RowVerdict(NamedTuple):
     """Whether a row holds. ``needs_score``: it does, once ``success`` is decided again. ``reason``: why not, or why again."""
 
     holds: bool
@@ -94,28 +94,28 @@ class RowJudge:
         self._wanted = wanted
         self._assumes_scores = assumes_scores
 
-    def judge(self, row: StoredRow) -> Verdict:
+    def judge(self, row: StoredRow) -> RowVerdict:
         """Return whether the row holds."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
-            return Verdict(False, reason="requests that are no longer in the dataset")
+            return RowVerdict(False, reason="requests that are no longer in the dataset")
         is_same = row.request.full == request.full
         if not is_same and (row.request.inputs is None or row.request.inputs != request.inputs):
-            return Verdict(False, reason="requests whose dataset row changed")
+            return RowVerdict(False, reason="requests whose dataset row changed")
         reason = self._conditions[row.identity_id].difference(prefix)
         if reason is not None:
-            return Verdict(False, reason=reason)
+            return RowVerdict(False, reason=reason)
         why = self._conditions[row.scored_id].scoring_difference(len(prefix))
         if why is None and not is_same:
             why = "requests whose labels changed"
         if why is None or self._assumes_scores or (row.failure is not None and row.failure != "tool"):
-            return Verdict(True)
+            return RowVerdict(True)
         if row.unscored_id is not None and self._identities[row.unscored_id].key == self.now.key:
-            return Verdict(False, reason="scoring them again failed")
+            return RowVerdict(False, reason="scoring them again failed")
         if row.has_state:
-            return Verdict(True, needs_score=True, reason=why)
-        return Verdict(False, reason=f"{why}, and the state was not kept")
+            return RowVerdict(True, needs_score=True, reason=why)
+        return RowVerdict(False, reason=f"{why}, and the state was not kept")
 
     def cost_usd(self, row: StoredRow) -> float | None:
         """Return the row's dollars at the prices of now; None if it recorded no tokens and its price changed."""
@@ -197,9 +197,9 @@ def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[
     return found
 
 
-def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, Verdict]]:
+def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, RowVerdict]]:
     """Of each cell the row that was retired last among those that hold; shorter prefixes first."""
-    latest: dict[Cell, tuple[StoredRow, Verdict]] = {}
+    latest: dict[Cell, tuple[StoredRow, RowVerdict]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         verdict = judge.judge(row)
         if verdict.holds:
