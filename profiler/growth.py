@@ -85,12 +85,7 @@ def _score_again(waiting: RowsToScore, requests: dict[str, Request], worker: Wor
     with ThreadPoolExecutor(workers) as pool:
         while wave := waiting.wave():
             scores = pool.map(lambda row: _score(row, requests[row.request_id], worker), wave)
-            for row, (success, reason) in zip(wave, scores, strict=True):
-                if success is None:
-                    waiting.failed(row, reason)
-                else:
-                    waiting.scored(row, success)
-            waiting.restore()
+            waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
     return dict(waiting.finish())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, select, update
@@ -21,6 +21,8 @@ from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.schema import RESCORING, decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
+_LARGEST_WAVE = 5000  # rows whose states are in memory at a time
+
 
 @dataclass(frozen=True, slots=True)
 class RowToScore:
@@ -35,7 +37,7 @@ class RowToScore:
 class RowsToScore:
     """The rows of a store that wait to be scored again, shorter prefixes first; the caller holds the store.
 
-    Every write is durable. A run that dies in between continues where it was, and restores the same rows in the same order.
+    A run that dies in between continues with the wave where it was, and restores the same rows in the same order.
 
     Args:
         store: the store.
@@ -57,23 +59,25 @@ class RowsToScore:
             rows: list[RowToScore] = []
             for retired_id in self._restoration(connection).score:  # shorter prefixes first
                 row = self._to_score(connection, retired_id)
-                if rows and len(row.prefix) > len(rows[0].prefix):
-                    break  # a wave that was cut short must end before the next one, for the order of the rows
+                if rows and (len(row.prefix) > len(rows[0].prefix) or len(rows) == _LARGEST_WAVE):
+                    break  # the rows before others come first, and in a fixed order
                 rows.append(row)
             return rows
 
-    def scored(self, row: RowToScore, success: bool) -> None:
-        """Record the success of a row."""
-        values = {"success": success, "scored_id": self._store.identity_id, "request_digest": self._wanted[row.request_id].full}
-        self._update(row.retired_id, values)
+    def record(self, scores: Iterable[tuple[RowToScore, bool | None, str]]) -> None:
+        """Record the scores of a wave, in one transaction, and make its rows current again.
 
-    def failed(self, row: RowToScore, reason: str) -> None:
-        """Record why a row cannot be scored: it stays retired."""
-        self._update(row.retired_id, {"unscored_id": self._store.identity_id, "reason": reason})
-
-    def restore(self) -> None:
-        """Make the rows of a wave current again, once all of them are scored."""
+        Args:
+            scores: each row with its success; None with the reason if it cannot be scored: it stays retired.
+        """
+        number = self._store.identity_id
         with self._store.database.transaction() as connection:
+            for row, success, reason in scores:
+                if success is None:
+                    self._set(connection, row.retired_id, {"unscored_id": number, "reason": reason})
+                else:
+                    full = self._wanted[row.request_id].full
+                    self._set(connection, row.retired_id, {"success": success, "scored_id": number, "request_digest": full})
             retirement.restore(connection, self._restoration(connection).restore)
             self._reprice(connection)
 
@@ -117,10 +121,6 @@ class RowsToScore:
     def _first(self, connection: Connection) -> int | None:
         text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == RESCORING)).scalar()
         return None if text is None else int(text)
-
-    def _update(self, retired_id: int, values: Mapping[str, object]) -> None:
-        with self._store.database.transaction() as connection:
-            self._set(connection, retired_id, values)
 
     def _set(self, connection: Connection, retired_id: int, values: Mapping[str, object]) -> None:
         connection.execute(update(schema.retired).where(schema.retired.c.retired_id == retired_id).values(dict(values)))
