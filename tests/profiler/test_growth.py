@@ -11,7 +11,7 @@ from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError, StoreError
 from vinelm.profiler import ExecutionConfig, profile
 from vinelm.template import Loop, Stage, Template
-from vinelm.traces import ObservationStore, check_store, contents_of, merge_stores
+from vinelm.traces import ObservationStore, check_store, contents_of, export_store, import_export, merge_stores
 from vinelm.workflow import Request
 
 
@@ -122,6 +122,10 @@ def test_a_changed_price_is_applied_to_the_tokens_and_nothing_is_bought(tmp_path
     )
     with ObservationStore.open(path) as store:
         assert store.committed_usd() == paid  # what was paid is what was paid
+        export_store(store, tmp_path / "rows.csv")
+    import_export(tmp_path / "rows.csv", tmp_path / "again.db")
+    with ObservationStore.open(tmp_path / "again.db") as store:
+        assert store.committed_usd() == pytest.approx(sum(row.cost_usd for row in rows))  # nothing counts twice
     _, _, rows = run(path, workflow)
     assert [row.cost_usd for row in rows] == [row.cost_usd for row in before]  # bit for bit
 

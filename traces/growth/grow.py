@@ -71,7 +71,7 @@ class Growth:
             why = "; ".join(f"{reason}: {count:,}" for reason, count in sorted(self.retired.items(), key=lambda one: -one[1]))
             parts.append(f"{lost:,} no longer hold ({why}) and are bought again where the sampler comes to them")
         else:
-            parts.append("nothing is bought again, only what is new")
+            parts.append("nothing is bought again, only what is new" if self.is_reshaped else "nothing is bought again")
         return "; ".join(parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
 from vinelm.traces.growth.repricing import RecordedCost
@@ -85,22 +85,24 @@ def retire(
     at = datetime.now(UTC).isoformat(timespec="seconds")
     run = connection.exec_driver_sql
     of_row = {row.row_id: row.request_id for row in run("SELECT row_id, request_id FROM observations")}
+    values = []
     for row_id, reason in sorted(rows):
         digest = digests.get(of_row[row_id], RequestDigest(None, None))
-        run(_RETIRE, (digest.full, digest.inputs, scored_id, reason, at, row_id))
-        run(_FORGET_STATE, (row_id,))
-        run("DELETE FROM observations WHERE row_id = ?", (row_id,))
+        values.append((digest.full, digest.inputs, scored_id, reason, at, row_id))
+    if values:
+        ids = [(value[-1],) for value in values]
+        run(_RETIRE, values)
+        run(_FORGET_STATE, ids)
+        run("DELETE FROM observations WHERE row_id = ?", ids)
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
     """Make retired rows current again, with their states, and return how many."""
-    count = 0
-    for retired_id in retired_ids:
-        connection.exec_driver_sql(_RESTORE, (retired_id,))
-        connection.exec_driver_sql(_RESTORE_STATE, (retired_id,))
-        connection.execute(delete(schema.retired).where(schema.retired.c.retired_id == retired_id))
-        count += 1
-    return count
+    ids = [(retired_id,) for retired_id in retired_ids]
+    if ids:
+        for statement in (_RESTORE, _RESTORE_STATE, "DELETE FROM retired WHERE retired_id = ?"):
+            connection.exec_driver_sql(statement, ids)
+    return len(ids)
 
 
 def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) -> tuple[int, int]:
