@@ -8,6 +8,7 @@ from .dry_run.throughput import rates_of as rates_of
 from .fingerprint import code_digest as code_digest
 from .fingerprint import fingerprint as fingerprint
 from .fingerprint import store_identity as store_identity
+from .growth import request_digests as request_digests
 from .isolation.workflow_source import WorkflowSource as WorkflowSource
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow

@@ -6,17 +6,18 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import Any
 
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, DatasetError, StoreError
+from vinelm.errors import ConfigError, DatasetError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
+from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
 from vinelm.profiler.scheduling import interrupts
@@ -25,7 +26,7 @@ from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.traces import ObservationStore, RunRecords, StoreIdentity, retire_broken
 from vinelm.workflow import Request, Workflow
 
 
@@ -47,6 +48,7 @@ def profile(
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     workplace: ExecutionConfig | None = None,
+    identity: StoreIdentity | None = None,
 ) -> ProfileResult:
     """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
 
@@ -71,7 +73,10 @@ def profile(
             (``"broken"``), and the next one executes these rows again.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
+            Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
         workplace: deprecated name of ``execution``.
+        identity: what the rows of this run are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the
+            settings that the store was made with.
 
     Returns:
         What ended the run, with coverage and costs.
@@ -79,7 +84,7 @@ def profile(
     Raises:
         ConfigError: a limit, a sampler or an execution setting is invalid.
         DatasetError: there is no request.
-        StoreError: the store belongs to another workflow, or another run is writing to it.
+        StoreError: the store belongs to another workflow, none of its rows would stay, or another run is writing to it.
     """
     execution = _execution_of(execution, workplace)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
@@ -88,21 +93,30 @@ def profile(
         raise DatasetError("no request to profile: give at least one")
     if not checkpoints:
         check_uncheckpointed(sampler, limits)
-    parts = _verified_fingerprint(workflow, catalog, backends, store)
+    if identity is None:
+        identity = with_settings_of(store_identity(workflow, catalog, backends), store)
+    parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
+    digests = request_digests(workflow, chosen)
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
     units = UnitRunner(workflow, catalog, backends)
+    broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
     with interrupts.raised(), store.exclusive():
-        broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
-        state = _begin(
-            units, store, limits, chosen,
-            settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
-        )  # fmt: skip
         worker = make_worker(execution, units, parts, on_note)
         try:
+            every = (*workflow.requests, *chosen)
+            growth = grow_store(store, identity, digests, requests=every, worker=worker, workers=execution.workers)
+            if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
+                on_note(growth.describe())
+            store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
+            state = _begin(
+                units, store, limits, chosen,
+                settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
+            )  # fmt: skip
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress).run()
             else:
+                _refuse_grown(store)
                 UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
         finally:
             worker.close()
@@ -132,18 +146,6 @@ def _execution_of(execution: ExecutionConfig | None, workplace: ExecutionConfig 
     return workplace
 
 
-def _verified_fingerprint(
-    workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
-) -> Mapping[str, str]:
-    """The fingerprint's parts; :class:`StoreError` names those that the store was not made with."""
-    identity = store_identity(workflow, catalog, backends)
-    settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
-    difference = store.identity.difference(replace(identity, fingerprint={**identity.fingerprint, **settings}))
-    if difference:
-        raise StoreError(f"{store.path}: {difference}: use another store, or undo the change", code="store-mismatch")
-    return identity.fingerprint
-
-
 def _begin(
     units: UnitRunner,
     store: ObservationStore,
@@ -158,8 +160,7 @@ def _begin(
     ledger = Ledger(store, limits)
     records = RunRecords(store)
     if broken_after is not None:
-        _drop_broken_rows(store, records, units.template, broken_after, on_note)
-    store.register(requests)
+        _retire_broken_rows(store, units.template, broken_after, on_note)
     last = records.last_settings()
     changed = None if last is None else difference(last, settings)
     if changed is not None and on_note is not None:
@@ -167,27 +168,32 @@ def _begin(
             f"the store's last run had other settings ({changed}): its {len(store):,} rows count and are not paid for again, "
             "the sampler starts again"
         )
-    state = RunState(
+    return RunState(
         store, ledger, units.template, units.catalog, requests,
         n_older=records.begin(settings), is_virtual_time=units.is_virtual_time, broken_after=broken_after,
     )  # fmt: skip
-    state.drop_unneeded_checkpoints()
-    return state
 
 
-def _drop_broken_rows(
-    store: ObservationStore, records: RunRecords, template: Template, after: int, on_note: Callable[[str], None] | None
-) -> None:
-    """Drop the rows of a stage that was broken so far: the run executes them again, and their price stays in the ledger."""
+def _retire_broken_rows(store: ObservationStore, template: Template, after: int, on_note: Callable[[str], None] | None) -> None:
+    """Retire the rows of a stage that was broken so far: the run executes them again, and what they cost stays."""
     first_rows = FirstRows(template, after)
     for row in store.observations():
         first_rows.add(row)
     cells = first_rows.broken_cells()
     if not cells:
         return
-    records.drop_rows(cells)
+    retire_broken(store, cells)
     if on_note is not None:
         on_note(f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger")
+
+
+def _refuse_grown(store: ObservationStore) -> None:
+    """The ledger of a store that has grown does not say which of its paths hold."""
+    if store.retired_calls():
+        raise ConfigError(
+            f"{store.path}: some of its rows no longer hold: a run without checkpoints needs another store",
+            code="uncheckpointed-growth",
+        )
 
 
 def _result(state: RunState) -> ProfileResult:

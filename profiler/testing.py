@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -154,6 +154,30 @@ class WorkerContract:
         assert asked[0] > 0.0
         granted = worker.run(job, lambda _: True)
         assert granted.observation is not None
+
+    def test_a_state_that_is_lost_is_made_again_and_paid_for(self, place: tuple[Worker, Workflow]) -> None:
+        """The row is that of an extension from the checkpoint; the dollars are those of both invocations."""
+        worker, workflow = place
+        for request, first in product(workflow.requests, workflow.template.models):
+            parent = worker.run(Job(request, (first,), None, 1.0), lambda _: True)
+            if parent.observation is not None and not parent.observation.ended(workflow.template.stop):
+                break
+        else:
+            pytest.fail("every request ends at its first invocation: give the workflow more")
+        whole = worker.run(Job(request, (first, first), parent.checkpoint, 1.0), lambda _: True)
+        again = worker.run(Job(request, (first, first), None, 1.0, n_again=1), lambda _: True)
+        assert (again.observation, again.checkpoint) == (whole.observation, whole.checkpoint)
+        assert again.settled_usd == pytest.approx(parent.settled_usd + whole.settled_usd)
+
+    def test_a_state_is_scored_without_a_call(self, place: tuple[Worker, Workflow]) -> None:
+        """Its success is that of the row, and nothing is reserved for it."""
+        worker, workflow = place
+        request, model = workflow.requests[0], workflow.template.models[0]
+        found = worker.run(Job(request, (model,), None, 1.0), lambda _: True)
+        scored = worker.run(Job(request, (model,), found.checkpoint, 0.0, is_scoring=True), lambda _: False)
+        assert found.observation is not None
+        assert scored.observation is not None
+        assert (scored.observation.success, scored.settled_usd) == (found.observation.success, 0.0)
 
     def test_closing_it_twice_is_harmless(self, place: tuple[Worker, Workflow]) -> None:
         """The run closes it, and so does a second Ctrl-C."""

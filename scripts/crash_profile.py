@@ -2,6 +2,7 @@
 
     python scripts/crash_profile.py               # 200 kills
     python scripts/crash_profile.py --kills 20    # a few
+    python scripts/crash_profile.py --pauses 20   # SIGSTOP and SIGCONT in place of SIGKILL
 
 Each trial starts the same profile (in processes, threads or inline; a real, small workflow on simulated models) and kills the
 run, its children, both, or the process that they are forked from, at a random moment or inside a named one: during a call, a
@@ -317,16 +318,62 @@ def torture(kills: int, seed: int, folder: Path, tell=lambda text: None, *, only
     return figures
 
 
+def pause(run: subprocess.Popen, trial: Trial, rng: random.Random) -> int:
+    """Stop the run, its children, or both, at random moments for up to half a second each. How often."""
+    assert run.stdout is not None
+    run.stdout.readline()
+    stops = 0
+    while run.poll() is None:
+        time.sleep(rng.random() * 0.15)
+        servers = children(run.pid)
+        units = [unit for server in servers for unit in children(server)]
+        chosen = {"parent": [run.pid], "child": units or servers, "both": [run.pid, *servers, *units]}[trial.target]
+        for signal_, wait_s in ((signal.SIGSTOP, rng.random() * 0.5), (signal.SIGCONT, 0.0)):
+            for pid in chosen:
+                with suppress(OSError):  # it may have ended meanwhile
+                    os.kill(pid, signal_)
+            time.sleep(wait_s)
+        stops += 1
+    return stops
+
+
+def pauses(count: int, seed: int, folder: Path, tell=lambda text: None, *, only: str | None = None) -> dict:
+    """Stop and continue that often. Nothing is killed, so every store must be that of an undisturbed run."""
+    undisturbed: dict[str, dict] = {}
+    figures: dict = {"pauses": 0, "trials": 0, "problems": []}
+    rng = random.Random(seed)
+    while figures["pauses"] < count:
+        isolation, workers = rng.choice([mode for mode in MODES if only in (None, mode[0])])
+        target = rng.choice(TARGETS) if isolation == "process" else "parent"
+        trial = Trial(isolation, workers, rng.choice(CAPS), "pause", target, figures["trials"])
+        key = json.dumps(trial.caps)
+        if key not in undisturbed:
+            calm = folder / f"calm-{len(undisturbed)}.db"
+            finish(Trial("inline", 1, trial.caps, "none", "parent", 0), calm)
+            undisturbed[key] = content(calm)
+        store = folder / f"paused-{trial.seed}.db"
+        with start(RUN, how(trial, store, 0, "none")) as run:
+            figures["pauses"] += pause(run, trial, rng)
+        wrong = problems(trial, content(store), undisturbed[key])
+        wrong += [f"exit code {run.returncode}"] if run.returncode else []
+        figures["problems"] += [f"{trial}: {text}" for text in wrong]
+        figures["trials"] += 1
+        tell(f"{figures['pauses']}/{count} pauses, {len(figures['problems'])} problems")
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--pauses", type=int, help="pause with SIGSTOP that often, and kill nothing")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[mode for mode, _ in MODES], help="kill only runs of this isolation")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = torture(
-            options.kills,
+        run, often = (torture, options.kills) if options.pauses is None else (pauses, options.pauses)
+        figures = run(
+            often,
             options.seed,
             Path(folder),
             lambda text: print(text, file=sys.stderr, end="\r", flush=True),
@@ -335,6 +382,9 @@ def main() -> None:
     print(file=sys.stderr)
     if options.json:
         print(json.dumps(figures, indent=1))
+    elif options.pauses is not None:
+        print(f"{figures['pauses']} pauses in {figures['trials']} runs")
+        print("\n".join(figures["problems"]) or "every store is what it must be")
     else:
         print(f"{figures['kills']} kills in {figures['trials']} stores, {figures['crashed_units']} units died with their child")
         for name, n in sorted(figures["by"].items()):

@@ -16,7 +16,7 @@ HEAD = f"""# The observation store
 
 <!-- Written by scripts/store_schema_doc.py from traces/store/schema.py: change that file, then run the script. -->
 
-One SQLite file (WAL, `synchronous=FULL`) per workflow, catalog and dataset. Schema version {schema.SCHEMA_VERSION}:
+One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.
 No table holds prompts, answers or keys; checkpoints hold the workflow's own state.
 
@@ -28,7 +28,30 @@ vinelm store merge ann.db ben.db -o both.db      # stores of the same workflow
 vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct --cost-column usd ...
 ```
 
-To copy a store during a run, copy `STORE-wal` with it; a copy without it is detected and rejected.
+To copy a store during a run, copy `STORE-wal` with it; a copy without it is detected and rejected. A run that ended because the
+disk was full is told from such a copy by its note in `STORE.lock`.
+
+`store info`, `store check`, `store export` and `estimate` also read a store that may not be written, on a read-only disk for
+example. If it is of an older version, or its write-ahead log is not empty, they read a temporary copy.
+
+## A store grows
+
+The workflow, the dataset and the catalog may change between two runs ([profiling](profiling.md#growing-a-store)). Which rows
+hold is decided by comparing what each was executed with (`observations.identity_id`, key into `identities`) with what is
+current (`meta`):
+
+- the request: the hash of what the graph is invoked with, or of its whole dataset row where that is unknown;
+- the prefix: the stages and models up to the row, each model with what is sent to it (provider, model id, URL, `max_tokens`,
+  options, settings of its provider), not with its price, engine, rate limits, timeouts or key variable;
+- the code of these stages, and what all stages share: graph, tools, routes, `inputs`, resources, the seed of simulated models;
+- the row before it on its path, which must hold and not end the request.
+
+A row that does not hold is moved to `retired`, with its state and the reason. Its dollars stay on the ledger, and its calls in
+`--budget-calls`. It is moved back when the change is undone. `success` is decided by the scorer and the labels; if only these
+change, rows are scored again from their states.
+
+`cost_usd` follows the current price: recorded tokens times price, scaled by what the row was charged beyond (or below) its
+tokens at the price of its time. `recorded_usd` keeps what was charged. A row without token counts keeps its dollars.
 """
 
 

@@ -1,3 +1,10 @@
+from .growth.broken_stage import retire_broken as retire_broken
+from .growth.grow import Growth as Growth
+from .growth.grow import grow as grow
+from .growth.grow import preview_growth as preview_growth
+from .growth.plan import RequestDigest as RequestDigest
+from .growth.rescoring import RowsToScore as RowsToScore
+from .growth.rescoring import RowToScore as RowToScore
 from .imports.export_import import export_store as export_store
 from .imports.export_import import import_export as import_export
 from .imports.export_import import is_export as is_export

@@ -98,8 +98,8 @@ class Ledger:
         self.abandoned = store.abandon_open()
         """Units that an earlier run left open, charged at their bound."""
         self.committed_usd = store.committed_usd()
-        self.calls = sum(spend.calls for spend in store.spend("depth").values())
-        """Model calls of all rows, and the bounds of those of units in flight."""
+        self.calls = sum(spend.calls for spend in store.spend("depth").values()) + store.retired_calls()
+        """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
         """Return in one line why this much more cannot be reserved; None if it can."""

@@ -25,12 +25,17 @@ class Job:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
         upper_usd: the dollars that are reserved for the unit.
+        n_again: the number of invocations before this one whose state is not kept. They are executed again first, from
+            ``parent``, which is the checkpoint before them.
+        is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
     """
 
     request: Request
     prefix: tuple[str, ...]
     parent: bytes | None
     upper_usd: float
+    n_again: int = 0
+    is_scoring: bool = False
 
     @property
     def cell(self) -> Cell:

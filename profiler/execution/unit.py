@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -167,9 +168,34 @@ class UnitRunner:
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
         observation = policy.observation(success=success, stopped=stopped)
-        if follower is None:
-            return UnitOutcome(observation)
-        return UnitOutcome(observation, (_WAITS if waiting else _ENDED) + self.saver.dump(thread_id))
+        is_extended = follower is not None and self.template.stop == "oracle"
+        ended = _ENDED if self._ending is None or is_extended else _FINAL
+        return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
+
+    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+        """Score the state after ``prefix`` again, as if the request ended there.
+
+        Returns:
+            A row that holds only the success, or a failure with what is wrong. No row if a node after the loop asked for a
+            call that the budget does not allow.
+        """
+        thread_id = f"u{next(self._threads)}"
+        policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
+        token = UNIT_BUDGET.set(budget)
+        self.saver.load(thread_id, state[1:])
+        try:
+            values, problem = _values(self.graph.get_state(_config(thread_id)).values), None
+            if state[:1] == _WAITS and self._ending is not None and self.template.invocations[len(prefix) - 1].answerable:
+                values, problem = self._ended(policy, thread_id, self._ending)
+            if budget.was_refused:
+                return UnitOutcome(None, paid_usd=budget.spent_usd)
+            success = False
+            if problem is None:
+                success, problem = self._score(request, values, len(prefix))
+        finally:
+            UNIT_BUDGET.reset(token)
+            self.saver.forget(thread_id)
+        return UnitOutcome(policy.observation(success=success) if problem is None else policy.observation("tool", problem))
 
     def _ended(self, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
@@ -230,6 +256,39 @@ def _is_async(builder: Any) -> bool:
     return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
 
 
+def run_unit(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome:
+    """Run a job: execute the unit, after the invocations whose state is lost; or score a state.
+
+    Invocations that are executed again are paid for and leave no row. The recorded row says that the request went on after
+    them, so an execution after which it does not is repeated, up to :data:`_ATTEMPTS` times.
+    """
+    if job.is_scoring:
+        assert job.parent is not None
+        return units.score(job.request, job.prefix, job.parent, budget)
+    if not job.n_again:
+        return units.run(job.request, job.prefix, job.parent, budget)
+    for _ in range(_ATTEMPTS):
+        outcome = _run_again(units, job, budget)
+        if outcome is not None:
+            return replace(outcome, paid_usd=budget.spent_usd)
+    policy = UnitPolicy(units.template, job.prefix, units.control.models.new_clock(), job.request)
+    detail = f"the state before it was not kept, and {_ATTEMPTS} executions of its path ended earlier"
+    return UnitOutcome(policy.observation("state", detail), paid_usd=budget.spent_usd)
+
+
+def _run_again(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome | None:
+    """Execute the lost invocations and the unit; None if the request ended before the unit."""
+    state = job.parent
+    for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
+        outcome = units.run(job.request, job.prefix[:length], state, budget)
+        if outcome.observation is None:
+            return outcome
+        if outcome.observation.ended(units.template.stop):
+            return None
+        state = outcome.checkpoint
+    return units.run(job.request, job.prefix, state, budget)
+
+
 class LocalWorker:
     """Runs units in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
 
@@ -238,14 +297,21 @@ class LocalWorker:
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`~vinelm.profiler.execution.job.Worker.run`."""
-        return self._units.run(job.request, job.prefix, job.parent, UnitBudget(job.upper_usd, top_up))
+        return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
         """Nothing to stop: a thread finishes its unit."""
 
 
-_WAITS, _ENDED = b"w", b"e"
-"""First byte of a checkpoint: the run waits before the next stage, or has ended by the workflow's own stop."""
+_WAITS, _ENDED, _FINAL = b"w", b"e", b"f"
+"""First byte of a checkpoint: the run waits before the next stage, has ended by the workflow's own stop, or has ended behind
+the nodes that follow the loop (it can be scored, and not extended)."""
+_ATTEMPTS = 3
+
+
+def is_extendable(checkpoint: bytes | None) -> bool:
+    """Return whether an invocation can resume from the checkpoint."""
+    return checkpoint is not None and checkpoint[:1] != _FINAL
 
 
 def warm_up() -> None:

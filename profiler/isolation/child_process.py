@@ -19,6 +19,7 @@ from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.framing import receive, row_of, send
 
 _LINES, _CHARS = 3, 300
+_LATE = 8  # messages of a unit that are still read when its time is over
 _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is checked
 
 
@@ -46,7 +47,7 @@ class Child:
         self._lock = threading.Lock()
         self._timeout_s = timeout_s
         self._started = time.monotonic()
-        self._waits = 0
+        self._waits = self._late = 0
         self._waits_since = self._waited_s = 0.0
 
     @contextmanager
@@ -90,6 +91,8 @@ class Child:
             "prefix": job.prefix,
             "upper_usd": job.upper_usd,
             "has_parent": job.parent is not None,
+            "n_again": job.n_again,
+            "is_scoring": job.is_scoring,
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")
@@ -110,7 +113,8 @@ class Child:
             elif message["row"] is None:
                 return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
-                return UnitOutcome(row_of(message["row"]), content if message["has_checkpoint"] else None)
+                checkpoint = content if message["has_checkpoint"] else None
+                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd=self.cost_usd if job.n_again else None)
 
     def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
         with self.waiting():
@@ -125,8 +129,10 @@ class Child:
         while True:
             left_s = self._left_s()
             if left_s <= 0:
-                raise TimeoutError
-            if poll.poll(1000 * left_s):
+                self._late += 1  # a result may have arrived while this process was stopped
+                if self._late > _LATE or not poll.poll(0):
+                    raise TimeoutError
+            if poll.poll(1000 * max(left_s, 0.0)):
                 self.channel.settimeout(max(self._left_s(), _POLL_S))  # within a frame it cannot be waiting
                 return receive(self.channel)
 

@@ -143,6 +143,9 @@ class _ForkServer:
             os._exit(70)
 
     def _run(self, channel: socket.socket) -> None:
+        from vinelm.profiler.execution.job import Job
+        from vinelm.profiler.execution.unit import run_unit
+
         frame = receive(channel)
         if frame is None:
             return
@@ -163,9 +166,9 @@ class _ForkServer:
             on_reserved=lambda usd: send(channel, {"under_way_usd": usd}),
         )
         try:
-            outcome = self.units.run(
-                self.requests[job["request_id"]], tuple(job["prefix"]), parent if job["has_parent"] else None, budget
-            )
+            request, state = self.requests[job["request_id"]], parent if job["has_parent"] else None
+            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], job["n_again"], job["is_scoring"])
+            outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})
             return

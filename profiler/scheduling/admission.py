@@ -121,9 +121,13 @@ class _Scan:
         request.answer(self._state.top_up_cell(cell, request.upper_usd))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        stage = self._state.template.invocations[length - 1].name
-        bound = self._cells.price_bounds.of(path.number)
-        return bound.usd(stage, path.models[length - 1]), bound.calls(stage)
+        bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
+        for k in range(length, 0, -1):
+            if k < length and path.cell(k) not in self._cells.without_state:
+                break  # the unit resumes here; what comes before is not executed again
+            stage = self._state.template.invocations[k - 1].name
+            usd, calls = usd + bound.usd(stage, path.models[k - 1]), calls + bound.calls(stage)
+        return usd, calls
 
     # -- cells that may come before the next path --------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
@@ -28,6 +27,11 @@ class ObservedCells:
         template: a bound template.
         catalog: the models.
         broken_after: see :class:`~vinelm.profiler.scheduling.first_rows.FirstRows`.
+        states: the cells whose state is in the store.
+
+    Attributes:
+        without_state: the cells that cannot be extended before they are executed again: an older version did not keep their
+            state, or their row was imported.
     """
 
     def __init__(
@@ -39,11 +43,11 @@ class ObservedCells:
         catalog: Catalog,
         *,
         broken_after: int | None = None,
+        states: Collection[Cell] = (),
     ) -> None:
         self._request_ids = request_ids
-        self._choices = [len(stage.models or ()) for stage in template.invocations]
-        self._children: Counter[Cell] = Counter()
         self.rows: dict[Cell, Observation] = {}
+        self.without_state: set[Cell] = {(row.request_id, row.prefix) for row in rows} - set(states)
         self.committed: set[Cell] = set()
         self.coverage = Coverage(template, len(request_ids))
         self._interval: tuple[float, float] = (0.0, 1.0)
@@ -65,7 +69,6 @@ class ObservedCells:
     def add(self, row: Observation) -> None:
         """Add a row that is in the store."""
         self.rows[row.request_id, row.prefix] = row
-        self._children[row.request_id, row.prefix[:-1]] += 1
 
     def commit(self, cell: Cell) -> bool:
         """Commit the row of a cell; returns False if it is committed already."""
@@ -92,11 +95,6 @@ class ObservedCells:
         """Whether the committed rows show that the cell's request reaches it."""
         request_id, prefix = cell
         return len(prefix) == 1 or (request_id, prefix[:-1]) in self.committed
-
-    def is_fully_extended(self, cell: Cell) -> bool:
-        """Whether every extension of the cell by one invocation has a row."""
-        depth = len(cell[1])
-        return depth < len(self._choices) and self._children[cell] == self._choices[depth]
 
     def interval(self) -> tuple[float, float]:
         """Return bounds of the coverage, refitted when the committed cells have grown by 5 %."""

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, ConfigError, StoreError
+from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Cell, Job, UnitFinished, UnitOutcome
+from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.template import Template
@@ -73,7 +74,7 @@ class RunState:
     def _read_cells(self) -> ObservedCells:
         return ObservedCells(
             self.store.observations(), self._n_older, self.requests.keys(), self.template, self.catalog,
-            broken_after=self._broken_after,
+            broken_after=self._broken_after, states=self.records.checkpoint_cells(),
         )  # fmt: skip
 
     # -- stopping ----------------------------------------------------------------------------------------------
@@ -101,39 +102,30 @@ class RunState:
             return
         if not self.cells.has_gap:
             self.records.end()
-        if self.stopped_by != "broken":
-            self.drop_unneeded_checkpoints()
-
-    def drop_unneeded_checkpoints(self) -> None:
-        """Drop the checkpoints of fully extended cells, which an earlier version, a merge or a stage's first rows left."""
-        unneeded = [cell for cell in self.records.checkpoint_cells() if self.cells.is_fully_extended(cell)]
-        with self.records.together():
-            for cell in unneeded:
-                self.records.drop_checkpoint(*cell)
 
     # -- units -------------------------------------------------------------------------------------------------
 
     def start(self, cell: Cell, upper_usd: float, upper_calls: int) -> Job:
         """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
 
+        Where a state is not kept (by an older version, or of an imported row), the unit executes the invocation again.
+
         Raises:
             BudgetExhausted: a budget would be exceeded.
-            StoreError: the checkpoint is missing.
         """
         request_id, prefix = cell
         reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls)
-        parent = self.store.checkpoint(request_id, prefix[:-1]) if len(prefix) > 1 else None
-        if len(prefix) > 1 and parent is None:
-            raise StoreError(
-                f"{self.store.path}: request {request_id!r} has no checkpoint after {'/'.join(prefix[:-1])}: "
-                "its row was imported, or the file is damaged: give another store",
-                code="checkpoint-missing",
-            )
+        parent, n_again = None, 0
+        for length in range(len(prefix) - 1, 0, -1):
+            parent = self.store.checkpoint(request_id, prefix[:length])
+            if is_extendable(parent):
+                break
+            parent, n_again = None, n_again + 1
         self.running[cell] = reservation
         if not self._is_virtual_time:
             engine = self.catalog[prefix[-1]].engine
             self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
-        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd)
+        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd, n_again)
 
     def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
         """Raise a reservation; returns whether the budget allows it."""
@@ -179,13 +171,8 @@ class RunState:
         if (row.request_id, row.prefix) in self.cells.rows:  # executed again, without checkpoints
             self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
         else:
-            checkpoint = None if row.ended(self.template.stop) else outcome.checkpoint  # an ended request is not extended
-            self.ledger.settle(reservation, row, checkpoint, paid_usd=outcome.paid_usd)
+            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd)
             self.cells.add(row)
-            parent = (row.request_id, row.prefix[:-1])
-            may_come_again = self.cells.first_rows.is_open(row.stage)
-            if row.depth > 1 and self.cells.is_fully_extended(parent) and not may_come_again:
-                self.records.drop_checkpoint(*parent)
         self.executed += 1
         self.calls += row.calls
         if row.failure is not None:

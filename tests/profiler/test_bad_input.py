@@ -157,10 +157,11 @@ def test_a_changed_workflow_is_started_over_on_demand(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     assert main(["profile", "nl2sql", "--limit", "3", "--isolation", "inline", "--coverage", "0.2", "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["profile", "nl2sql", "--limit", "4", "--isolation", "inline", "--coverage", "0.2", "--quiet"]) == 2
-    assert "the dataset changed since it was made" in (said := capsys.readouterr().err)
+    line = ["profile", "nl2sql", "--limit", "4", "--isolation", "inline", "--coverage", "0.2"]
+    assert main([*line, "--seed", "1"]) == 2
+    assert "rows would stay (the workflow changed (setting seed))" in (said := capsys.readouterr().err)
     assert "start over with --force-rerun" in said
-    line = ["profile", "nl2sql", "--limit", "4", "--isolation", "inline", "--coverage", "0.2", "--force-rerun"]
+    line = [*line, "--seed", "1", "--force-rerun"]
     assert main(line) == 0
     assert "nl2sql.db is now nl2sql.db.1" in capsys.readouterr().err
     assert (tmp_path / "runs" / "nl2sql.db.1").exists()

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Boolean, Float, Integer, insert, select
+from sqlalchemy import Boolean, Float, Integer, func, insert, select
 
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
@@ -67,7 +67,9 @@ def export_store(store: ObservationStore, path: Path) -> int:
             "rows": len(rows),
             "identity": asdict(store.identity),
             "requests": [list(r) for r in connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))],
-            "other_spending": _spending_without_row(connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), rows),
+            "other_spending": _spending_without_row(
+                connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
+            ),
         }
     if kind == "parquet":
         columns = {name: _KINDS[name][0] for name in FIELDS}
@@ -84,9 +86,18 @@ _LEDGER = tuple(schema.ledger.c[n] for n in ("request_id", "prefix", "reserved_u
 _ENTRY = schema.ledger.c.entry_id
 
 
-def _spending_without_row(entries: Sequence[Any], rows: Sequence[Observation]) -> list[dict[str, Any]]:
-    """Ledger entries that are not the cost of a row: calls in flight, and calls lost with the process that made them."""
-    paid = Counter((row.request_id, row.prefix, row.cost_usd + row.tool_cost_usd) for row in rows)
+_ROW = schema.observations.c
+_CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd, _ROW.cost_usd) + _ROW.tool_cost_usd)
+
+
+def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> list[dict[str, Any]]:
+    """Ledger entries that are not the cost of a row: calls in flight, calls lost with the process that made them, retired rows.
+
+    Args:
+        entries: of the ledger.
+        charged: request, prefix and dollars of each row, as they were charged.
+    """
+    paid = Counter((row[0], decode_prefix(row[1]), row[2]) for row in charged)
     others = []
     for entry in entries:
         key = (entry.request_id, decode_prefix(entry.prefix), entry.settled_usd)

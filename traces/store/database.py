@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +30,27 @@ class Database:
 
     Args:
         path: the file; created if it does not exist.
-        shown_as: the path that errors name, if the file will be renamed to it later.
+        shown_as: the path that errors name, if the file will be renamed to it later, or is a copy of it.
+        is_read_only: create no file beside it. The file must have no write-ahead log.
+
+    Attributes:
+        path: what errors name.
+        file: the file that is open.
     """
 
-    def __init__(self, path: Path, *, shown_as: Path | None = None) -> None:
+    def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
+        self.file = path
         self._lock = threading.RLock()
+        self._closing = ExitStack()
         engine = create_engine(
-            URL.create("sqlite", database=str(path)),
+            _url_to_read(path) if is_read_only else URL.create("sqlite", database=str(path)),
             poolclass=StaticPool,
             connect_args={"check_same_thread": False, "timeout": _BUSY_TIMEOUT_S},
             hide_parameters=True,  # rows never show in an error
         )
-        event.listen(engine, "connect", _set_up)
+        if not is_read_only:
+            event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
         self._engine = engine
         with translated(self.path):
@@ -63,7 +74,11 @@ class Database:
         metadata.create_all(connection)
 
     def truncate_wal(self) -> None:
-        """Copy the write-ahead log into the file and empty it, as far as other readers allow. Not inside a transaction."""
+        """Copy the write-ahead log into the file and empty it. Not inside a transaction.
+
+        Raises:
+            StoreError: the disk is full, so that nothing is emptied.
+        """
         with self._lock, translated(self.path):
             raw = self._connection.connection.driver_connection
             if raw is not None:
@@ -74,13 +89,61 @@ class Database:
         with self._lock:
             self._connection.close()
             self._engine.dispose()
+            self._closing.close()
+
+    def and_then(self, closing: ExitStack) -> None:
+        """Close ``closing`` with the database."""
+        self._closing.push(closing)
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """Open a read-only connection that creates no files. Reconnect to see later writes of other processes."""
+    return sqlite3.connect(_address(path), uri=True, timeout=_BUSY_TIMEOUT_S)
+
+
+def _address(path: Path) -> str:
     # Without a WAL file nobody is writing. `immutable` then keeps even a read-only connection from creating one.
     mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_TIMEOUT_S)
+    return f"{path.absolute().as_uri()}?{mode}"
+
+
+def _url_to_read(path: Path) -> URL:
+    address, _, query = _address(path).partition("?")
+    settings = dict(item.split("=") for item in query.split("&"))
+    return URL.create("sqlite", database=address, query={**settings, "uri": "true"})
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether the file and its folder may be written."""
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK | os.X_OK)
+
+
+@contextmanager
+def readable(path: Path, *, is_old: bool = False) -> Iterator[Path]:
+    """Yield a path from which the store can be read: ``path``, or a temporary copy of a store in a read-only folder.
+
+    SQLite cannot read a write-ahead log where it may not write beside it.
+
+    Args:
+        path: the store.
+        is_old: the store must be migrated to be read.
+
+    Raises:
+        StoreError: the copy cannot be made.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    if is_writable(path) or not (is_old or (wal.exists() and wal.stat().st_size)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="vinelm-store-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            for ending in ("", "-wal", ".lock"):
+                if path.with_name(f"{path.name}{ending}").exists():
+                    shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        except OSError as error:
+            raise StoreError(f"{path}: cannot copy the store to read it: {error.strerror or error}") from error
+        yield copy
 
 
 def read_meta(path: Path) -> dict[str, str] | None:
@@ -102,16 +165,14 @@ def read_meta(path: Path) -> dict[str, str] | None:
         return None
     if head != _MAGIC:
         raise StoreError(f"{path}: not a SQLite file: use the path of an observation store, or of a new file")
-    connection = connect_read_only(path)
     try:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables:
-            return None
-        return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
+        with readable(path) as source, closing(connect_read_only(source)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables:
+                return None
+            return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
     except sqlite3.Error as error:
         raise _store_error(error, f"{path}: cannot read the store") from error
-    finally:
-        connection.close()
 
 
 _ADVICE = {

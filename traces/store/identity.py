@@ -1,4 +1,4 @@
-"""The identity of a store: which workflow, models, prices and dataset its rows belong to. Rows of two identities never mix."""
+"""The identity of a store: which workflow, models, prices and dataset its rows belong to."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class StoreIdentity:
         """Parse what :meth:`to_json` wrote; ``ValueError`` or ``TypeError`` for anything else."""
         return cls(**json.loads(text))
 
+    @property
+    def key(self) -> str:
+        """Canonical JSON text without the time of creation: equal for equal identities."""
+        return _canonical({**asdict(self), "created_at": ""})
+
     def bound_template(self) -> Template:
         """Return the template as a :class:`Template`."""
         return Template.from_dict(self.template)
@@ -51,13 +56,20 @@ class StoreIdentity:
         """Return the catalog as a :class:`Catalog`, with the prices that the rows were charged at."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
-    def difference(self, other: StoreIdentity) -> str | None:
-        """Describe how ``other`` differs from this identity; None if it does not."""
+    def stranger(self, other: StoreIdentity) -> str | None:
+        """Say why no row can hold under ``other``: another workflow, or simulated models; None if some may."""
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"
         if self.is_simulated != other.is_simulated:
             kind = {True: "simulated", False: "real"}
             return f"it holds answers of {kind[self.is_simulated]} models, not of {kind[other.is_simulated]} ones"
+        return None
+
+    def difference(self, other: StoreIdentity) -> str | None:
+        """Describe how ``other`` differs from this identity; None if it does not."""
+        stranger = self.stranger(other)
+        if stranger is not None:
+            return stranger
         for name, label in (("template", "the template"), ("catalog", "the catalog"), ("dataset_digest", "the dataset")):
             if _canonical(getattr(self, name)) != _canonical(getattr(other, name)):
                 return f"{label} changed since it was made"

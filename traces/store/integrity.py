@@ -7,6 +7,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.traces.store import schema
-from vinelm.traces.store.database import connect_read_only
+from vinelm.traces.store.database import connect_read_only, readable
 from vinelm.traces.store.lock import holder
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS
@@ -64,24 +65,19 @@ def check_store(path: Path) -> CheckedStore:
             return CheckedStore(0, 0, 0, (damage,))
     with ObservationStore.open(path) as store:  # checks the version, recovers, migrates
         template = store.identity.bound_template()
-    connection = connect_read_only(path)
-    try:
-        connection.execute("BEGIN")
-        rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
-        return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy", code="store-damaged") from error
-    finally:
-        connection.close()
+        try:
+            with closing(connect_read_only(store.database.file)) as connection:
+                connection.execute("BEGIN")
+                rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
+                return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy", code="store-damaged") from error
 
 
 def _file_damage(path: Path) -> Finding | None:
     try:
-        connection = connect_read_only(path)
-        try:
+        with readable(path) as file, closing(connect_read_only(file)) as connection:
             lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(100)")]
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
             return None  # not a store at all: opening reports it
@@ -154,7 +150,8 @@ def _below_a_failure(connection: sqlite3.Connection, _template: Template) -> Ite
 def _bad_checkpoints(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
     query = (
         "SELECT request_id, prefix, checkpoints.digest, content FROM checkpoints LEFT JOIN blobs "
-        "ON blobs.digest = checkpoints.digest"
+        "ON blobs.digest = checkpoints.digest UNION ALL SELECT request_id, prefix, state, content FROM retired "
+        "LEFT JOIN blobs ON blobs.digest = state WHERE state IS NOT NULL"
     )
     for request, prefix, digest, content in connection.execute(query):
         if not _is_intact(digest, content):
@@ -178,7 +175,11 @@ def _orphan_checkpoints(connection: sqlite3.Connection, _template: Template) -> 
 
 
 def _orphan_blobs(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
-    for (digest,) in connection.execute("SELECT digest FROM blobs WHERE digest NOT IN (SELECT digest FROM checkpoints)"):
+    query = (
+        "SELECT digest FROM blobs WHERE digest NOT IN "
+        "(SELECT digest FROM checkpoints UNION ALL SELECT state FROM retired WHERE state IS NOT NULL)"
+    )
+    for (digest,) in connection.execute(query):
         yield f"digest {digest[:12]}"
 
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store
+from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import read_rows, values_of
-from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.store.store import ObservationStore, number_of
+from vinelm.traces.store.summary import contents_of
 
 Entry = tuple[Any, ...]
 _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
@@ -37,10 +39,11 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
-    that were continued separately. The cost of such a cell counts once, and so does the common beginning of two ledgers.
+    that were continued separately. The cost of such a cell counts once, and so does the common beginning of two ledgers. Rows
+    that no longer hold are copied as such.
 
     Args:
-        inputs: two or more stores of the same identity.
+        inputs: two or more stores whose identity is now the same.
         path: the store to create.
 
     Raises:
@@ -57,6 +60,8 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
                 raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {difference}")
         for store in stores:
             stack.enter_context(run_lock(store.path))
+            if contents_of(store).waiting:
+                raise StoreError(f"{store.path}: some of its rows wait to be scored again: profile with it first")
         with new_store(path, first) as merged:
             added = _copy_stores(stores, merged)
         return Merged(sum(added), tuple(added))
@@ -85,9 +90,10 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
             rows = list(read_rows(connection))
             new = list(_new_rows(rows, known, store.path))
             with merged.database.transaction() as target:
-                if new:
-                    target.execute(insert(schema.observations), [values_of(row) for row in new])
+                numbers = _copy_identities(connection, target)
+                _copy_rows(connection, target, new, numbers)
                 _copy_checkpoints(connection, target)
+                _copy_retired(connection, target, numbers)
                 ledger, ids = _ledger(connection), {id(row) for row in new}
                 shared = {(row.request_id, schema.encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
                 entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, shared)]
@@ -114,6 +120,44 @@ def _new_rows(
                 f"{path} and {where} hold different rows of {cell_name(*key)} ({what} is {getattr(row, what)!r} and "
                 f"{getattr(other, what)!r}): keep one of the two stores, or drop the cell from an export"
             )
+
+
+def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:
+    """Copy what rows were executed with; returns number to number."""
+    found = source.execute(select(schema.identities).order_by(schema.identities.c.identity_id))
+    return {row.identity_id: number_of(target, StoreIdentity.from_json(row.value)) for row in found}
+
+
+def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observation], numbers: dict[int, int]) -> None:
+    table = schema.observations.c
+    query = select(table.request_id, table.prefix, table.identity_id, table.recorded_usd)
+    more = {(row.request_id, row.prefix): (numbers[row.identity_id], row.recorded_usd) for row in source.execute(query)}
+    values = [values_of(row) for row in rows]
+    for one in values:
+        one["identity_id"], one["recorded_usd"] = more[one["request_id"], one["prefix"]]
+    if values:
+        target.execute(insert(schema.observations), values)
+    known = [dict(row._mapping) for row in source.execute(select(schema.requests.c.request_id, schema.requests.c.input_digest))]
+    change = update(schema.requests).where(schema.requests.c.request_id == bindparam("of"))
+    given = [{"of": one["request_id"], "inputs": one["input_digest"]} for one in known if one["input_digest"] is not None]
+    if given:
+        target.execute(change.values(input_digest=bindparam("inputs")), given)
+
+
+def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
+    """Copy the rows that no longer hold, without those that both stores retired."""
+    held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
+    for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
+        values = dict(row._mapping)
+        del values["retired_id"]
+        for name in ("identity_id", "scored_id", "unscored_id"):
+            values[name] = None if values[name] is None else numbers[values[name]]
+        if _retired_key(values) not in held:
+            target.execute(insert(schema.retired), values)
+
+
+def _retired_key(values: dict[str, Any]) -> Entry:
+    return tuple(value for name, value in values.items() if name not in ("retired_id", "row_id", "retired_at", "reason"))
 
 
 def _copy_checkpoints(source: Connection, target: Connection) -> None:

@@ -19,6 +19,24 @@ STEPS: dict[int, tuple[str, ...]] = {
         "CREATE TABLE sources (source_id INTEGER NOT NULL, kind VARCHAR NOT NULL, name VARCHAR NOT NULL, "
         "digest VARCHAR NOT NULL, row_count INTEGER NOT NULL, added_at VARCHAR NOT NULL, PRIMARY KEY (source_id))",
     ),
+    2: (
+        "ALTER TABLE requests ADD COLUMN input_digest VARCHAR",
+        "ALTER TABLE observations ADD COLUMN identity_id INTEGER DEFAULT 1 NOT NULL",
+        "ALTER TABLE observations ADD COLUMN recorded_usd FLOAT",
+        "CREATE TABLE identities (identity_id INTEGER NOT NULL, value VARCHAR NOT NULL, since VARCHAR NOT NULL, "
+        "PRIMARY KEY (identity_id))",
+        "INSERT INTO identities (identity_id, value, since) "
+        "SELECT 1, value, coalesce(json_extract(value, '$.created_at'), '') FROM meta WHERE key = 'identity'",
+        "CREATE TABLE retired (retired_id INTEGER NOT NULL, row_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, "
+        "prefix VARCHAR NOT NULL, model VARCHAR NOT NULL, depth INTEGER NOT NULL, stage VARCHAR NOT NULL, success BOOLEAN, "
+        "stopped BOOLEAN, cost_usd FLOAT NOT NULL, latency_s FLOAT NOT NULL, tool_cost_usd FLOAT NOT NULL, "
+        "tool_latency_s FLOAT NOT NULL, tokens_in INTEGER, tokens_out INTEGER, tokens_cached INTEGER, "
+        "tokens_estimated BOOLEAN NOT NULL, ttft_s FLOAT, calls INTEGER NOT NULL, retries INTEGER NOT NULL, "
+        "in_flight INTEGER NOT NULL, failure VARCHAR, detail VARCHAR, identity_id INTEGER NOT NULL, recorded_usd FLOAT, "
+        "request_digest VARCHAR, input_digest VARCHAR, scored_id INTEGER NOT NULL, unscored_id INTEGER, state VARCHAR, "
+        "reason VARCHAR NOT NULL, retired_at VARCHAR NOT NULL, PRIMARY KEY (retired_id))",
+        "CREATE INDEX retired_by_state ON retired (state)",
+    ),
 }
 """Schema version to the statements that upgrade it to the next version."""
 

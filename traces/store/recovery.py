@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vinelm.errors import StoreError
 from vinelm.traces.store.database import Database, connect_read_only
-from vinelm.traces.store.lock import holder, run_lock
+from vinelm.traces.store.lock import holder, run_lock, was_folded
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page number, pages after commit (0: no commit), two salts, two checksums
@@ -21,24 +21,34 @@ OPEN_RUN = "open_run"
 """Key of ``meta``: a run holds the store, or died while holding it."""
 
 
-def recover(path: Path, *, accept: bool = False) -> None:
+def recover(
+    path: Path, *, run: str = "", accept: bool = False, shown_as: Path | None = None, is_read_only: bool = False
+) -> None:
     """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
+
+    A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the file
+    of the store holds everything, so that a missing WAL is no sign of a copy.
 
     Args:
         path: the store.
+        run: the value of the marker.
         accept: accept a file without its WAL: rows that were only in the WAL are lost.
+        shown_as: the path that errors name, if ``path`` is a copy of it.
+        is_read_only: only check, and write nothing.
 
     Raises:
         StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
     """
     if holder(path) is not None:
         return
-    if not accept and not path.with_name(f"{path.name}-wal").exists():
+    if not accept and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
         raise StoreError(
-            f"{path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal beside it, "
-            "or accept the rows that are there",
+            f"{shown_as or path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal "
+            "beside it, or accept the rows that are there",
             code="store-without-log",
         )
+    if is_read_only:
+        return
     with run_lock(path):
         _require_matching_wal(path)
         database = Database(path)

@@ -14,7 +14,7 @@ from vinelm.traces.store.schema import decode_prefix, encode_prefix, observation
 
 FIELDS = tuple(field.name for field in fields(Observation))
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
-_COLUMNS = (*FIELDS, "model", "depth")
+_COLUMNS = (*FIELDS, "model", "depth", "identity_id")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))
 _INSERT = str(_BOUND.compile(dialect=sqlite.dialect(paramstyle="named")))
 
@@ -33,8 +33,13 @@ def values_of(observation: Observation) -> dict[str, Any]:
     return values
 
 
-def insert_rows(connection: Connection, rows: Iterable[Observation]) -> int:
+def insert_rows(connection: Connection, rows: Iterable[Observation], identity_id: int = 1) -> int:
     """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
+
+    Args:
+        connection: in a transaction.
+        rows: the rows.
+        identity_id: what they were executed with.
 
     Raises:
         sqlite3.IntegrityError: a cell has a row already.
@@ -43,7 +48,8 @@ def insert_rows(connection: Connection, rows: Iterable[Observation]) -> int:
     try:
         cursor.execute("SELECT coalesce(max(row_id), 0) FROM observations")
         (last,) = cursor.fetchone() or (0,)
-        cursor.executemany(_INSERT, map(values_of, rows))  # type: ignore[arg-type]
+        values: Any = ({**values_of(row), "identity_id": identity_id} for row in rows)
+        cursor.executemany(_INSERT, values)
         count = int(cursor.rowcount)
         cursor.execute(_ADD_LEDGER_ENTRIES, (last,))
         return count

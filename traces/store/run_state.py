@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.traces.store import schema
-from vinelm.traces.store.schema import decode_prefix, encode_prefix
+from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
@@ -21,16 +21,6 @@ LAST = "last_run"
 """Key in ``meta`` of the settings of the run that was started last, completed or not."""
 
 _RAISE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(reserved_usd=bindparam("upper"))
-_CELL = (schema.checkpoints.c.request_id == bindparam("request")) & (schema.checkpoints.c.prefix == bindparam("cell"))
-_DIGEST = select(schema.checkpoints.c.digest).where(_CELL)
-_DELETE_CHECKPOINT = delete(schema.checkpoints).where(_CELL)
-_IS_USED = select(schema.checkpoints.c.digest).where(schema.checkpoints.c.digest == bindparam("digest")).limit(1)
-_ROW = (schema.observations.c.request_id == bindparam("request")) & (schema.observations.c.prefix == bindparam("cell"))
-_EARLIER = schema.observations.alias("earlier")
-_N_EARLIER = select(func.count()).where(_EARLIER.c.row_id < schema.observations.c.row_id).scalar_subquery()
-_IS_OLDER = select(func.count()).select_from(schema.observations).where(_ROW & (bindparam("rows") > _N_EARLIER))
-_DELETE_ROW = delete(schema.observations).where(_ROW)
-_DELETE_BLOB = delete(schema.blobs).where(schema.blobs.c.digest == bindparam("digest"))
 
 
 class RunRecords:
@@ -61,36 +51,11 @@ class RunRecords:
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
-    def drop_checkpoint(self, request_id: str, prefix: Sequence[str]) -> None:
-        """Delete the checkpoint after ``prefix``, and its content if no other checkpoint shares it. Idempotent."""
-        cell = {"request": request_id, "cell": encode_prefix(prefix)}
-        with self._database.transaction() as connection:
-            digest = connection.execute(_DIGEST, cell).scalar()
-            if digest is None:
-                return
-            connection.execute(_DELETE_CHECKPOINT, cell)
-            if connection.execute(_IS_USED, {"digest": digest}).first() is None:
-                connection.execute(_DELETE_BLOB, {"digest": digest})
-
     def checkpoint_cells(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return the (request, prefix) pairs that have a checkpoint."""
         with self._database.transaction() as connection:
             found = connection.execute(select(schema.checkpoints.c.request_id, schema.checkpoints.c.prefix))
             return [(row[0], decode_prefix(row[1])) for row in found]
-
-    # -- rows --------------------------------------------------------------------------------------------------
-
-    def drop_rows(self, cells: Iterable[tuple[str, Sequence[str]]]) -> None:
-        """Delete rows that are to be executed again; their ledger entries stay."""
-        named = [{"request": request_id, "cell": encode_prefix(prefix)} for request_id, prefix in cells]
-        with self._database.transaction() as connection:
-            unfinished = _recorded(connection, UNFINISHED)
-            if unfinished is not None:
-                rows = unfinished["rows"]
-                older = sum(int(connection.execute(_IS_OLDER, {**cell, "rows": rows}).scalar_one()) for cell in named)
-                _record(connection, UNFINISHED, {**unfinished, "rows": rows - older})
-            for cell in named:
-                connection.execute(_DELETE_ROW, cell)
 
     # -- settings and resumption ------------------------------------------------------------------------------
 

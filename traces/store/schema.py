@@ -8,10 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, UniqueConstraint
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
+
+RESCORING = "rescoring"
+"""Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
 
 metadata = MetaData()
 
@@ -23,10 +38,10 @@ meta = Table(
         String,
         primary_key=True,
         comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
-        "completed",
+        "completed; rescoring: retired rows wait to be scored again",
     ),
     Column("value", String, nullable=False, comment="the value, JSON text"),
-    comment="The store's identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
+    comment="The store's current identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
 )
 
 requests = Table(
@@ -34,6 +49,7 @@ requests = Table(
     metadata,
     Column("request_id", String, primary_key=True, comment="the request's own id in the dataset"),
     Column("digest", String, nullable=False, comment="hash of its dataset row, labels included"),
+    Column("input_digest", String, comment="hash of what the graph is invoked with; NULL: unknown. Since version 3"),
     comment="The requests that a profile was asked to sample from, executed or not.",
 )
 
@@ -67,8 +83,42 @@ observations = Table(
     Column("in_flight", Integer, nullable=False, comment="other calls on the same engine when this one started"),
     Column("failure", String, comment="failure kind; NULL: the invocation succeeded"),
     Column("detail", String, comment="one line about the failure, without prompt or key"),
+    Column(
+        "identity_id",
+        Integer,
+        nullable=False,
+        server_default=text("1"),
+        comment="what the row was executed with, key into identities. Since version 3",
+    ),
+    Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since. Since version 3"),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("identity_id", Integer, primary_key=True, autoincrement=True, comment="order in which runs first had them"),
+    Column("value", String, nullable=False, comment="workflow, template, catalog, dataset and fingerprint, JSON text"),
+    Column("since", String, nullable=False, comment="when, ISO time in UTC"),
+    comment="Every identity that the store has had; the current one is also in meta. Since version 3.",
+)
+
+retired = Table(
+    "retired",
+    metadata,
+    Column("retired_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were retired"),
+    *(Column(column.name, column.type, nullable=column.nullable, comment=column.comment) for column in observations.columns),
+    Column("request_digest", String, comment="hash of the request's dataset row when the row was scored"),
+    Column("input_digest", String, comment="hash of what the graph was invoked with; NULL: unknown"),
+    Column("scored_id", Integer, nullable=False, comment="whose scorer decided success, key into identities"),
+    Column("unscored_id", Integer, comment="whose scorer failed on its state, key into identities; NULL: none"),
+    Column("state", String, comment="key into blobs: the workflow state after the row; NULL: not kept"),
+    Column("reason", String, nullable=False, comment="why the row no longer holds"),
+    Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
+    Index("retired_by_state", "state"),
+    comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
+    "are used again when the change is undone. Since version 3.",
 )
 
 blobs = Table(
@@ -86,7 +136,7 @@ checkpoints = Table(
     Column("prefix", String, primary_key=True, comment="the prefix that the state follows, JSON list"),
     Column("digest", String, nullable=False, comment="key into blobs"),
     Index("checkpoints_by_digest", "digest"),
-    comment="The workflow state after a prefix, from which extensions resume. Deleted when no longer needed.",
+    comment="The workflow state after each row that did not fail: extensions resume from it, and it can be scored again.",
 )
 
 ledger = Table(

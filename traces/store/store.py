@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from sqlalchemy import ColumnElement, Table, and_, bindparam, case, delete, func, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, case, delete, func, literal_column, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.errors import StoreError
 from vinelm.io import data_frame
 from vinelm.observation import Observation
 from vinelm.traces.store import schema
-from vinelm.traces.store.database import Database, read_meta
+from vinelm.traces.store.database import Database, is_writable, read_meta, readable
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.lock import run_lock
+from vinelm.traces.store.lock import RunLock, run_lock
 from vinelm.traces.store.migrations import migrate
 from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.row_validation import cell_name
@@ -48,6 +49,11 @@ _CHECKPOINT = (
     .select_from(schema.checkpoints.join(schema.blobs, schema.checkpoints.c.digest == schema.blobs.c.digest))
     .where(_cell(schema.checkpoints))
 )
+_SET_INPUTS = (
+    update(schema.requests)
+    .where(schema.requests.c.request_id == bindparam("request"), schema.requests.c.input_digest.is_(None))
+    .values(input_digest=bindparam("inputs"))
+)
 _RESERVE = insert(schema.ledger)
 _SETTLE = update(schema.ledger).where(schema.ledger.c.entry_id == bindparam("entry")).values(settled_usd=bindparam("paid"))
 
@@ -69,9 +75,11 @@ class ObservationStore:
     durable when the method returns. Threads of one process may share a store; several processes may read while one writes.
     """
 
-    def __init__(self, database: Database, identity: StoreIdentity) -> None:
+    def __init__(self, database: Database, identity: StoreIdentity, identity_id: int = 1) -> None:
         self._database = database
         self.identity = identity
+        self.identity_id = identity_id
+        """Its number in the table ``identities``; new rows carry it."""
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -97,11 +105,16 @@ class ObservationStore:
             database.create_tables(schema.metadata, connection)
             rows = {"schema_version": str(SCHEMA_VERSION), "identity": identity.to_json()}
             connection.execute(insert(schema.meta), [{"key": key, "value": value} for key, value in rows.items()])
+            first = {"identity_id": 1, "value": identity.to_json(), "since": identity.created_at}
+            connection.execute(insert(schema.identities), first)
         return cls(database, identity)
 
     @classmethod
     def open(cls, path: str | Path, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``. A store of an older version is migrated in place.
+
+        A store that may not be written is opened for reading; where that needs a change (an old version, a write-ahead log), a
+        temporary copy is read.
 
         Args:
             path: an existing store.
@@ -121,17 +134,39 @@ class ObservationStore:
         difference = found.difference(identity) if identity else None
         if difference:
             raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
-        if int(meta["schema_version"]) < SCHEMA_VERSION:
-            migrate(path)
-        if OPEN_RUN in meta:
-            recover(path)
-        return cls(Database(path), found)
+        is_old = int(meta["schema_version"]) < SCHEMA_VERSION
+        with ExitStack() as closing:
+            file = closing.enter_context(readable(path, is_old=is_old))
+            is_read_only = file == path and not is_writable(path)
+            if is_old:
+                migrate(file)
+            if OPEN_RUN in meta:
+                recover(file, run=meta[OPEN_RUN], shown_as=path, is_read_only=is_read_only)
+            database = Database(file, shown_as=path, is_read_only=is_read_only)
+            with database.transaction() as connection:
+                number = number_of(connection, found)
+            database.and_then(closing.pop_all())
+        return cls(database, found, number)
 
     @classmethod
     def open_or_create(cls, path: str | Path, identity: StoreIdentity) -> Self:
-        """Open the store at ``path``, or create it if it does not exist (see :meth:`open` and :meth:`create`)."""
+        """Open the store at ``path``, or create it if it does not exist (see :meth:`open` and :meth:`create`).
+
+        An existing store may be of another identity if it can grow to this one (:func:`~vinelm.traces.grow`); it is opened as
+        it is.
+
+        Raises:
+            StoreError: the store is of another workflow, or of simulated instead of real models.
+        """
         path = Path(path)
-        return cls.open(path, identity) if _exists(path) else cls.create(path, identity)
+        if not _exists(path):
+            return cls.create(path, identity)
+        store = cls.open(path)
+        stranger = store.identity.stranger(identity)
+        if stranger:
+            store.close()
+            raise StoreError(f"{path}: {stranger}: use another store, or undo the change", code="store-mismatch")
+        return store
 
     @property
     def path(self) -> Path:
@@ -162,25 +197,44 @@ class ObservationStore:
         Raises:
             StoreError: another process holds the store; the message names it.
         """
-        with run_lock(self.path):
+        with run_lock(self.path) as lock:
+            run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
             with self._database.transaction() as connection:
-                started = datetime.now(UTC).isoformat(timespec="seconds")
-                connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": started})
+                connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": run})
             self._database.truncate_wal()
             try:
                 yield
             finally:
-                with suppress(StoreError), self._database.transaction() as connection:  # otherwise the next `open` clears it
-                    connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
+                self._clear_marker(lock, run)
+
+    def _clear_marker(self, lock: RunLock, run: str) -> None:
+        """Clear the marker of a run that ends, which a full disk may refuse; the next :meth:`open` clears it otherwise."""
+        with suppress(StoreError):
+            try:
+                self._delete_marker()
+            except StoreError:
+                self._database.truncate_wal()  # frees the space that the deletion needs
+                lock.note_folded(run)
+                self._delete_marker()
+
+    def _delete_marker(self) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == OPEN_RUN))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def register(self, requests: Iterable[Request]) -> None:
-        """Register the requests that a run samples from; :class:`StoreError` if one changed since an earlier run."""
-        self.register_digests({request.id: request.digest() for request in requests})
+    def register(self, requests: Iterable[Request], inputs: Mapping[str, str | None] | None = None) -> None:
+        """Register the requests that a run samples from; :class:`StoreError` if one changed since an earlier run.
 
-    def register_digests(self, wanted: Mapping[str, str]) -> None:
+        Args:
+            requests: the requests.
+            inputs: request id to a hash of what the graph is invoked with, where it is known.
+        """
+        self.register_digests({request.id: request.digest() for request in requests}, inputs)
+
+    def register_digests(self, wanted: Mapping[str, str], inputs: Mapping[str, str | None] | None = None) -> None:
         """Register requests by id and digest of the dataset row (see :meth:`register`)."""
+        inputs = inputs or {}
         with self._database.transaction() as connection:
             rows = connection.execute(select(schema.requests.c.request_id, schema.requests.c.digest))
             known = {row.request_id: row.digest for row in rows}
@@ -190,9 +244,16 @@ class ObservationStore:
                         f"{self.path}: the request {request_id!r} changed since it was profiled: use another store, or undo it",
                         code="store-mismatch",
                     )
-            new = [{"request_id": key, "digest": digest} for key, digest in wanted.items() if key not in known]
+            new = [
+                {"request_id": key, "digest": digest, "input_digest": inputs.get(key)}
+                for key, digest in wanted.items()
+                if key not in known
+            ]
             if new:
                 connection.execute(insert(schema.requests), new)
+            late = [{"request": key, "inputs": inputs[key]} for key in wanted if key in known and inputs.get(key) is not None]
+            if late:
+                connection.execute(_SET_INPUTS, late)
 
     def request_ids(self) -> list[str]:
         """Return the ids of all registered requests, in order of registration."""
@@ -214,7 +275,7 @@ class ObservationStore:
         Raises:
             StoreError: the cell has a row already; nothing is written.
         """
-        values = values_of(observation)
+        values = {**values_of(observation), "identity_id": self.identity_id}
         prefix = values["prefix"]
         with self._database.transaction() as connection:
             if not connection.execute(_ADD_ROW, values).rowcount:
@@ -236,7 +297,7 @@ class ObservationStore:
         """
         try:
             with self._database.transaction() as connection:
-                return insert_rows(connection, observations)
+                return insert_rows(connection, observations, self.identity_id)
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(
@@ -335,6 +396,11 @@ class ObservationStore:
         with self._database.transaction() as connection:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
 
+    def retired_calls(self) -> int:
+        """Return the model calls of the rows that no longer hold."""
+        with self._database.transaction() as connection:
+            return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
+
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
         """Return totals of the rows by model, depth or stage."""
         table = schema.observations
@@ -351,6 +417,15 @@ _FRAME_DTYPES = {
     **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached"), "Int64"),
     **dict.fromkeys(("ttft_s",), "Float64"),
 }
+
+
+def number_of(connection: Connection, identity: StoreIdentity) -> int:
+    """Return the number of an identity in the table ``identities``, and add it if it is new. In the caller's transaction."""
+    for row in connection.execute(select(schema.identities)):
+        if StoreIdentity.from_json(row.value).key == identity.key:
+            return int(row.identity_id)
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return int(connection.execute(insert(schema.identities), {"value": identity.to_json(), "since": since}).lastrowid)
 
 
 def _exists(path: Path) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from vinelm.traces.store import schema
 from vinelm.traces.store.lock import holder
-from vinelm.traces.store.schema import SCHEMA_VERSION
+from vinelm.traces.store.schema import RESCORING, SCHEMA_VERSION
 from vinelm.traces.store.store import ObservationStore
 
 
@@ -32,6 +32,10 @@ class Contents:
         size_bytes: size of the file and its write-ahead log.
         held_by: the process of the run that holds the store; None if there is none.
         sources: origins of imported and merged rows.
+        retired: why rows no longer hold, to their number; nothing is estimated from them.
+        retired_usd: the part of ``committed_usd`` that was paid for them.
+        repriced: rows whose dollars follow a later price than the one they were charged at.
+        waiting: whether retired rows wait to be scored again by the next run.
     """
 
     version: int
@@ -47,6 +51,10 @@ class Contents:
     size_bytes: int
     held_by: str | None
     sources: list[dict[str, Any]]
+    retired: dict[str, int]
+    retired_usd: float
+    repriced: int
+    waiting: bool
 
 
 def contents_of(store: ObservationStore) -> Contents:
@@ -73,7 +81,16 @@ def contents_of(store: ObservationStore) -> Contents:
             size_bytes=_size(store.path),
             held_by=holder(store.path),
             sources=[dict(row._mapping) for row in connection.execute(select(schema.sources))],
+            retired={row[0]: row[1] for row in connection.execute(_RETIRED)},
+            retired_usd=one(_RETIRED_USD),
+            repriced=one(select(func.count()).where(rows.recorded_usd.is_not(None))),
+            waiting=bool(one(select(func.count()).where(schema.meta.c.key == RESCORING))),
         )
+
+
+_OLD = schema.retired.c
+_RETIRED = select(_OLD.reason, func.count()).group_by(_OLD.reason).order_by(func.count().desc(), _OLD.reason)
+_RETIRED_USD = select(func.coalesce(func.sum(func.coalesce(_OLD.recorded_usd, _OLD.cost_usd) + _OLD.tool_cost_usd), 0.0))
 
 
 def _size(path: Path) -> int:

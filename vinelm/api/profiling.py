@@ -62,7 +62,8 @@ def profile(
         checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
         keep_going: Go on even if all first rows of a stage fail alike, whatever the model.
         on_progress: Called after every new observation.
-        on_note: Called with one line if the store's last run had other settings.
+        on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
+            dataset or the catalog changed: which rows stay, and which do not.
 
     Returns:
         How the profile stands and what ended it.
@@ -70,7 +71,7 @@ def profile(
     Raises:
         ConfigError: A cap, a sampler or an execution setting makes no sense, or models cost money and no budget is given.
         WorkflowError: The workflow cannot be profiled as it stands.
-        StoreError: The store belongs to another workflow, or another process is writing to it.
+        StoreError: The store belongs to another workflow, none of its rows would stay, or another process is writing to it.
 
     Example:
         >>> import vinelm
@@ -98,11 +99,13 @@ def profile(
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     if not checkpoints:
         check_uncheckpointed(sampler, limits)
-    with _opened(store, identity_of(workflow, catalog, backends, seed)) as opened:
+    identity = identity_of(workflow, catalog, backends, seed)
+    with _opened(store, identity) as opened:
         return run_profile(
             workflow, catalog, backends, opened,
             requests=requests, sampler=sampler, coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls, seed=seed,
             execution=execution, checkpoints=checkpoints, keep_going=keep_going, on_progress=on_progress, on_note=on_note,
+            identity=identity,
         )  # fmt: skip
 
 

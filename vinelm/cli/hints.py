@@ -41,6 +41,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "store-without-log": "`vinelm store check --accept STORE` accepts the rows that are there",
         "too-few-requests": "with a larger --limit",
         "uncheckpointed": "use --sampler exhaustive, and no --coverage",
+        "uncheckpointed-growth": "give another --store",
         "workflow-differs": "use --isolation inline",
     }
 )

@@ -107,6 +107,11 @@ def score(request, state) -> bool:
     return state["answer"] in ("right", "odd")
 
 
+def only_right(request, state) -> bool:
+    """Another scorer."""
+    return state["answer"] == "right"
+
+
 def build(vine, route=None):
     from langgraph.graph import END, START, StateGraph
 

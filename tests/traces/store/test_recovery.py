@@ -7,12 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from vinelm.errors import StoreError
 from vinelm.traces import ObservationStore, check_store, recover
 from vinelm.traces.store.recovery import OPEN_RUN
+from vinelm.traces.store.schema import SCHEMA_VERSION
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 
@@ -222,3 +224,85 @@ def test_a_read_only_folder_is_one_line(tmp_path):
             ObservationStore.open(path).add(a_row())
     finally:
         path.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize("limit", [120_000, 245_000, 370_000])
+def test_a_full_disk_is_no_copy_without_its_log(tmp_path, limit):
+    """The disk refuses even the deletion of the run's marker; SQLite then folds the log back and deletes it."""
+    path = tmp_path / "s.db"
+    code = FILLING.replace("400_000", str(limit))
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, timeout=60)
+    count = int(done.stdout.split()[0])
+    assert count > 0
+    assert not path.with_name("s.db-wal").exists()
+    with ObservationStore.open(path) as store:
+        assert [row.request_id for row in store.observations()] == [f"q{i}" for i in range(count)]
+
+
+STAYS_FULL = """
+import sys
+from vinelm.errors import StoreError
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.testing import a_row, an_identity
+def refuse(self):
+    raise StoreError("full")
+ObservationStore._delete_marker = refuse
+with ObservationStore.create(sys.argv[1], an_identity()) as store, store.exclusive():
+    store.add(a_row())
+"""
+
+
+def test_a_disk_that_stays_full_leaves_a_note_that_only_its_own_store_may_use(tmp_path):
+    path, other = tmp_path / "s.db", tmp_path / "other.db"
+    for store in (path, other):
+        subprocess.run([sys.executable, "-c", STAYS_FULL, str(store)], check=True, timeout=60)
+        assert mark(store)
+        assert not store.with_name(f"{store.name}-wal").exists()
+    shutil.copy(f"{other}.lock", f"{path}.lock")
+    with pytest.raises(StoreError, match="copied during a run without its write-ahead log"):
+        ObservationStore.open(path)
+    with ObservationStore.open(other) as store:
+        assert store.observations() == [a_row()]
+    assert not mark(other)
+
+
+READS = """
+import ctypes, os, sys
+from pathlib import Path
+path = Path(sys.argv[1])
+from vinelm.cli.main import main
+from vinelm.traces import ObservationStore, check_store, contents_of
+if os.geteuid() == 0:  # without its capabilities root is an ordinary user
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()) == 0
+with ObservationStore.open(path) as store:
+    print(len(store), contents_of(store).version, check_store(path).is_whole)
+print(main(["store", "info", str(path)]), main(["store", "check", str(path)]), sorted(p.name for p in path.parent.iterdir()))
+"""
+
+
+@pytest.mark.parametrize("state", ["folded", "log", "old", "read-only file"])
+def test_a_store_is_read_where_nothing_may_be_written(tmp_path, live, state):
+    path, child = live
+    folder, endings = tmp_path / "read only", [""]
+    if state == "log":
+        child.kill()
+        child.wait()
+        endings = ["", "-wal"]
+    elif state == "old":
+        path = Path(__file__).parents[1] / "data" / "v1.sqlite-fixture"
+    else:
+        child.stdin.close()
+        child.wait()
+    copy = copied(path, folder, *endings)
+    copy.chmod(0o444)
+    folder.chmod(0o755 if state == "read-only file" else 0o555)
+    try:
+        done = subprocess.run([sys.executable, "-c", READS, str(copy)], capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        folder.chmod(0o755)
+    rows = 3 if state == "old" else len(ROWS)
+    assert done.stdout.startswith(f"{rows} {SCHEMA_VERSION} True\n"), done.stderr
+    assert done.stdout.strip().endswith(f"0 0 {sorted(copy.name + ending for ending in endings)}")  # nothing new beside it
+    assert f"{rows} rows" in done.stdout
+    assert "no damage" in done.stdout

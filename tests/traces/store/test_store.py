@@ -38,7 +38,9 @@ def refused(path, words, identity=None):
 
 def test_every_field_of_an_observation_has_a_column_and_every_column_a_comment():
     columns = schema.observations.c
-    assert {f.name for f in fields(Observation)} | {"row_id", "model", "depth"} == {c.name for c in columns}
+    assert {f.name for f in fields(Observation)} | {"row_id", "model", "depth", "identity_id", "recorded_usd"} == {
+        c.name for c in columns
+    }
     for table in schema.metadata.sorted_tables:
         assert table.comment
         assert all(column.comment for column in table.columns), table.name

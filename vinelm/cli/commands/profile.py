@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,10 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
+    from vinelm.observation import Observation
     from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult
     from vinelm.protocols import Sampler
-    from vinelm.traces import ObservationStore
+    from vinelm.traces import ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
@@ -84,14 +87,15 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if inputs.note and not quiet:
         click.echo(inputs.note, err=True)
     if settings["dry_run"]:
-        forecast = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler)
+        forecast = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
         print_forecast(forecast, inputs, as_json=as_json)
         return None
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
-    with _open(path, inputs, settings["seed"], is_default=store is None) as opened:
+    identity = _identity(inputs, settings["seed"])
+    with _can_be_put_aside(), _open(path, identity, is_default=store is None) as opened:
         kind = "quiet" if quiet else "json" if as_json else "text"
-        result = _run(inputs, opened, {**settings, "sampler": sampler}, execution, kind)
+        result = _run(inputs, opened, {**settings, "sampler": sampler, "identity": identity}, execution, kind)
         (print_json if as_json else show)(result, opened, inputs)
     if result.stopped_by == "budget":
         raise BudgetExhausted(
@@ -146,27 +150,46 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
         click.echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
 
 
-def _identity(inputs: Inputs, seed: int) -> Any:
+def _identity(inputs: Inputs, seed: int) -> StoreIdentity:
     """Return the store's identity. Raises for a graph that cannot be profiled, before a file is written."""
     from vinelm.api import identity_of
 
     return identity_of(inputs.workflow, inputs.catalog, inputs.backends, seed)
 
 
-def _open(path: Path, inputs: Inputs, seed: int, *, is_default: bool) -> ObservationStore:
+def _open(path: Path, identity: StoreIdentity, *, is_default: bool) -> ObservationStore:
     """Open the store, or create it."""
-    from vinelm.errors import StoreError
     from vinelm.traces import ObservationStore
 
-    identity = _identity(inputs, seed)
     if is_default:
         path.parent.mkdir(exist_ok=True)
-    try:
+    with _can_be_put_aside():
         return ObservationStore.open_or_create(path, identity)
+
+
+@contextmanager
+def _can_be_put_aside() -> Iterator[None]:
+    """Errors about a store that does not match get the hint that belongs to this command."""
+    from vinelm.errors import StoreError
+
+    try:
+        yield
     except StoreError as error:
-        if error.code == "store-mismatch":  # here it can be put aside
+        if error.code == "store-mismatch":
             raise StoreError(str(error), code="profile-store-mismatch") from error
         raise
+
+
+def _previewed(path: Path, inputs: Inputs, identity: StoreIdentity, *, quiet: bool) -> tuple[list[Observation], float]:
+    """The rows that the store would have once a run began, and its dollars. Writes nothing."""
+    from vinelm.profiler import request_digests
+    from vinelm.traces import ObservationStore, preview_growth
+
+    with _can_be_put_aside(), ObservationStore.open(path) as opened:
+        growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
+        if growth is not None and (growth.has_effect or growth.is_reshaped) and not quiet:
+            click.echo(growth.describe(), err=True)
+        return rows, opened.committed_usd()
 
 
 def _forecast(
@@ -177,15 +200,15 @@ def _forecast(
     limits: ProfileLimits,
     execution: ExecutionConfig,
     sampler: str | Sampler,
+    quiet: bool,
 ) -> Forecast:
     from vinelm.profiler import forecast_profile, make_sampler, rates_of
-    from vinelm.traces import ObservationStore
 
     identity = _identity(inputs, settings["seed"])
-    rows, committed_usd = [], 0.0
+    rows: list[Observation] = []
+    committed_usd = 0.0
     if path.exists() and not settings["force_rerun"]:
-        with ObservationStore.open(path, identity) as opened:
-            rows, committed_usd = opened.observations(), opened.committed_usd()
+        rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, inputs.workflow.template, ids, settings["seed"])
@@ -207,5 +230,5 @@ def _run(
             inputs.workflow, inputs.catalog, inputs.backends, store,
             execution=execution, checkpoints=not settings["no_checkpoints"], keep_going=settings["keep_going"],
             on_progress=on_progress, on_note=noted(kind),
-            **{name: settings[name] for name in (*LIMITS, "sampler", "seed")},
+            **{name: settings[name] for name in (*LIMITS, "sampler", "seed", "identity")},
         )  # fmt: skip

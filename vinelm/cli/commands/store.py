@@ -90,6 +90,7 @@ def _show_info(facts: dict[str, Any]) -> None:
     lost = f", {usd(facts['abandoned_usd'])} of it for calls without a recorded result" if facts["abandoned_usd"] else ""
     open_ = f", {usd(facts['open_usd'])} reserved for calls in flight" if facts["open_usd"] else ""
     say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
+    _show_growth(facts)
     if facts["coverage"] is not None:
         say(
             f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
@@ -106,6 +107,23 @@ def _show_info(facts: dict[str, Any]) -> None:
         f"{facts['size_bytes'] / 1e6:.1f} MB, {facts['checkpoints']:,} checkpoints of {facts['checkpoint_bytes'] / 1e6:.1f} MB"
     )
     say(f"Size: {size}; schema version {facts['version']}.{held}")
+
+
+def _show_growth(facts: dict[str, Any]) -> None:
+    """What became of rows when the workflow, the dataset or the catalog changed."""
+    from vinelm.cli.console import say
+    from vinelm.reports import usd
+
+    if facts["retired"]:
+        count = sum(facts["retired"].values())
+        say(f"No longer valid: {count:,} more rows, for which {usd(facts['retired_usd'])} of that was paid. They are kept, and "
+            "used again if the change is undone.")  # fmt: skip
+        for reason, rows in facts["retired"].items():
+            say(f"  {rows:,}: {reason}", hanging=2)
+    if facts["waiting"]:
+        say("Some of these wait to be scored again: the next `vinelm profile` does it, without a call.")
+    if facts["repriced"]:
+        say(f"{facts['repriced']:,} rows count at a later price than the one they were charged at.")
 
 
 @command.command("check", short_help="Check the integrity of a store.")

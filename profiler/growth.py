@@ -1,0 +1,107 @@
+"""Bring a store up to date with a changed workflow, dataset or catalog before a run, and say what that means.
+
+See docs/profiling.md#growing-a-store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from vinelm.profiler.execution.job import Job, Worker, run_job
+from vinelm.profiler.fingerprint import SETTING
+from vinelm.traces import Growth, ObservationStore, RequestDigest, RowsToScore, RowToScore, StoreIdentity, grow
+from vinelm.workflow import Request, Workflow
+
+
+def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dict[str, RequestDigest]:
+    """Return the digests of the workflow's requests, and of further ones, by id.
+
+    Args:
+        workflow: its ``inputs`` is called with each request; where it raises, the input is unknown.
+        requests: further requests.
+    """
+    every = {request.id: request for request in (*workflow.requests, *requests)}
+    return {key: RequestDigest(request.digest(), _input_digest(workflow, request)) for key, request in every.items()}
+
+
+def _input_digest(workflow: Workflow, request: Request) -> str | None:
+    try:
+        text = json.dumps([request.id, workflow.graph_input(request)], sort_keys=True)
+    except Exception:  # the application's code, or an input that is not plain
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
+    """Return the identity with the settings (such as a seed) that the store was made with, where it has none of its own."""
+    settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
+    return replace(identity, fingerprint={**settings, **identity.fingerprint})
+
+
+def grow_store(
+    store: ObservationStore,
+    identity: StoreIdentity,
+    wanted: dict[str, RequestDigest],
+    *,
+    requests: Sequence[Request],
+    worker: Worker,
+    workers: int,
+) -> Growth | None:
+    """Give the store the identity of the run that begins; score rows again whose success another scorer or label decides.
+
+    Writes to the store, and makes no call of a model.
+
+    Args:
+        store: held by the caller.
+        identity: of the run.
+        wanted: the digests of all requests.
+        requests: all requests.
+        worker: scores states.
+        workers: how many states are scored at a time.
+
+    Returns:
+        What happened; None if nothing has changed.
+
+    Raises:
+        StoreError: none of the store's rows would stay.
+    """
+    growth = grow(store, identity, wanted)
+    waiting = RowsToScore(store, wanted)
+    if not waiting.is_pending:
+        return growth
+    lost = _score_again(waiting, {request.id: request for request in requests}, worker, workers)
+    if growth is None or not growth.rescored:
+        return growth
+    failed = sum(lost.values()) - sum(growth.retired.values())
+    return replace(growth, kept=growth.kept - failed, rescored=growth.rescored - failed, retired=lost)
+
+
+def _score_again(waiting: RowsToScore, requests: dict[str, Request], worker: Worker, workers: int) -> dict[str, int]:
+    """Score wave after wave; returns reason to the number of rows that do not hold after all."""
+    with ThreadPoolExecutor(workers) as pool:
+        while wave := waiting.wave():
+            scores = pool.map(lambda row: _score(row, requests[row.request_id], worker), wave)
+            waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
+    return dict(waiting.finish())
+
+
+def _score(row: RowToScore, request: Request, worker: Worker) -> tuple[bool | None, str]:
+    """The success of a row, or why it cannot be decided. No call of a model is paid for."""
+    job = Job(request, row.prefix, row.state, 0.0, is_scoring=True)
+    finished = run_job(worker, job, _allow_none)
+    if finished.problem is not None:
+        raise finished.problem
+    outcome = finished.outcome
+    if outcome is None or outcome.observation is None:
+        return None, "scoring them again asks for calls after the loop"
+    if outcome.observation.success is None:
+        return None, "scoring them again failed"
+    return outcome.observation.success, ""
+
+
+def _allow_none(_upper_usd: float) -> bool:
+    return False

@@ -1,0 +1,110 @@
+"""What decides a row besides its request: the code and the settings behind each invocation of its prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vinelm.traces.store.identity import StoreIdentity
+
+_MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s")
+"""Fields of a catalog entry that do not change what is sent to the model."""
+_OPTION_KEEPS_ROWS = ("timeout", "request_timeout", "max_retries")
+_BACKEND_KEEPS_ROWS = ("limits", "max_retries", "backoff_s", "max_wait_s", "stream", "real_time")
+_SCORER = "scorer"
+_STAGE = "stage "
+
+
+class RowConditions:
+    """Compares two identities as far as they decide the rows of one prefix.
+
+    A row that was executed under one identity holds under another if nothing differs that decides it: the sequence of stages
+    and models up to it, what each of these models is sent, the code of these stages, and the code and resources that all
+    stages share. Prices, rate limits, timeouts, other models and later stages do not count.
+
+    Args:
+        before: the identity that rows were executed under.
+        now: the identity to compare with.
+    """
+
+    def __init__(self, before: StoreIdentity, now: StoreIdentity) -> None:
+        self._before, self._now = before, now
+        self._stages_before, self._stages_now = before.bound_template().invocations, now.bound_template().invocations
+        self._shared = _shared_difference(before.fingerprint, now.fingerprint)
+        self._models: dict[str, str | None] = {}
+        self._prefixes: dict[tuple[str, ...], str | None] = {}
+
+    def difference(self, prefix: Sequence[str]) -> str | None:
+        """Say why a row of that prefix no longer holds; None if it does. Names the first difference."""
+        key = tuple(prefix)
+        if key not in self._prefixes:
+            self._prefixes[key] = self._difference(key)
+        return self._prefixes[key]
+
+    def scoring_difference(self, depth: int) -> str | None:
+        """Say why the success of rows of that depth must be decided again; None if it need not be."""
+        if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
+            return "the scorer changed"
+        before, now = self._stages_before[depth - 1], self._stages_now[depth - 1]
+        if before.answerable != now.answerable:
+            return f"stage {now.name!r} is {'now' if now.answerable else 'no longer'} answerable"
+        return None
+
+    def _difference(self, prefix: tuple[str, ...]) -> str | None:
+        if self._shared is not None:
+            return self._shared
+        if len(prefix) > len(self._stages_now):
+            return f"the template has only {len(self._stages_now)} invocations"
+        for position, model in enumerate(prefix):
+            before, now = self._stages_before[position], self._stages_now[position]
+            if before.name != now.name:
+                return f"invocation {position + 1} is of stage {now.name!r}, not {before.name!r}"
+            if model not in (now.models or ()):
+                return f"stage {now.name!r} no longer runs on model {model!r}"
+            part = f"{_STAGE}{now.name}"
+            if self._before.fingerprint.get(part) != self._now.fingerprint.get(part):
+                return f"the code of stage {now.name!r} changed"
+            changed = self._model_difference(model)
+            if changed is not None:
+                return changed
+        return None
+
+    def _model_difference(self, name: str) -> str | None:
+        if name not in self._models:
+            self._models[name] = _differing(
+                f"model {name!r}", _deciding_settings(self._before, name), _deciding_settings(self._now, name)
+            )
+        return self._models[name]
+
+
+def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """The difference in what all rows share: graph, tools, routes, inputs, resources, seeds."""
+
+    def shared(parts: Mapping[str, str]) -> dict[str, str]:
+        return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}
+
+    mine, theirs = shared(before), shared(now)
+    changed = sorted(part for part in {*mine, *theirs} if mine.get(part) != theirs.get(part))
+    return f"the workflow changed ({', '.join(changed)})" if changed else None
+
+
+def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
+    """What decides a model's answers, as plain values: its own settings and those of its provider."""
+    catalog = identity.models()
+    model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
+    options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}
+    backend = catalog.backends.get(catalog[name].provider, {})
+    settings = {f"[backend] {key}": value for key, value in backend.items() if key not in _BACKEND_KEEPS_ROWS}
+    return {**model, **options, **settings}
+
+
+def _differing(whose: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if not names:
+        return None
+    words = [f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}" for name in names]
+    return f"{whose} has other settings ({', '.join(words)})"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value) if len(str(value)) <= 40 else "(changed)"

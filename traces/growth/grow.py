@@ -1,0 +1,221 @@
+"""Lets a store grow: what still holds under a changed workflow, dataset or catalog stays, the rest is retired.
+
+Retired rows keep their dollars on the ledger and their state. They are used again when the change is undone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from vinelm.errors import StoreError
+from vinelm.observation import Observation
+from vinelm.traces.growth import retirement
+from vinelm.traces.growth.changes import changes_between
+from vinelm.traces.growth.plan import RequestDigest, RowJudge, restoration_of, retirement_of
+from vinelm.traces.store import schema
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.rows import read_rows
+from vinelm.traces.store.run_state import UNFINISHED
+from vinelm.traces.store.schema import RESCORING
+from vinelm.traces.store.store import ObservationStore, number_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What a change of the workflow, the dataset or the catalog did to the rows of a store.
+
+    Attributes:
+        changes: what changed, in a few words each.
+        before: rows before.
+        kept: rows that stay, rows whose success was decided again included.
+        restored: rows of an earlier state of the store that are used again.
+        rescored: rows that stay once their success is decided again from their stored state; no call is made for it.
+        retired: reason to the number of rows that no longer hold.
+        repriced: rows whose dollars follow a new price.
+        unpriced: rows of a model with a new price that recorded no tokens: they keep their dollars.
+        is_reshaped: the requests, the models or the invocations are not the same, so that there may be other cells to execute.
+    """
+
+    changes: tuple[str, ...]
+    before: int
+    kept: int
+    restored: int = 0
+    rescored: int = 0
+    retired: Mapping[str, int] = field(default_factory=dict)
+    repriced: int = 0
+    unpriced: int = 0
+    is_reshaped: bool = False
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether a row was retired, restored, scored again or priced anew."""
+        return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
+
+    def describe(self) -> str:
+        """Return one line: what changed, how many rows stay, which do not and why, and what is bought for it."""
+        lost = sum(self.retired.values())
+        parts = [f"{', '.join(self.changes)} since the last run: {self.kept:,} of {self.before:,} rows stay"]
+        if self.rescored:
+            parts.append(f"{self.rescored:,} of them are scored again from their stored state, without a call")
+        if self.restored:
+            parts.append(f"{self.restored:,} earlier rows hold again")
+        if self.repriced:
+            parts.append(f"the new prices are applied to the tokens of {self.repriced:,} rows")
+        if self.unpriced:
+            parts.append(f"{self.unpriced:,} rows without token counts keep their dollars")
+        if lost:
+            why = "; ".join(f"{reason}: {count:,}" for reason, count in sorted(self.retired.items(), key=lambda one: -one[1]))
+            parts.append(f"{lost:,} no longer hold ({why}) and are bought again where the sampler comes to them")
+        else:
+            parts.append("nothing is bought again, only what is new" if self.is_reshaped else "nothing is bought again")
+        return "; ".join(parts)
+
+
+def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
+    """Change the store's identity to ``now``, in one transaction: retire rows that no longer hold, restore those that do again.
+
+    The caller holds the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
+    :class:`~vinelm.traces.RowsToScore` restores them.
+
+    Args:
+        store: the store.
+        now: the identity of the run that begins.
+        wanted: request id to the digests of the request as it is now, for all requests of the dataset.
+
+    Returns:
+        What happened; None if nothing has changed.
+
+    Raises:
+        StoreError: the store is of another workflow, or none of its rows would stay. Nothing is written then.
+    """
+    with store.database.transaction() as connection:
+        growth = _grow(connection, store, now, wanted, assumes_scores=False)
+    if growth is not None:
+        store.identity = _aged(now, store.identity)
+        with store.database.transaction() as connection:
+            store.identity_id = number_of(connection, store.identity)
+    return growth
+
+
+class _Undo(Exception):
+    """Rolls a transaction back."""
+
+
+def preview_growth(
+    store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]
+) -> tuple[Growth | None, list[Observation]]:
+    """Return what :func:`grow` would do, and the rows that would be there then. Writes nothing.
+
+    Rows that would be scored again are returned with their old success.
+
+    Raises:
+        StoreError: as in :func:`grow`.
+    """
+    found: tuple[Growth | None, list[Observation]] = (None, [])
+    try:
+        with store.database.transaction() as connection:
+            growth = _grow(connection, store, now, wanted, assumes_scores=True)
+            found = growth, list(read_rows(connection))
+            raise _Undo
+    except _Undo:
+        return found
+
+
+def _grow(
+    connection: Connection,
+    store: ObservationStore,
+    now: StoreIdentity,
+    wanted: Mapping[str, RequestDigest],
+    *,
+    assumes_scores: bool,
+) -> Growth | None:
+    stranger = store.identity.stranger(now)
+    if stranger:
+        raise StoreError(f"{store.path}: {stranger}: use another store, or undo the change", code="store-mismatch")
+    if store.identity.key == now.key:
+        return None
+    known = retirement.request_digests(connection)
+    changes = changes_between(store.identity, now, known, wanted)
+    identities = _identities(connection)
+    number = number_of(connection, _aged(now, store.identity))
+    judge = RowJudge({**identities, number: now}, now, wanted, assumes_scores=assumes_scores)
+    current = retirement.current_rows(connection, store.identity_id, known)
+    first = retirement.next_retired_id(connection)
+    plan = retirement_of(current, judge)
+    if current and len(plan.retire) - plan.waiting == len(current):
+        _refuse_losing_everything(store, plan.retire)
+    retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
+    restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), judge, plan.kept).restore)
+    _set_requests(connection, known, wanted)
+    repriced, unpriced = retirement.reprice(connection, judge, retirement.current_rows(connection, number, wanted))
+    growth = Growth(
+        changes=tuple(changes) or ("settings that decide no row",),
+        before=len(current),
+        kept=len(current) - len(plan.retire) + plan.waiting,
+        restored=restored,
+        rescored=plan.waiting,
+        retired=_counts(plan.retire, plan.waiting_rows),
+        repriced=repriced,
+        unpriced=unpriced,
+        is_reshaped=store.identity.dataset_digest != now.dataset_digest
+        or _canonical(store.identity.template) != _canonical(now.template),
+    )
+    if plan.waiting:
+        _set_meta(connection, RESCORING, str(first))
+    _set_meta(connection, "identity", _aged(now, store.identity).to_json())
+    if growth.has_effect or growth.is_reshaped:
+        connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
+    return growth
+
+
+def _refuse_losing_everything(store: ObservationStore, retire: Sequence[tuple[int, str]]) -> None:
+    reason, _ = max(_counts(retire, ()).items(), key=lambda one: one[1])
+    raise StoreError(
+        f"{store.path}: none of its {len(retire):,} rows would stay ({reason}): use another store, or undo the change",
+        code="store-mismatch",
+    )
+
+
+def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row_id, reason in retire:
+        if row_id not in without:
+            counts[reason] = counts.get(reason, 0) + 1
+    return counts
+
+
+def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
+    """The new identity with the store's time of creation."""
+    return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
+
+
+def _identities(connection: Connection) -> dict[int, StoreIdentity]:
+    return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
+
+
+def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]) -> None:
+    """Forget requests that are no longer in the dataset, and note how the others are now."""
+    table = schema.requests
+    gone = [{"request": key} for key in known if key not in wanted]
+    if gone:
+        connection.execute(delete(table).where(table.c.request_id == bindparam("request")), gone)
+    changed = [
+        {"request": key, "full": wanted[key].full, "inputs": wanted[key].inputs}
+        for key, digest in known.items()
+        if key in wanted and wanted[key] != digest
+    ]
+    if changed:
+        change = update(table).where(table.c.request_id == bindparam("request"))
+        connection.execute(change.values(digest=bindparam("full"), input_digest=bindparam("inputs")), changed)
+
+
+def _set_meta(connection: Connection, key: str, value: str) -> None:
+    connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": key, "value": value})
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

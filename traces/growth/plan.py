@@ -1,0 +1,211 @@
+"""Which rows of a store still hold under another identity. Pure: decides, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vinelm.template import StopRule
+from vinelm.traces.growth.conditions import RowConditions
+from vinelm.traces.growth.repricing import RecordedCost
+from vinelm.traces.store.identity import StoreIdentity
+
+Cell = tuple[str, tuple[str, ...]]
+ENDS_EARLIER = "its request now ends earlier"
+BROKEN_STAGE = "a stage was broken"
+"""Reason of retired rows that show a fault of the application or its surroundings, and never hold again."""
+
+
+class RequestDigest(NamedTuple):
+    """Hashes of a request: ``full`` of its dataset row, ``inputs`` of what the graph is invoked with (None: unknown)."""
+
+    full: str | None
+    inputs: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """What growth needs of a row, current or retired.
+
+    Attributes:
+        row_id: its number in its table.
+        cell: request and prefix.
+        success, stopped, failure: as in :class:`~vinelm.observation.Observation`.
+        cost: the dollars as they were charged, with the tokens.
+        cost_usd: the dollars that the row counts with.
+        identity_id: what it was executed under.
+        scored_id: whose scorer decided ``success``.
+        request: the request when the row was executed and scored.
+        has_state: the workflow state after it is kept.
+        unscored_id: under which identity it was to be scored again and could not; None if there is none.
+        reason: why it was retired; None for a current row.
+    """
+
+    row_id: int
+    cell: Cell
+    success: bool | None
+    stopped: bool | None
+    failure: str | None
+    cost: RecordedCost
+    cost_usd: float
+    identity_id: int
+    scored_id: int
+    request: RequestDigest
+    has_state: bool
+    unscored_id: int | None = None
+    reason: str | None = None
+
+    def ended(self, rule: StopRule) -> bool:
+        """Return whether the request ends at this row."""
+        return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
+
+
+class RowVerdict(NamedTuple):
+    """Whether a row holds. ``needs_score``: it does, once ``success`` is decided again. ``reason``: why not, or why again."""
+
+    holds: bool
+    needs_score: bool = False
+    reason: str = ""
+
+
+class RowJudge:
+    """Judges single rows, apart from the rows before them on their path.
+
+    Args:
+        identities: every identity that the store has had, by number.
+        now: the identity to judge by.
+        wanted: the requests of the dataset as it is now, by id.
+        assumes_scores: take the success of rows that would have to be scored again for granted.
+    """
+
+    def __init__(
+        self,
+        identities: Mapping[int, StoreIdentity],
+        now: StoreIdentity,
+        wanted: Mapping[str, RequestDigest],
+        *,
+        assumes_scores: bool = False,
+    ) -> None:
+        self.now = now
+        self._identities = identities
+        self.rule = now.bound_template().stop
+        self._conditions = {number: RowConditions(identity, now) for number, identity in identities.items()}
+        self._prices_now = {model.name: model.price for model in now.models().models}
+        self._prices = {
+            number: {model.name: model.price for model in identity.models().models} for number, identity in identities.items()
+        }
+        self._wanted = wanted
+        self._assumes_scores = assumes_scores
+
+    def judge(self, row: StoredRow) -> RowVerdict:
+        """Return whether the row holds."""
+        request_id, prefix = row.cell
+        request = self._wanted.get(request_id)
+        if request is None:
+            return RowVerdict(False, reason="requests that are no longer in the dataset")
+        is_same = row.request.full == request.full
+        if not is_same and (row.request.inputs is None or row.request.inputs != request.inputs):
+            return RowVerdict(False, reason="requests whose dataset row changed")
+        reason = self._conditions[row.identity_id].difference(prefix)
+        if reason is not None:
+            return RowVerdict(False, reason=reason)
+        why = self._conditions[row.scored_id].scoring_difference(len(prefix))
+        if why is None and not is_same:
+            why = "requests whose labels changed"
+        if why is None or self._assumes_scores or (row.failure is not None and row.failure != "tool"):
+            return RowVerdict(True)
+        if row.unscored_id is not None and self._identities[row.unscored_id].key == self.now.key:
+            return RowVerdict(False, reason="scoring them again failed")
+        if row.has_state:
+            return RowVerdict(True, needs_score=True, reason=why)
+        return RowVerdict(False, reason=f"{why}, and the state was not kept")
+
+    def cost_usd(self, row: StoredRow) -> float | None:
+        """Return the row's dollars at the prices of now; None if it recorded no tokens and its price changed."""
+        model = row.cell[1][-1]
+        return row.cost.at(self._prices[row.identity_id][model], self._prices_now[model])
+
+
+@dataclass
+class Retirement:
+    """Which current rows to retire, with the reason, and which to keep."""
+
+    retire: list[tuple[int, str]] = field(default_factory=list)
+    kept: dict[Cell, bool] = field(default_factory=dict)
+    """Cell to whether its request ends there."""
+    waiting_rows: set[int] = field(default_factory=set)
+    """Those of the retired rows that hold once they, or the rows before them, are scored again."""
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait to be scored."""
+        return len(self.waiting_rows)
+
+
+def retirement_of(rows: Iterable[StoredRow], judge: RowJudge) -> Retirement:
+    """Decide which of the store's current rows to retire. A row needs the row before it on its path."""
+    found = Retirement()
+    lost: dict[Cell, str] = {}
+    waiting: dict[Cell, str] = {}
+    for row in sorted(rows, key=lambda row: (len(row.cell[1]), row.row_id)):
+        parent = (row.cell[0], row.cell[1][:-1])
+        verdict = judge.judge(row)
+        if not verdict.holds:
+            lost[row.cell] = verdict.reason
+        elif parent in lost:
+            lost[row.cell] = lost[parent]
+        elif found.kept.get(parent, False):  # a missing row before it, of an import, is no reason
+            lost[row.cell] = ENDS_EARLIER
+        elif verdict.needs_score or parent in waiting:
+            waiting[row.cell] = verdict.reason or waiting[parent]
+            found.waiting_rows.add(row.row_id)
+        else:
+            found.kept[row.cell] = row.ended(judge.rule)
+            continue
+        found.retire.append((row.row_id, lost.get(row.cell) or waiting[row.cell]))
+    return found
+
+
+@dataclass
+class Restoration:
+    """Which retired rows to use again, and which of them only after they are scored, in the order to do it."""
+
+    restore: list[int] = field(default_factory=list)
+    score: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    """Rows that hold but for the end of their request before them."""
+
+
+def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[Cell, bool]) -> Restoration:
+    """Decide which retired rows to use again.
+
+    Args:
+        retired: the retired rows; the one that was retired last wins where several are of one cell.
+        judge: decides by the identity of now.
+        kept: the current cells, with whether their request ends there.
+    """
+    found, active = Restoration(), dict(kept)
+    for row, verdict in _latest_that_hold(retired, judge):
+        request_id, prefix = row.cell
+        parent_ends = False if len(prefix) == 1 else active.get((request_id, prefix[:-1]))
+        if row.cell in active or parent_ends is None:
+            continue
+        if parent_ends:
+            found.ended.append(row.row_id)
+        elif verdict.needs_score:
+            found.score.append(row.row_id)
+        else:
+            found.restore.append(row.row_id)
+            active[row.cell] = row.ended(judge.rule)
+    return found
+
+
+def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, RowVerdict]]:
+    """Of each cell the row that was retired last among those that hold; shorter prefixes first."""
+    latest: dict[Cell, tuple[StoredRow, RowVerdict]] = {}
+    for row in sorted(retired, key=lambda row: row.row_id):
+        verdict = judge.judge(row)
+        if verdict.holds and row.reason != BROKEN_STAGE:
+            latest[row.cell] = row, verdict
+    return sorted(latest.values(), key=lambda one: (len(one[0].cell[1]), one[0].row_id))

@@ -1,0 +1,126 @@
+"""Rows whose success must be decided again: they wait among the retired ones, and are restored wave by wave."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, select, update
+
+from vinelm.traces.growth import retirement
+from vinelm.traces.growth.plan import (
+    ENDS_EARLIER,
+    RequestDigest,
+    Restoration,
+    RowJudge,
+    restoration_of,
+)
+from vinelm.traces.store import schema
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.schema import RESCORING, decode_prefix
+from vinelm.traces.store.store import ObservationStore
+
+_LARGEST_WAVE = 5000  # rows whose states are in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class RowToScore:
+    """A row whose success must be decided again: its number among the retired rows, its cell, and the state after it."""
+
+    retired_id: int
+    request_id: str
+    prefix: tuple[str, ...]
+    state: bytes
+
+
+class RowsToScore:
+    """The rows of a store that wait to be scored again, shorter prefixes first; the caller holds the store.
+
+    A run that dies in between continues with the wave where it was, and restores the same rows in the same order.
+
+    Args:
+        store: the store.
+        wanted: the digests of the requests as they are now, by id.
+    """
+
+    def __init__(self, store: ObservationStore, wanted: Mapping[str, RequestDigest]) -> None:
+        self._store, self._wanted = store, wanted
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether some rows wait, of this run's growth or of one that died."""
+        with self._store.database.transaction() as connection:
+            return self._first(connection) is not None
+
+    def wave(self) -> list[RowToScore]:
+        """Return rows to score, all of which have the rows before them; empty when none is left."""
+        with self._store.database.transaction() as connection:
+            rows: list[RowToScore] = []
+            for retired_id in self._restoration(connection).score:  # shorter prefixes first
+                row = self._to_score(connection, retired_id)
+                if rows and (len(row.prefix) > len(rows[0].prefix) or len(rows) == _LARGEST_WAVE):
+                    break  # the rows before others come first, and in a fixed order
+                rows.append(row)
+            return rows
+
+    def record(self, scores: Iterable[tuple[RowToScore, bool | None, str]]) -> None:
+        """Record the scores of a wave, in one transaction, and make its rows current again.
+
+        Args:
+            scores: each row with its success; None with the reason if it cannot be scored: it stays retired.
+        """
+        number = self._store.identity_id
+        with self._store.database.transaction() as connection:
+            for row, success, reason in scores:
+                if success is None:
+                    self._set(connection, row.retired_id, {"unscored_id": number, "reason": reason})
+                else:
+                    full = self._wanted[row.request_id].full
+                    self._set(connection, row.retired_id, {"success": success, "scored_id": number, "request_digest": full})
+            retirement.restore(connection, self._restoration(connection).restore)
+            self._reprice(connection)
+
+    def finish(self) -> Mapping[str, int]:
+        """Note that nothing waits any more; returns reason to the number of rows that wait no longer but do not hold."""
+        with self._store.database.transaction() as connection:
+            first = self._first(connection) or 0
+            for retired_id in self._restoration(connection).ended:
+                if retired_id >= first:
+                    self._set(connection, retired_id, {"reason": ENDS_EARLIER})
+            connection.execute(delete(schema.meta).where(schema.meta.c.key == RESCORING))
+            table = schema.retired.c
+            found: dict[str, int] = {}
+            for (reason,) in connection.execute(select(table.reason).where(table.retired_id >= first)):
+                found[reason] = found.get(reason, 0) + 1
+            return found
+
+    def _to_score(self, connection: Connection, retired_id: int) -> RowToScore:
+        table, blobs = schema.retired.c, schema.blobs.c
+        query = select(table.request_id, table.prefix, blobs.content).where(
+            table.retired_id == retired_id, blobs.digest == table.state
+        )
+        row = connection.execute(query).one()
+        return RowToScore(retired_id, row.request_id, decode_prefix(row.prefix), zlib.decompress(row.content))
+
+    def _restoration(self, connection: Connection) -> Restoration:
+        judge = self._judge(connection)
+        rows = retirement.current_rows(connection, self._store.identity_id, self._wanted)
+        kept = {row.cell: row.ended(judge.rule) for row in rows}
+        return restoration_of(retirement.retired_rows(connection), judge, kept)
+
+    def _reprice(self, connection: Connection) -> None:
+        rows = retirement.current_rows(connection, self._store.identity_id, self._wanted)
+        retirement.reprice(connection, self._judge(connection), rows)
+
+    def _judge(self, connection: Connection) -> RowJudge:
+        found = connection.execute(select(schema.identities))
+        identities = {row.identity_id: StoreIdentity.from_json(row.value) for row in found}
+        return RowJudge(identities, self._store.identity, self._wanted)
+
+    def _first(self, connection: Connection) -> int | None:
+        text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == RESCORING)).scalar()
+        return None if text is None else int(text)
+
+    def _set(self, connection: Connection, retired_id: int, values: Mapping[str, object]) -> None:
+        connection.execute(update(schema.retired).where(schema.retired.c.retired_id == retired_id).values(dict(values)))

@@ -1,0 +1,148 @@
+"""Move rows between ``observations`` and ``retired``, with their states. Everything in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
+
+from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
+from vinelm.traces.growth.repricing import RecordedCost
+from vinelm.traces.store import schema
+from vinelm.traces.store.schema import decode_prefix
+
+_COLUMNS = ", ".join(column.name for column in schema.observations.columns)
+_BUT_ID = ", ".join(column.name for column in schema.observations.columns if column.name != "row_id")
+_STATE = (
+    "SELECT digest FROM checkpoints WHERE checkpoints.request_id = observations.request_id "
+    "AND checkpoints.prefix = observations.prefix"
+)
+# Built from our own column names only.
+_RETIRE = (
+    f"INSERT INTO retired ({_COLUMNS}, request_digest, input_digest, scored_id, state, reason, retired_at) "  # noqa: S608
+    f"SELECT {_COLUMNS}, ?, ?, ?, ({_STATE}), ?, ? FROM observations WHERE row_id = ?"
+)
+_FORGET_STATE = (
+    "DELETE FROM checkpoints WHERE (request_id, prefix) = (SELECT request_id, prefix FROM observations WHERE row_id = ?)"
+)
+_RESTORE = f"INSERT INTO observations ({_BUT_ID}) SELECT {_BUT_ID} FROM retired WHERE retired_id = ?"  # noqa: S608
+_RESTORE_STATE = (
+    "INSERT INTO checkpoints (request_id, prefix, digest) SELECT request_id, prefix, state FROM retired "
+    "WHERE retired_id = ? AND state IS NOT NULL"
+)
+
+
+def request_digests(connection: Connection) -> dict[str, RequestDigest]:
+    """Return the digests of the registered requests by id."""
+    table = schema.requests.c
+    found = connection.execute(select(table.request_id, table.digest, table.input_digest))
+    return {row.request_id: RequestDigest(row.digest, row.input_digest) for row in found}
+
+
+def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, RequestDigest]) -> list[StoredRow]:
+    """Return the store's current rows, in their order.
+
+    Args:
+        connection: in a transaction.
+        scored_id: the identity whose scorer decided their success.
+        digests: the requests that they belong to, by id.
+    """
+    rows, states = schema.observations, schema.checkpoints
+    state = select(states.c.digest).where(states.c.request_id == rows.c.request_id, states.c.prefix == rows.c.prefix)
+    query = select(rows, state.scalar_subquery().label("state")).order_by(rows.c.row_id)
+    unknown = RequestDigest(None, None)
+    return [
+        _stored(row._mapping, row.row_id, scored_id, digests.get(row.request_id, unknown)) for row in connection.execute(query)
+    ]
+
+
+def retired_rows(connection: Connection) -> list[StoredRow]:
+    """Return the retired rows, in the order in which they were retired."""
+    query = select(schema.retired).order_by(schema.retired.c.retired_id)
+    return [
+        _stored(row._mapping, row.retired_id, row.scored_id, RequestDigest(row.request_digest, row.input_digest))
+        for row in connection.execute(query)
+    ]
+
+
+def next_retired_id(connection: Connection) -> int:
+    """Return the number that the next retired row gets."""
+    return int(connection.execute(select(func.coalesce(func.max(schema.retired.c.retired_id), 0))).scalar_one()) + 1
+
+
+def retire(
+    connection: Connection, rows: Sequence[tuple[int, str]], *, scored_id: int, digests: Mapping[str, RequestDigest]
+) -> None:
+    """Retire current rows, with their states.
+
+    Args:
+        connection: in a transaction.
+        rows: the number of each row, and the reason.
+        scored_id: the identity whose scorer decided their success.
+        digests: the requests that they belong to, by id.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    run = connection.exec_driver_sql
+    of_row = {row.row_id: row.request_id for row in run("SELECT row_id, request_id FROM observations")}
+    values = []
+    for row_id, reason in sorted(rows):
+        digest = digests.get(of_row[row_id], RequestDigest(None, None))
+        values.append((digest.full, digest.inputs, scored_id, reason, at, row_id))
+    if values:
+        ids = [(value[-1],) for value in values]
+        run(_RETIRE, values)
+        run(_FORGET_STATE, ids)
+        run("DELETE FROM observations WHERE row_id = ?", ids)
+
+
+def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
+    """Make retired rows current again, with their states, and return how many."""
+    ids = [(retired_id,) for retired_id in retired_ids]
+    if ids:
+        for statement in (_RESTORE, _RESTORE_STATE, "DELETE FROM retired WHERE retired_id = ?"):
+            connection.exec_driver_sql(statement, ids)
+    return len(ids)
+
+
+def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) -> tuple[int, int]:
+    """Set the dollars of current rows to the prices of now; what they were charged stays in ``recorded_usd``.
+
+    Returns:
+        How many rows changed, and how many of a changed price keep their dollars since they recorded no tokens.
+    """
+    table = schema.observations
+    changes, unpriced = [], 0
+    for row in rows:
+        cost_usd = judge.cost_usd(row)
+        if cost_usd is None:
+            unpriced += 1
+            cost_usd = row.cost.cost_usd
+        if cost_usd != row.cost_usd:
+            is_recorded = cost_usd == row.cost.cost_usd
+            changes.append(
+                {"row": row.row_id, "now": cost_usd, "recorded": None if is_recorded else row.cost.cost_usd},
+            )
+    if changes:
+        change = update(table).where(table.c.row_id == bindparam("row"))
+        connection.execute(change.values(cost_usd=bindparam("now"), recorded_usd=bindparam("recorded")), changes)
+    return len(changes), unpriced
+
+
+def _stored(row: RowMapping, row_id: int, scored_id: int, request: RequestDigest) -> StoredRow:
+    charged = row["cost_usd"] if row["recorded_usd"] is None else row["recorded_usd"]
+    return StoredRow(
+        row_id=row_id,
+        cell=(row["request_id"], decode_prefix(row["prefix"])),
+        success=row["success"],
+        stopped=row["stopped"],
+        failure=row["failure"],
+        cost=RecordedCost(charged, row["calls"], row["tokens_in"], row["tokens_out"], row["tokens_cached"]),
+        cost_usd=row["cost_usd"],
+        identity_id=row["identity_id"],
+        scored_id=scored_id,
+        request=request,
+        has_state=row["state"] is not None,
+        unscored_id=row.get("unscored_id"),
+        reason=row.get("reason"),
+    )
