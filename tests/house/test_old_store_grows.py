@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vinelm import Catalog, ObservationStore, vinefile
+from vinelm import Catalog, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.cli.main import main
 from vinelm.errors import StoreError
@@ -125,7 +125,7 @@ def test_the_command_line_says_what_would_happen_and_writes_nothing(store, workf
     assert main(["store", "info", str(store)]) == 0
     assert "No longer valid" in capsys.readouterr().out
     assert main(["estimate", str(store), "--max-error", "1", "-o", str(tmp_path / "grown.vine")]) == 0
-    assert vinefile.load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
+    assert load_trie(tmp_path / "grown.vine").catalog["large"].max_tokens == 2048
 
 
 COMMANDS = (["store", "info"], ["store", "check"], ["estimate"], ["store", "export", "-o", "x.csv"], ["profile"])
@@ -150,7 +150,7 @@ def test_a_newer_store_is_one_line(store, workflow, command, capsys):
 
 def test_a_newer_trie_is_one_line(tmp_path, monkeypatch, capsys):
     shutil.copy(BEFORE / "trie.vine", tmp_path / "trie.vine")
-    monkeypatch.setattr(vinefile, "VERSION", 0)
+    monkeypatch.setattr("vinelm.vinefile.file.VERSION", 0)
     assert main(["plan", str(tmp_path / "trie.vine"), "--maximize", "accuracy"]) == 2
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
