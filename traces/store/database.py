@@ -171,10 +171,12 @@ def read_meta(path: Path) -> dict[str, str] | None:
             if not tables:
                 return None
             return dict(connection.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise _store_error(error, f"{path}: cannot read the store") from error
 
 
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What sqlite3 raises for a file that it cannot read: the latter where a damaged text stands in its own messages."""
 _ADVICE = {
     "SQLITE_BUSY": ("another process is writing to it: wait for it to end", "store-locked"),
     "SQLITE_FULL": ("free some space and resume: every row stored so far is kept", "store-disk"),
@@ -197,7 +199,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _store_error(error.orig, str(path)) from error
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise _store_error(error, str(path)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{path}: {type(error).__name__}") from error
@@ -205,11 +207,14 @@ def translated(path: Path) -> Iterator[None]:
 
 def _store_error(error: BaseException | None, where: str) -> StoreError:
     """The :class:`StoreError` for a SQLite error: its text and, where there is one, what to do about it."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
     name = getattr(error, "sqlite_errorname", "")
+    said = str(error).partition(" with text ")[0]  # what follows is a value of the store
     for prefix, (advice, code) in _ADVICE.items():
         if name == prefix or name.startswith(f"{prefix}_"):  # extended codes: SQLITE_IOERR_WRITE
-            return StoreError(f"{where}: {error}: {advice}", code=code)
-    return StoreError(f"{where}: {error}")
+            return StoreError(f"{where}: {said}: {advice}", code=code)
+    return StoreError(f"{where}: {said}")
 
 
 def _set_up(connection: Any, _record: Any) -> None:

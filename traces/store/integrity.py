@@ -16,7 +16,7 @@ from vinelm.errors import StoreError, VineLMError
 from vinelm.observation import Observation
 from vinelm.template import Template
 from vinelm.traces.store import schema
-from vinelm.traces.store.database import connect_read_only, readable
+from vinelm.traces.store.database import SQLITE_ERRORS, connect_read_only, readable
 from vinelm.traces.store.lock import holder
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS
@@ -70,7 +70,7 @@ def check_store(path: Path) -> CheckedStore:
                 connection.execute("BEGIN")
                 rows, checkpoints, entries = (_count(connection, table) for table in ("observations", "checkpoints", "ledger"))
                 return CheckedStore(rows, checkpoints, entries, tuple(_findings(connection, template, path)))
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise StoreError(f"{path}: {error}: the file is damaged: restore it from a copy", code="store-damaged") from error
 
 
@@ -78,7 +78,7 @@ def _file_damage(path: Path) -> Finding | None:
     try:
         with readable(path) as file, closing(connect_read_only(file)) as connection:
             lines = [str(line) for (line,) in connection.execute("PRAGMA integrity_check(100)")]
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
             return None  # not a store at all: opening reports it
         lines = [str(error)]

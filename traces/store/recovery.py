@@ -7,12 +7,11 @@ would open it silently with rows missing. Each run therefore sets a marker in th
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from pathlib import Path
 
 from vinelm.errors import StoreError
-from vinelm.traces.store.database import Database, connect_read_only
+from vinelm.traces.store.database import SQLITE_ERRORS, Database, connect_read_only
 from vinelm.traces.store.lock import holder, run_lock, was_folded
 
 _LOG_HEADER = struct.Struct(">8I")  # magic, version, page size, checkpoint number, two salts, two checksums
@@ -72,7 +71,7 @@ def _require_matching_wal(path: Path) -> None:
             (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         size, result = 0, str(error)
     if result != "ok" or (pages or size) != size:
         raise StoreError(f"{path}: the file and its write-ahead log do not match: copy both while no run is writing")
