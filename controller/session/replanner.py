@@ -123,6 +123,11 @@ class Replanner:
             return float(self._planner.annotated.cost_usd[self.node(prefix)])
         return 0.0
 
+    def failed_at(self, prefix: tuple[str, ...]) -> Collection[str]:
+        """Return the models that have failed after ``prefix``."""
+        failed = [] if self._excluded is None else self._excluded.failed(prefix)
+        return failed[-1] if failed else ()
+
     def affords(self, model: str, spent_usd: float) -> bool:
         """Return whether the request's cap allows even the smallest call of ``model``."""
         cap_usd, least = self._objective.max_cost_usd, self._least_call_usd

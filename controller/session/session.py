@@ -90,11 +90,9 @@ class Session(StopRulePolicy):
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
         if on_error not in _ON_ERROR:
             raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
-        unplannable = planner.unplannable(objective)
-        if unplannable is not None:
-            if on_error == "raise":
-                raise ConfigError(unplannable, code="dp-too-large")
-            objective = replace(objective, risk="mean+sd", late_weight=None)
+        self.steps: list[TraceStep] = []
+        if objective.risk == "dp":
+            objective = self._plannable(objective, planner, on_error)
         super().__init__(
             template or planner.annotated.template, clock=clock, request=request, judge=judge, started_at=started_at
         )
@@ -103,9 +101,6 @@ class Session(StopRulePolicy):
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.falls_back = fallback and mode == "enforce"
-        self.steps: list[TraceStep] = []
-        if unplannable is not None:
-            self.steps.append(TraceStep("failed", (), None, None, 0.0, 0.0, None, f"{unplannable}: planned with mean+sd"))
         if not can_end:
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
@@ -184,7 +179,9 @@ class Session(StopRulePolicy):
             self._load.dispatched(model)
         return model
 
-    def note_failure(self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None) -> None:
+    def note_failure(
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
         """Note in the trace that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
@@ -222,6 +219,16 @@ class Session(StopRulePolicy):
         with self._lock:
             return self._elapsed()
 
+    def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
+        """The objective, or one with a margin instead of the stochastic program, which the trie is too large for."""
+        why = planner.unplannable(objective)
+        if why is None:
+            return objective
+        if on_error == "raise":
+            raise ConfigError(why, code="dp-too-large")
+        self.steps.append(TraceStep("failed", (), None, None, 0.0, 0.0, None, f"{why}: planned with mean+sd"))
+        return replace(objective, risk="mean+sd", late_weight=None)
+
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -239,7 +246,12 @@ class Session(StopRulePolicy):
         return model
 
     def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        stage, prefix, latest_s, cap_usd = failed.stage, failed.prefix[:-1], self.objective.max_latency_s, self.objective.max_cost_usd
+        stage, prefix, latest_s, cap_usd = (
+            failed.stage,
+            failed.prefix[:-1],
+            self.objective.max_latency_s,
+            self.objective.max_cost_usd,
+        )
         elapsed_s, spent_usd = self._elapsed(), self._spent(prefix) + failed.cost_usd
         decision: Decision | None = None
         model: str | None = None
@@ -250,6 +262,7 @@ class Session(StopRulePolicy):
             why += f": no other model, the ${cap_usd:g} are spent"
         else:
             self._replanner.exclude_failed(failed)
+            tried = {*tried, *self._replanner.failed_at(prefix)}
             decision, note = self._fallback_plan(stage, prefix, tried, elapsed_s, spent_usd)
             planned = None if decision is None else decision.next_model
             model = planned or self._untried(stage, tried, spent_usd)
@@ -262,9 +275,7 @@ class Session(StopRulePolicy):
         self, stage: str, prefix: tuple[str, ...], tried: Collection[str], elapsed_s: float, spent_usd: float
     ) -> tuple[Decision | None, str]:
         try:
-            return self._replanner.plan(
-                stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False, tried=tried
-            )
+            return self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False, tried=tried)
         except InfeasibleError as error:  # the failed call is what the application has to know
             return None, str(error)
 

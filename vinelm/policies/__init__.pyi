@@ -1,3 +1,4 @@
+from .bound_guard import BoundGuard as BoundGuard
 from .fixed import DefaultPolicy as DefaultPolicy
 from .fixed import ForcedMode as ForcedMode
 from .fixed import ForcedPolicy as ForcedPolicy
@@ -6,6 +7,5 @@ from .recording import Judge as Judge
 from .recording import OnError as OnError
 from .recording import RecordingPolicy as RecordingPolicy
 from .recording import StopRulePolicy as StopRulePolicy
-from .bound_guard import BoundGuard as BoundGuard
 from .spend_guard import SpendGuard as SpendGuard
 from .spend_guard import SpendPermit as SpendPermit

@@ -57,7 +57,9 @@ class DefaultPolicy(RecordingPolicy):
         """Return the workflow's own verdict, within the bounds of the template's loops."""
         return not finished and (self.template is None or self.template.stage_after(len(prefix)) is not None)
 
-    def note_failure(self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None) -> None:
+    def note_failure(
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
         """Keep the failure for :meth:`trace`."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})

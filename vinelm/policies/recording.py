@@ -85,7 +85,9 @@ class RecordingPolicy(ABC):
         """
         return None
 
-    def note_failure(self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None) -> None:  # noqa: B027 - a default
+    def note_failure(  # noqa: B027 - a default
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
         """Ignore that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
 
     def trace(self) -> list[dict[str, Any]]:
@@ -133,6 +135,11 @@ class StopRulePolicy(RecordingPolicy):
             )
         super().__init__(template, clock=clock, request=request, started_at=started_at)
         self._judge = judge if is_oracle else None
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether a judge decides, which is the caller's own code."""
+        return self._judge is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
         """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""
