@@ -62,6 +62,8 @@ class VineLM:
             answers within the same stage: the next best by plan, without a plan the next that the stage allows. Not after the
             objective's deadline or cap, not in mode "observe" or "off", and not while the application's own ``retry_policy``,
             ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+        labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
+            by the oracle are refused, since no served request knows the right answer.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
@@ -77,6 +79,7 @@ class VineLM:
         mode: Mode = "enforce",
         on_error: OnError = "default",
         fallback: bool = True,
+        labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
@@ -96,6 +99,7 @@ class VineLM:
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.fallback = fallback
+        self.labelled = labelled
         self.planner: Planner | None = None
         self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
         self._load_source = self._load_of(load)
@@ -219,10 +223,17 @@ class VineLM:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
         Raises:
-            ConfigError: no path is left, the trie is of another workflow, or its plans may end where no ``vine.route`` stands.
+            ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
+                it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         annotated = _annotated(trie)
+        if annotated.template.stop == "oracle" and not self.labelled:
+            raise ConfigError(
+                "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
+                "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
+                code="oracle-trie",
+            )
         known = {stage.name for stage in annotated.template.stages}
         for stage in self.adapter.stages:
             if stage not in known:

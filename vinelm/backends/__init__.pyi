@@ -1,5 +1,4 @@
 from .base import Counts as Counts
-from .base import bound_instance as bound_instance
 from .base import estimate_tokens as estimate_tokens
 from .diagnostics import ModelDiagnosis as ModelDiagnosis
 from .diagnostics import catalog_problems as catalog_problems

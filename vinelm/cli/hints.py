@@ -28,6 +28,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "log-stage-without-run": "--stage-column needs --run-column; --stage names stages",
         "log-too-many-rows": "options --depth and --only-model",
         "max-error": "use --max-error",
+        "oracle-trie": "estimate with --stop workflow",
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",

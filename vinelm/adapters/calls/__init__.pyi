@@ -1,4 +1,5 @@
 from .app_repeats import app_repeats as app_repeats
+from .fallback_model import PROTOTYPE as PROTOTYPE
 from .fallback_model import REPEATABLE as REPEATABLE
 from .fallback_model import FallbackModel as FallbackModel
 from .tool_binding import STRUCTURED as STRUCTURED

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langgraph.config import get_config
@@ -32,15 +33,44 @@ def app_repeats(error: Exception) -> bool:
 
 
 def _is_inside_repeater() -> bool:
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
+    for module in _calling_modules():
         if module in _REPEATERS:
             return True
         if module.startswith(_NODE):
             return False
-        frame = frame.f_back
     return False
+
+
+def _calling_modules() -> Iterator[str]:
+    """The modules of the frames around the call, from the inside out; those of the tasks that wait for this one follow."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        yield frame.f_globals.get("__name__", "")
+        frame = frame.f_back
+    try:
+        task, tasks = asyncio.current_task(), asyncio.all_tasks()
+    except RuntimeError:  # no event loop
+        return
+    while task is not None:
+        task = next((other for other in tasks if _waits_for(other, task)), None)
+        yield from reversed(_modules_of(task))
+
+
+def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
+    """Whether ``other`` awaits ``task``, alone or in a gather."""
+    awaited = getattr(other, "_fut_waiter", None)
+    return awaited is not None and (awaited is task or task in getattr(awaited, "_children", ()))
+
+
+def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
+    """The modules of the coroutines that a waiting task is in, from the outside in."""
+    found, coroutine = [], None if task is None else task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None:
+            found.append(frame.f_globals.get("__name__", ""))
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return found
 
 
 def _is_retried_node(error: Exception) -> bool:

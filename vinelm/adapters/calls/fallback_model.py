@@ -40,7 +40,7 @@ class FallbackModel(BaseChatModel):
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
-    """The :class:`Attempts`; made by ``bound_instance(FallbackModel, attempts)``."""
+    """The :class:`Attempts`, set in a copy of :data:`PROTOTYPE`."""
 
     @property
     def _llm_type(self) -> str:
@@ -155,6 +155,11 @@ class FallbackModel(BaseChatModel):
             except CallError as error:
                 if is_begun or not self.binding.fall_back(chosen, error):
                     raise
+
+
+PROTOTYPE = FallbackModel.model_construct(binding=None)
+"""To be copied, which takes some 2 µs: validation and LangChain's serialization would be repeated for every invocation."""
+PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields
 
 
 def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously: bool) -> bool:

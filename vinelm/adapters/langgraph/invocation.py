@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
-from vinelm.adapters.calls import REPEATABLE, FallbackModel, app_repeats
+from vinelm.adapters.calls import PROTOTYPE, REPEATABLE, app_repeats
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry
-from vinelm.backends import bound_instance
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, ChatModelSource, Invocation
@@ -83,7 +83,10 @@ class InvocationScope:
         self._tried: set[str] = set()
         self._lock = Lock()
         self._begin(path)
-        self.model: BaseChatModel = bound_instance(FallbackModel, self) if falls_back and run.falls_back else self.answering
+        self.model: BaseChatModel = self.answering
+        if falls_back and run.falls_back:
+            self.model = copy(PROTOTYPE)
+            self.model.__dict__["binding"] = self
 
     def _begin(self, path: tuple[str, ...]) -> None:
         """Begin an attempt with the model at the end of ``path``."""
