@@ -94,6 +94,10 @@ class InvocationScope:
         self.path = path
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
+        hears = False
+        if observers is not None:
+            with suppress(Exception):
+                hears = observers.hears
         call = CallContext(
             stage=self.stage,
             prefix=path,
@@ -101,7 +105,7 @@ class InvocationScope:
             on_usage=self._usages.append,
             request=run.policy.request,
             guard=run.guard,
-            on_exchange=self._exchanged if observers is not None and observers.hears else None,
+            on_exchange=self._exchanged if hears else None,
         )
         try:
             self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)
@@ -120,17 +124,31 @@ class InvocationScope:
         with self._lock:
             if self.answering is not model:
                 return True
-            if error.kind not in REPEATABLE or app_repeats(error):
+            try:
+                return error.kind in REPEATABLE and not app_repeats(error) and self._next_attempt(error)
+            except CallError:
+                raise
+            except Exception as own:  # the failed call is what the application has to know
+                if self._run.on_error == "raise":
+                    raise
+                self.note_failure("the fallback", own)
                 return False
-            self._tried.add(self.path[-1])
-            failed = self._ended(error.kind, str(error))
-            path = self._run.fall_back(failed, self._tried)
-            if path is None:
-                return False
-            self._recorded += len(failed.usages)
-            self._tell_end(failed)
-            self._begin(path)
-            return True
+
+    def _next_attempt(self, error: CallError) -> bool:
+        """Record the attempt that failed and begin the next; False if there is to be none."""
+        self._tried.add(self.path[-1])
+        failed = self._ended(error.kind, str(error))
+        path = self._run.fall_back(failed, self._tried)
+        if path is None:
+            return False
+        self._recorded += len(failed.usages)
+        self._tell_end(failed)
+        self._begin(path)
+        return True
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Note in the trace that ``what`` of VineLM itself has failed."""
+        self._run.note_failure(what, error, self.path[:-1], self.stage)
 
     def entry(self) -> Entry:
         """Return the path's entry for the invocation, with the dollars that the run has recorded since its last entry."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ ROUTE_INJECTED = ("config", "runtime")
 """Parameters that a route's function may have besides the state."""
 
 
+_LOG = logging.getLogger(__name__)
 UNDECLARED_TIMES = 25
 """The most turns of a loop whose bound is declared nowhere."""
 ROUTE_MARK = "__vinelm_route_end__"
@@ -93,7 +95,12 @@ class _Edge:
         self.times = times
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-        own, _ = own_state(state)
+        try:
+            own, _ = own_state(state)
+        except Exception:
+            if self.host.on_error == "raise":
+                raise
+            own = state
         found: dict[str, Any] = {}
         for name in self.asked.names:
             found[name] = config if name == "config" else (get_runtime() or Runtime())
@@ -106,6 +113,7 @@ class _Edge:
             return verdict
         onward = verdict if not isinstance(verdict, (bool, str)) else self.again
         own = self.end if finished else onward
+        found: tuple[GraphRun, tuple[str, ...]] | None = None
         try:
             found = self.host.path_of(config)
             if found is None:
@@ -118,6 +126,12 @@ class _Edge:
         except Exception as error:
             if self.host.on_error == "raise" or isinstance(error, VineLMError):
                 raise
+            if found is None:
+                _LOG.warning(
+                    "the edge to %r lost its run (%s): it follows the workflow's own verdict", self.again, type(error).__name__
+                )
+            else:
+                found[0].note_failure(f"the edge to {self.again!r}", error, found[1])
             return onward if not finished and self._is_within_template(config) else self.end
 
     def _is_within_template(self, config: RunnableConfig) -> bool:

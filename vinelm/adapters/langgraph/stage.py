@@ -79,6 +79,7 @@ def _written(host: StageHost, out: Any, scope: InvocationScope, name: str) -> An
     except Exception as error:
         if host.on_error == "raise" or isinstance(error, VineLMError):
             raise
+        scope.note_failure("the path's entry", error)
         return out
 
 
