@@ -19,6 +19,7 @@ class DefaultPolicy(RecordingPolicy):
     Args:
         default: returns a stage's default model.
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
+        max_latency_s, max_cost_usd: after so many seconds or dollars there is no fallback any more; None: no bound.
         on_error: see :class:`RecordingPolicy`.
         guard: authorizes each call, where the policy stands in for one that had a cap.
         clock, template, request, started_at: see :class:`RecordingPolicy`.
@@ -29,6 +30,8 @@ class DefaultPolicy(RecordingPolicy):
         default: Callable[[str], str],
         *,
         fallbacks: Callable[[str], Sequence[str]] | None = None,
+        max_latency_s: float | None = None,
+        max_cost_usd: float | None = None,
         on_error: OnError = "raise",
         guard: CallGuard | None = None,
         clock: Clock | None = None,
@@ -40,6 +43,7 @@ class DefaultPolicy(RecordingPolicy):
         self._default = default
         self._fallbacks = fallbacks
         self.falls_back = fallbacks is not None
+        self._latest_s, self._cap_usd = max_latency_s, max_cost_usd
         self.on_error = on_error
         self.guard = guard
         self._failures: list[dict[str, Any]] = []
@@ -49,7 +53,12 @@ class DefaultPolicy(RecordingPolicy):
         return self._default(stage)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return the first model of the stage that was not tried."""
+        """Return the first model of the stage that was not tried; None at the deadline or the cap."""
+        latest_s, cap_usd = self._latest_s, self._cap_usd
+        if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
+            return None
+        if cap_usd is not None and self.spent_usd + failed.cost_usd >= cap_usd:
+            return None
         allowed = () if self._fallbacks is None else self._fallbacks(failed.stage)
         return next((model for model in allowed if model not in tried), None)
 

@@ -143,6 +143,15 @@ def test_without_a_trie_the_next_model_of_the_template_answers():
     assert [call.prefix for call in backend.calls] == [("m0",), ("m1",), ("m2",)]
 
 
+@pytest.mark.parametrize("bound", [{"max_latency_s": 0.9}, {"max_cost_usd": 0.009}])
+def test_without_a_trie_deadline_and_cap_bound_it_too(bound):
+    backend = EchoBackend(failing("m0"))
+    vine = VineLM(make_catalog(3), {"test": backend}, template=make_template(3, 3))
+    with pytest.raises(CallError):
+        App(turns=1).build(vine).compile().invoke({"q": "?"}, context=vine.context({"maximize": "accuracy", **bound}))
+    assert len(backend.calls) == 1
+
+
 def test_a_forced_model_is_never_replaced(annotated):
     backend = EchoBackend(failing("m0"))
     vine = VineLM(annotated.catalog, {"test": backend}, trie=annotated)

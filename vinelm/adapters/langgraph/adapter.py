@@ -405,9 +405,13 @@ class GraphAdapter:
             if policy is None and self._new_policy is not None:
                 policy = self._new_policy(context)
             if policy is None:
+                objective = context.objective
                 return DefaultPolicy(
                     self.default_model,
                     fallbacks=self._fallbacks,
+                    max_latency_s=None if objective is None else objective.max_latency_s,
+                    max_cost_usd=None if objective is None else objective.max_cost_usd,
+                    started_at=context.started_at,
                     on_error=self.on_error,
                     clock=self.models.new_clock(),
                     template=self.template,
