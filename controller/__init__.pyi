@@ -27,5 +27,4 @@ from .planning.plan_request import load_array as load_array
 from .planning.planner import Planner as Planner
 from .planning.subtree import SubtreeView as SubtreeView
 from .session.session import Mode as Mode
-from .session.session import OnError as OnError
 from .session.session import Session as Session

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller.planning.deadline_program import DeadlineProgram
+from vinelm.controller.planning.deadline_program import MOST_NODES, DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
@@ -93,11 +93,23 @@ class Planner:
         """Build the frontiers for objectives that differ from this one at most in the values of their bounds.
 
         Worth calling above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
+
+        Raises:
+            ConfigError: such objectives cannot be planned over this trie.
         """
+        why = self.unplannable(objective)
+        if why is not None:
+            raise ConfigError(why, code="dp-too-large")
         objective_class = ObjectiveClass.of(objective, has_load=True)
         if objective_class is not None:
             self._prepared.add(objective_class)
         self._cache.prepare(objective)
+
+    def unplannable(self, objective: Objective) -> str | None:
+        """Return why no objective of this kind can be planned over this trie, as one line; None if it can."""
+        if objective.risk == "dp" and self._size > MOST_NODES:
+            return f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has {self._size:,}: use risk="mean+sd"'
+        return None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
         """Start :meth:`prepare` in a daemon thread, once for each class of objectives, if the trie is large.

@@ -40,17 +40,24 @@ class ExcludedModels:
     def fail(self, invocation: Invocation) -> None:
         """Exclude the failed invocation's model, and the other models of its engine if the failure may be the engine's."""
         *before, model = invocation.prefix
-        kind, engine_of = invocation.failure, self._planner.engine_of
-        if kind is None or not (kind in OF_THE_ENGINE or kind in OF_THE_MODEL):
-            return
-        failed = self._failed.setdefault(tuple(before), {})
-        failed[model] = kind
-        if kind in OF_THE_ENGINE:
-            failed.update({other: kind for other, engine in engine_of.items() if engine == engine_of.get(model)})
+        kind = invocation.failure
+        if kind in OF_THE_ENGINE or kind in OF_THE_MODEL:
+            assert kind is not None
+            self._failed.setdefault(tuple(before), {})[model] = kind
 
-    def failed(self, prefix: tuple[str, ...]) -> dict[str, FailureKind]:
-        """Return the models that failed after ``prefix``, each with its kind of failure."""
-        return self._failed.get(prefix, {})
+    def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
+        """Return which models to leave out after the failures at ``prefix``, each with its kind of failure.
+
+        The first choice leaves out the other models of an engine, too, if the failure may be the engine's; the second only the
+        models that failed, for where the engine is the only one. Empty without failures.
+        """
+        models = self._failed.get(prefix)
+        if not models:
+            return []
+        engine_of = self._planner.engine_of
+        down = {engine_of[model]: kind for model, kind in models.items() if kind in OF_THE_ENGINE and model in engine_of}
+        engines = {model: down[engine] for model, engine in engine_of.items() if engine in down}
+        return [engines | models, models] if engines.keys() - models.keys() else [models]
 
     def unaffordable(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
         """Return the next models whose call was refused, or would be with ``left_usd`` dollars left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TypedDict
 
@@ -60,9 +60,18 @@ class Replanner:
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
 
     def plan(
-        self, stage: str, prefix: tuple[str, ...], *, elapsed_s: float, spent_usd: float, may_stop: bool
+        self,
+        stage: str,
+        prefix: tuple[str, ...],
+        *,
+        elapsed_s: float,
+        spent_usd: float,
+        may_stop: bool,
+        tried: Collection[str] = (),
     ) -> tuple[Decision | None, str]:
         """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None, and why there is none.
+
+        None of the models ``tried`` runs next.
 
         Raises:
             InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``.
@@ -87,7 +96,7 @@ class Replanner:
             }
             if self._excluded is None:
                 return planner.plan(self._objective, candidates=self._candidates, **here), note
-            decision, why = self._without_excluded(self._excluded, here, prefix)
+            decision, why = self._without_excluded(self._excluded, here, prefix, tried)
             return decision, _noted(note, why)
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
@@ -114,6 +123,16 @@ class Replanner:
             return float(self._planner.annotated.cost_usd[self.node(prefix)])
         return 0.0
 
+    def failed_at(self, prefix: tuple[str, ...]) -> Collection[str]:
+        """Return the models that have failed after ``prefix``."""
+        failed = [] if self._excluded is None else self._excluded.failed(prefix)
+        return failed[-1] if failed else ()
+
+    def affords(self, model: str, spent_usd: float) -> bool:
+        """Return whether the request's cap allows even the smallest call of ``model``."""
+        cap_usd, least = self._objective.max_cost_usd, self._least_call_usd
+        return cap_usd is None or least is None or least(model) <= cap_usd - spent_usd
+
     def exclude_refused(self, prefix: tuple[str, ...], model: str) -> None:
         """Plan no more for ``model`` after ``prefix``: the request's cap did not allow its call."""
         self._exclusions().refuse(prefix, model)
@@ -127,21 +146,25 @@ class Replanner:
             self._excluded = ExcludedModels(self._planner, self._least_call_usd)
         return self._excluded
 
-    def _without_excluded(self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...]) -> tuple[Decision, str]:
+    def _without_excluded(
+        self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
+    ) -> tuple[Decision, str]:
         """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
         planner, objective, node = self._planner, self._objective, here["node"]
-        allowed = self._candidates
+        barred = set(tried)
         if objective.max_cost_usd is not None:
-            left_usd = objective.max_cost_usd - here["spent_usd"]
-            allowed = excluded.without(node, excluded.unaffordable(node, prefix, left_usd), allowed)
-        failed = excluded.failed(prefix)
-        if failed:
+            barred |= excluded.unaffordable(node, prefix, objective.max_cost_usd - here["spent_usd"])
+        allowed = excluded.without(node, barred, self._candidates)
+        relaxed: tuple[Decision, str] | None = None
+        for failed in excluded.failed(prefix):
             with suppress(InfeasibleError):
                 decision = planner.plan(objective, candidates=excluded.without(node, failed, allowed), **here)
+                note = f"left out after a failure: {', '.join(f'{model} ({kind})' for model, kind in sorted(failed.items()))}"
                 if decision.is_feasible:
-                    whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
-                    return decision, f"left out after a failure: {whose}"
-        return planner.plan(objective, candidates=allowed, **here), ""
+                    return decision, note
+                relaxed = decision, note
+        decision = planner.plan(objective, candidates=allowed, **here)
+        return (decision, "") if decision.is_feasible or relaxed is None else relaxed
 
 
 class _Position(TypedDict):

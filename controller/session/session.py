@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
-from vinelm.controller.planning.deadline_program import MOST_NODES
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.replanner import Replanner
 from vinelm.controller.session.trace import TraceStep
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
-from vinelm.policies import Judge, SpendGuard, StopRulePolicy
+from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
 from vinelm.protocols import Invocation, LoadMonitor
 from vinelm.template import Template
 from vinelm.trie import BoolArray
 from vinelm.workflow import Request
 
 Mode = Literal["enforce", "observe", "off"]
-OnError = Literal["default", "raise"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
 PLAN_HOLDS_S = 0.05
 """A loop's edge plans for the invocation that follows it. If that begins within so many seconds, and no other invocation has
@@ -52,8 +51,10 @@ class Session(StopRulePolicy):
         judge: decides under the oracle stop whether the answer is right.
         started_at: the request's arrival in seconds of ``clock``; by default now.
         mode: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
-        on_error: ``"default"`` runs the default model after a failure of the controller itself; ``"raise"`` raises it. An
-            objective with ``on_infeasible="raise"`` always raises.
+        on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"``
+            where the trie is too large for ``risk="dp"``; ``"raise"`` raises. An objective with ``on_infeasible="raise"``
+            always raises.
+        fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         can_end: whether the controller may end the request after any answer; False where no edge of the graph is wrapped.
         candidates: nodes to end at, shape (n + 1,); None for all.
         load: read before each plan, must not block; a :class:`~vinelm.protocols.LoadMonitor` is also notified of this
@@ -77,6 +78,7 @@ class Session(StopRulePolicy):
         started_at: float | None = None,
         mode: Mode = "enforce",
         on_error: OnError = "default",
+        fallback: bool = False,
         can_end: bool = True,
         candidates: BoolArray | None = None,
         load: LoadSource | LoadMonitor | None = None,
@@ -88,8 +90,9 @@ class Session(StopRulePolicy):
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
         if on_error not in _ON_ERROR:
             raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
-        if objective.risk == "dp" and len(planner.trie) > MOST_NODES:
-            raise ConfigError(f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has more: use risk="mean+sd"')
+        self.steps: list[TraceStep] = []
+        if objective.risk == "dp":
+            objective = self._plannable(objective, planner, on_error)
         super().__init__(
             template or planner.annotated.template, clock=clock, request=request, judge=judge, started_at=started_at
         )
@@ -97,7 +100,7 @@ class Session(StopRulePolicy):
         self.objective = objective
         self.mode: Mode = mode
         self.on_error: OnError = on_error
-        self.steps: list[TraceStep] = []
+        self.falls_back = fallback and mode == "enforce"
         if not can_end:
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
@@ -159,6 +162,30 @@ class Session(StopRulePolicy):
             self.steps.append(step)
         return step.model is not None or (self.mode != "enforce" and step.stage is not None)
 
+    def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
+        """Return the next best model for an invocation whose call has failed, planned with the time and money that are left.
+
+        None, and a step of the trace that says why, where the deadline has passed, the cap is reached or no model is left.
+
+        Args:
+            failed: the attempt as it will be recorded; not recorded yet.
+            tried: the models that have failed in this invocation, that of ``failed`` included.
+        """
+        if not self.falls_back:
+            return None
+        with self._lock:
+            model = self._fallback(failed, tried)
+        if model is not None and self._load is not None:
+            self._load.dispatched(model)
+        return model
+
+    def note_failure(
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
+        """Note in the trace that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
+        note = f"{what} failed ({type(error).__name__}): default model"
+        self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
+
     def trace(self) -> list[dict[str, Any]]:
         """Return every answer given, in order, as plain JSON types."""
         with self._lock:
@@ -192,6 +219,16 @@ class Session(StopRulePolicy):
         with self._lock:
             return self._elapsed()
 
+    def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
+        """The objective, or one with a margin instead of the stochastic program, which the trie is too large for."""
+        why = planner.unplannable(objective)
+        if why is None:
+            return objective
+        if on_error == "raise":
+            raise ConfigError(why, code="dp-too-large")
+        self.steps.append(TraceStep("failed", (), None, None, 0.0, 0.0, None, f"{why}: planned with mean+sd"))
+        return replace(objective, risk="mean+sd", late_weight=None)
+
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -207,6 +244,48 @@ class Session(StopRulePolicy):
             note = f"observed only: would have run {planned}"
         self.steps.append(TraceStep("model", prefix, stage, model, elapsed_s, spent_usd, decision, note))
         return model
+
+    def _fallback(self, failed: Invocation, tried: Collection[str]) -> str | None:
+        stage, prefix, latest_s, cap_usd = (
+            failed.stage,
+            failed.prefix[:-1],
+            self.objective.max_latency_s,
+            self.objective.max_cost_usd,
+        )
+        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix) + failed.cost_usd
+        decision: Decision | None = None
+        model: str | None = None
+        why = f"after {failed.prefix[-1]} ({failed.failure})"
+        if latest_s is not None and elapsed_s >= latest_s:
+            why += f": no other model, the {latest_s:g} s have passed"
+        elif cap_usd is not None and spent_usd >= cap_usd:
+            why += f": no other model, the ${cap_usd:g} are spent"
+        else:
+            self._replanner.exclude_failed(failed)
+            tried = {*tried, *self._replanner.failed_at(prefix)}
+            decision, note = self._fallback_plan(stage, prefix, tried, elapsed_s, spent_usd)
+            planned = None if decision is None else decision.next_model
+            model = planned or self._untried(stage, tried, spent_usd)
+            why += f": {note or 'the next best model'}" if model else ": no other model is left"
+        kind: Literal["model", "failed"] = "model" if model else "failed"
+        self.steps.append(TraceStep(kind, prefix, stage, model, elapsed_s, spent_usd, decision, why))
+        return model
+
+    def _fallback_plan(
+        self, stage: str, prefix: tuple[str, ...], tried: Collection[str], elapsed_s: float, spent_usd: float
+    ) -> tuple[Decision | None, str]:
+        try:
+            return self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False, tried=tried)
+        except InfeasibleError as error:  # the failed call is what the application has to know
+            return None, str(error)
+
+    def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
+        """The first model that the template allows for the stage and nothing speaks against, where there is no plan."""
+        if self.objective.on_infeasible == "raise":
+            return None
+        allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()
+        out = {*tried, *self.planner.metrics.missing}
+        return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...]) -> TraceStep:
         elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
@@ -268,12 +347,12 @@ class Session(StopRulePolicy):
         """Count the invocations of the prefix that were not recorded here, each once."""
         for k in range(1, len(prefix) + 1):
             if prefix[:k] not in self._accounted:
-                self._accounted.add(prefix[:k])
                 recorded_usd = costs_usd[k - 1] if k <= len(costs_usd) else None
                 usd = self._replanner.expected_usd(prefix[:k]) if recorded_usd is None else recorded_usd
-                self._inherited_usd += usd
                 if self.guard is not None:
                     self.guard.add_inherited(usd)
+                self._accounted.add(prefix[:k])  # last: what could not be counted is counted the next time
+                self._inherited_usd += usd
 
 
 def _plans_for(edge: TraceStep, stage: str, prefix: tuple[str, ...]) -> bool:

@@ -80,7 +80,7 @@ def test_a_served_request_follows_its_plan_on_virtual_time(workflow, catalog):
 
 
 def test_the_oracle_stop_scores_every_answer(workflow, catalog):
-    vine = control(workflow, catalog)
+    vine = control(workflow, catalog, labelled=True)
     vine.load(made_up(workflow, catalog, stop="oracle"))
     app = build_graph(workflow, vine)
     lengths = set()
@@ -91,6 +91,13 @@ def test_the_oracle_stop_scores_every_answer(workflow, catalog):
     assert len(lengths) > 1
     with pytest.raises(ConfigError, match="judge"):
         vine.session(Objective(maximize="accuracy"))
+
+
+def test_a_trie_that_stops_by_the_oracle_is_refused_at_load(workflow, catalog):
+    """Not by each request: no served request knows the right answer."""
+    with pytest.raises(ConfigError, match="stops by the oracle") as refused:
+        control(workflow, catalog).load(made_up(workflow, catalog, stop="oracle"))
+    assert refused.value.code == "oracle-trie"
 
 
 def test_a_static_plan_is_served_by_the_same_hand(workflow, catalog):

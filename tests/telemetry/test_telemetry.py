@@ -169,7 +169,7 @@ def test_no_key_and_no_prompt_anywhere(tracing, exporter, registry):
     request = Request("q1", {"gold": CANARY})
     session = vine.session(Objective(maximize="accuracy", max_latency_s=60), request=request)
     app.invoke({"q": PROMPT_CANARY}, context=vine.context(policy=session, request=request))
-    backend.fail["m2"] = CallError("m2: server: it said no", kind="server")
+    backend.fail.update({model: CallError(f"{model}: server: it said no", kind="server") for model in vine.catalog})
     with pytest.raises(CallError):
         app.invoke({"q": PROMPT_CANARY}, context=vine.context(Objective(maximize="accuracy"), request=request))
     said = [span.to_json() for span in exporter.get_finished_spans()]

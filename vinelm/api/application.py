@@ -17,7 +17,6 @@ from vinelm.controller import (
     InFlightLoadMonitor,
     LoadSource,
     Mode,
-    OnError,
     Planner,
     ReportedLoadMonitor,
     Session,
@@ -25,7 +24,7 @@ from vinelm.controller import (
 )
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
-from vinelm.policies import Judge
+from vinelm.policies import Judge, OnError
 from vinelm.protocols import Backend, LoadMonitor, Policy, PricesCalls
 from vinelm.telemetry import Observer
 from vinelm.template import Template
@@ -54,7 +53,17 @@ class VineLM:
         backends: backend by provider; None makes those of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
-        mode, on_error: those of every :class:`~vinelm.controller.Session`.
+        mode: that of every :class:`~vinelm.controller.Session`.
+        on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
+            an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
+            request holds all the same: if it cannot be checked any more, calls are refused. ``"raise"`` raises. Exceptions of
+            the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
+        fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer) another model
+            answers within the same stage: the next best by plan, without a plan the next that the stage allows. Not after the
+            objective's deadline or cap, not in mode "observe" or "off", and not while the application's own ``retry_policy``,
+            ``with_fallbacks``, ``with_retry`` or retrying middleware repeats the call.
+        labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
+            by the oracle are refused, since no served request knows the right answer.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
@@ -69,6 +78,8 @@ class VineLM:
         trie: AnnotatedTrie | str | Path | None = None,
         mode: Mode = "enforce",
         on_error: OnError = "default",
+        fallback: bool = True,
+        labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
@@ -77,9 +88,18 @@ class VineLM:
                 raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
             models = annotated.catalog
         self.models = ModelResolver(Catalog.of(models), backends)
-        self.adapter = GraphAdapter(self.models, template=template, new_policy=self._new_policy)
+        self.adapter = GraphAdapter(
+            self.models,
+            template=template,
+            new_policy=self._new_policy,
+            on_error=on_error,
+            enforces=mode == "enforce",
+            fallback=fallback,
+        )
         self.mode: Mode = mode
         self.on_error: OnError = on_error
+        self.fallback = fallback
+        self.labelled = labelled
         self.planner: Planner | None = None
         self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
         self._load_source = self._load_of(load)
@@ -203,10 +223,17 @@ class VineLM:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
         Raises:
-            ConfigError: no path is left, the trie is of another workflow, or its plans may end where no ``vine.route`` stands.
+            ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
+                it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         annotated = _annotated(trie)
+        if annotated.template.stop == "oracle" and not self.labelled:
+            raise ConfigError(
+                "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
+                "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
+                code="oracle-trie",
+            )
         known = {stage.name for stage in annotated.template.stages}
         for stage in self.adapter.stages:
             if stage not in known:
@@ -237,7 +264,7 @@ class VineLM:
         milliseconds.
 
         Raises:
-            ConfigError: no trie is loaded.
+            ConfigError: no trie is loaded, or such objectives cannot be planned over it (``risk="dp"`` over too many paths).
         """
         for objective in objectives:
             self._planning().prepare(objective)
@@ -274,6 +301,7 @@ class VineLM:
             started_at=started_at,
             mode=self.mode,
             on_error=self.on_error,
+            fallback=self.fallback,
             load=self._load_seen(),
             least_call_usd=self._least_call_usd,
             default=self._served_default,

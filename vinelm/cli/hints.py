@@ -31,6 +31,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "max-error": "use --max-error",
         "no-held-out-requests": "--dataset PATH",
         "optimism-decides": "--accept-optimism plans all the same",
+        "oracle-trie": "estimate with --stop workflow",
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",

@@ -127,7 +127,9 @@ class HeldOutServing:
 
     def __post_init__(self) -> None:
         annotated = self.plans.annotated
-        self.vine = VineLM(annotated.catalog, self.backends, template=annotated.template, trie=annotated)
+        self.vine = VineLM(
+            annotated.catalog, self.backends, template=annotated.template, trie=annotated, fallback=False, labelled=True
+        )
         self.app = build_graph(self.workflow, self.vine)
 
     def compare(self, objectives: Sequence[Objective], on_done: Done) -> list[PolicyComparison]:

@@ -1,8 +1,10 @@
+from .bound_guard import BoundGuard as BoundGuard
 from .fixed import DefaultPolicy as DefaultPolicy
 from .fixed import ForcedMode as ForcedMode
 from .fixed import ForcedPolicy as ForcedPolicy
 from .fixed import StaticPolicy as StaticPolicy
 from .recording import Judge as Judge
+from .recording import OnError as OnError
 from .recording import RecordingPolicy as RecordingPolicy
 from .recording import StopRulePolicy as StopRulePolicy
 from .spend_guard import SpendGuard as SpendGuard

@@ -2,37 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.policies.recording import Judge, RecordingPolicy, StopRulePolicy
+from vinelm.policies.recording import Judge, OnError, RecordingPolicy, StopRulePolicy
+from vinelm.protocols import CallGuard, Invocation
 from vinelm.template import Template
 from vinelm.workflow import Request
 
 
 class DefaultPolicy(RecordingPolicy):
-    """Runs each stage on ``default(stage)`` and ends where the workflow does, or its template."""
+    """Runs each stage on ``default(stage)`` and ends where the workflow does, or its template.
+
+    Args:
+        default: returns a stage's default model.
+        fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
+        max_latency_s, max_cost_usd: after so many seconds or dollars there is no fallback any more; None: no bound.
+        on_error: see :class:`RecordingPolicy`.
+        guard: authorizes each call, where the policy stands in for one that had a cap.
+        clock, template, request, started_at: see :class:`RecordingPolicy`.
+    """
 
     def __init__(
         self,
         default: Callable[[str], str],
         *,
+        fallbacks: Callable[[str], Sequence[str]] | None = None,
+        max_latency_s: float | None = None,
+        max_cost_usd: float | None = None,
+        on_error: OnError = "raise",
+        guard: CallGuard | None = None,
         clock: Clock | None = None,
         template: Template | None = None,
         request: Request | None = None,
+        started_at: float | None = None,
     ) -> None:
-        super().__init__(template, clock=clock, request=request)
+        super().__init__(template, clock=clock, request=request, started_at=started_at)
         self._default = default
+        self._fallbacks = fallbacks
+        self.falls_back = fallbacks is not None
+        self._latest_s, self._cap_usd = max_latency_s, max_cost_usd
+        self.on_error = on_error
+        self.guard = guard
+        self._failures: list[dict[str, Any]] = []
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         """Return the stage's default model."""
         return self._default(stage)
 
+    def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
+        """Return the first model of the stage that was not tried; None at the deadline or the cap."""
+        latest_s, cap_usd = self._latest_s, self._cap_usd
+        if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
+            return None
+        if cap_usd is not None and self.spent_usd + failed.cost_usd >= cap_usd:
+            return None
+        allowed = () if self._fallbacks is None else self._fallbacks(failed.stage)
+        return next((model for model in allowed if model not in tried), None)
+
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Return the workflow's own verdict, within the bounds of the template's loops."""
         return not finished and (self.template is None or self.template.stage_after(len(prefix)) is not None)
+
+    def note_failure(
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
+        """Keep the failure for :meth:`trace`."""
+        note = f"{what} failed ({type(error).__name__}): default model"
+        self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Return what failed in VineLM itself, as plain JSON types; nothing else needs an explanation."""
+        return list(self._failures)
 
 
 ForcedMode = Literal["stop", "through"]

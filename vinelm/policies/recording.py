@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
@@ -15,6 +15,8 @@ from vinelm.workflow import Request
 
 Judge = Callable[[Any], bool]
 """Returns whether the answer in a workflow's state is right by the ground truth."""
+OnError = Literal["default", "raise"]
+"""What follows a failure of VineLM itself: the stage's default model and the workflow's own verdict, or the exception."""
 
 
 class RecordingPolicy(ABC):
@@ -25,6 +27,8 @@ class RecordingPolicy(ABC):
         spent_usd: dollars of the recorded invocations.
         started_at: the request's arrival in seconds of ``clock``.
         guard: authorizes each call; None where no limit applies.
+        on_error: what follows a failure of the policy itself while a graph runs.
+        falls_back: whether :meth:`fallback_model` may name a model.
 
     Args:
         template: the workflow's shape; None if it is not known.
@@ -34,6 +38,8 @@ class RecordingPolicy(ABC):
     """
 
     guard: CallGuard | None = None
+    on_error: OnError = "raise"
+    falls_back: bool = False
 
     def __init__(
         self,
@@ -69,6 +75,20 @@ class RecordingPolicy(ABC):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:  # noqa: B027 - a default
         """Ignore an interrupted invocation: it has no result."""
+
+    def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
+        """Return another model for an invocation whose call has failed, or None: the failure is raised.
+
+        Args:
+            failed: the attempt as it will be recorded if a model is returned; not recorded yet.
+            tried: the models that have failed in this invocation, that of ``failed`` included.
+        """
+        return None
+
+    def note_failure(  # noqa: B027 - a default
+        self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
+    ) -> None:
+        """Ignore that ``what`` of VineLM itself has failed, and that ``model`` ran instead (None: nothing ran)."""
 
     def trace(self) -> list[dict[str, Any]]:
         """Return no answers: this policy explains none."""
@@ -115,6 +135,11 @@ class StopRulePolicy(RecordingPolicy):
             )
         super().__init__(template, clock=clock, request=request, started_at=started_at)
         self._judge = judge if is_oracle else None
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether a judge decides, which is the caller's own code."""
+        return self._judge is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
         """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""

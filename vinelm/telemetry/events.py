@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from asyncio import CancelledError
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vinelm.catalog import Model
 from vinelm.protocols import Invocation
@@ -74,11 +75,11 @@ class ObserverGroup:
     def decided(self, decided: DecisionEvent) -> None:
         """Notify all observers of a decision."""
         for observer in self.observers:
-            _safely(observer.decided, decided)
+            _safely(observer, "decided", decided)
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> list[tuple[Observer, Any]]:
         """Notify all observers that an invocation begins; the result is passed to :meth:`ended`."""
-        return [(one, _safely(one.began, stage, prefix, model)) for one in self.observers]
+        return [(one, _safely(one, "began", stage, prefix, model)) for one in self.observers]
 
     @property
     def hears(self) -> bool:
@@ -89,20 +90,26 @@ class ObserverGroup:
         """Notify the observers that capture content."""
         for observer, token in tokens:
             if _listens(observer):
-                _safely(cast("Listener", observer).exchanged, token, messages, answer)
+                _safely(observer, "exchanged", token, messages, answer)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Notify the observers that were notified of the beginning."""
         for observer, token in tokens:
-            _safely(observer.ended, token, invocation)
+            _safely(observer, "ended", token, invocation)
 
 
 def _listens(observer: Observer) -> bool:
-    return getattr(observer, "captures_content", False) is True
-
-
-def _safely(notify: Callable[..., Any], *what: Any) -> Any:
     try:
-        return notify(*what)
+        return getattr(observer, "captures_content", False) is True
     except Exception:
+        return False
+
+
+def _safely(observer: Observer, method: str, *what: Any) -> Any:
+    """Call the observer's method. One that it lacks, or that raises, is passed over; only what ends the program is not."""
+    try:
+        return getattr(observer, method)(*what)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):
+        raise
+    except BaseException:
         return None

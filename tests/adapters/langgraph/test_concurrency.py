@@ -103,13 +103,13 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
     def new_policy(i):
         made.append(i)
-        return f"policy {i}"
+        return DefaultPolicy(lambda stage: f"policy {i}")
 
     runs = RunRegistry(new_policy, bound=3)
     controls = [object() for _ in range(5)]
 
     def of(i):
-        return runs.of(None, controls[i], i).policy
+        return runs.of(None, controls[i], i).policy.next_model("generate", ())
 
     for i in (0, 1, 2, 0, 3, 4):
         assert of(i) == f"policy {i}"
@@ -119,7 +119,7 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
 
 def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
-    runs = RunRegistry(lambda context: None)
+    runs = RunRegistry(lambda context: DefaultPolicy(str))
     ids = {id(runs.of(None, object(), None).control) for _ in range(100)}
     assert len(ids) == len(runs) == 100
 

@@ -133,7 +133,23 @@ def test_a_budget_that_is_none_is_refused_before_any_call(annotated, bounds):
         vine_of(annotated).context({"maximize": "accuracy", **bounds})
 
 
-def test_a_stochastic_program_over_too_many_paths_is_refused_before_any_call(annotated, monkeypatch):
-    monkeypatch.setattr("vinelm.controller.session.session.MOST_NODES", 10)
+@pytest.fixture
+def few_paths(monkeypatch):
+    """Only tries of at most ten paths are small enough for the stochastic program."""
+    monkeypatch.setattr("vinelm.controller.planning.planner.MOST_NODES", 10)
+    return Objective(maximize="accuracy", max_latency_s=4.0, risk="dp", late_weight=0.5)
+
+
+def test_a_stochastic_program_over_too_many_paths_is_refused_where_it_is_declared(annotated, few_paths):
+    with pytest.raises(ConfigError, match="at most 10 paths") as refused:
+        vine_of(annotated).prepare(few_paths)
+    assert refused.value.code == "dp-too-large"
     with pytest.raises(ConfigError, match="at most 10 paths"):
-        vine_of(annotated).session(Objective(maximize="accuracy", max_latency_s=4.0, risk="dp"))
+        vine_of(annotated, on_error="raise").session(few_paths)
+
+
+def test_a_request_that_asks_for_it_is_planned_with_a_margin_instead(annotated, few_paths):
+    session = vine_of(annotated).session(few_paths)
+    margin = Objective(maximize="accuracy", max_latency_s=4.0, risk="mean+sd")
+    assert session.next_model("generate", ()) == Planner(annotated).plan(margin, may_stop=False).next_model
+    assert "planned with mean+sd" in session.trace()[0]["note"]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from operator import itemgetter
 from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.langchain.tool_binding import STRUCTURED, TRACING_ONLY, BoundTools, Structured, aimed
+from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, structured_chain, whole_chunk
 from vinelm.adapters.langgraph import AdapterHolder, InvocationScope
 from vinelm.errors import CallError
 from vinelm.objective import Objective
-
-REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
-"""Kinds of failure after which another call, perhaps of another model, may succeed."""
 
 
 class VineChatModel(BaseChatModel):
@@ -85,10 +81,7 @@ class VineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return this model with tools; they are converted for the chosen model when it runs."""
-        tracing = {TRACING_ONLY: kwargs.pop(TRACING_ONLY)} if TRACING_ONLY in kwargs else {}
-        if tool_choice is not None:
-            kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=BoundTools(tools, kwargs), **tracing)
+        return bind_lazily(self, tools, tool_choice, kwargs)
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -97,14 +90,7 @@ class VineChatModel(BaseChatModel):
 
         The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
         """
-        structured = Structured(schema, kwargs)
-        model = self.bind(**{STRUCTURED: structured})
-        parser = RunnableLambda(structured.parsed, name="parse")
-        if not include_raw:
-            return model | parser
-        parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
-        unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
-        return RunnableMap(raw=model) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
+        return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
 
     # -- one call --------------------------------------------------------------------------------
 
@@ -186,7 +172,9 @@ class _Call:
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
         path = run.open_chat(owner.stage)
-        self.scope = InvocationScope(adapter.models, adapter.observers, run, owner.stage, path, limits=limits)
+        self.scope = InvocationScope(
+            adapter.models, adapter.observers, run, owner.stage, path, limits=limits, falls_back=is_last
+        )
         try:
             self.model, self.options = aimed(self.scope.model, options)
         except BaseException as error:
@@ -221,7 +209,7 @@ def _chunks(call: _Call, messages: list[BaseMessage]) -> Generator[ChatGeneratio
     if call.streams and type(model)._stream is not BaseChatModel._stream:
         yield from model._stream(messages, **call.options)
     else:
-        yield _whole(model._generate(messages, **call.options))
+        yield whole_chunk(model._generate(messages, **call.options))
 
 
 async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncGenerator[ChatGenerationChunk]:
@@ -232,20 +220,4 @@ async def _achunks(call: _Call, messages: list[BaseMessage]) -> AsyncGenerator[C
         async for chunk in model._astream(messages, **call.options):
             yield chunk
     else:
-        yield _whole(await model._agenerate(messages, **call.options))
-
-
-def _whole(result: ChatResult) -> ChatGenerationChunk:
-    generation = result.generations[0]
-    message = cast("AIMessage", generation.message)
-    chunk = AIMessageChunk(
-        content=message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata={**(result.llm_output or {}), **message.response_metadata},
-        id=message.id,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )
-    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+        yield whole_chunk(await model._agenerate(messages, **call.options))

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, Entry, InvocationScope, PathChannel, PathValue
+from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, InvocationScope, PathChannel, PathValue
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
@@ -52,7 +52,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the chosen model."""
         with self._open(request) as scope:
             response = handler(_on(scope.model, request))
-        return _with_entry(response, scope.entry())
+        return self._written(response, scope)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -60,7 +60,18 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the chosen model."""
         with self._open(request) as scope:
             response = await handler(_on(scope.model, request))
-        return _with_entry(response, scope.entry())
+        return self._written(response, scope)
+
+    def _written(self, response: ModelResponse[Any] | AIMessage, scope: InvocationScope) -> ExtendedModelResponse[Any]:
+        """The response with the path's entry; without it where our own part of the work fails."""
+        if isinstance(response, AIMessage):
+            response = ModelResponse(result=[response])
+        try:
+            return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [scope.entry()]}))
+        except Exception:
+            if self._adapter.on_error == "raise":
+                raise
+            return ExtendedModelResponse(model_response=response)
 
     def _open(self, request: ModelRequest[Any]) -> InvocationScope:
         value = cast("PathValue | None", request.state.get(PATH_KEY))
@@ -77,9 +88,3 @@ def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
     routed = copy.copy(request)
     object.__setattr__(routed, "model", model)  # a plain assignment warns
     return routed
-
-
-def _with_entry(response: ModelResponse[Any] | AIMessage, entry: Entry) -> ExtendedModelResponse[Any]:
-    if isinstance(response, AIMessage):
-        response = ModelResponse(result=[response])
-    return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [entry]}))

@@ -3,10 +3,10 @@ from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
 from .build import refuse_unsupported as refuse_unsupported
 from .exits import with_graph_exits as with_graph_exits
+from .graph_run import GraphRun as GraphRun
 from .invocation import InvocationScope as InvocationScope
 from .path_channel import PATH_KEY as PATH_KEY
 from .path_channel import Entry as Entry
 from .path_channel import PathChannel as PathChannel
 from .path_channel import PathValue as PathValue
 from .run_context import RunContext as RunContext
-from .run_registry import GraphRun as GraphRun

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, overload
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
+from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
     ChannelSession,
@@ -24,14 +26,14 @@ from vinelm.adapters.langgraph.path_channel import (
 )
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
-from vinelm.adapters.langgraph.run_registry import GraphRun, RunRegistry
+from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
 from vinelm.catalog import Catalog
-from vinelm.clock import Clock
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.clock import Clock, VirtualClock
+from vinelm.errors import ConfigError, InfeasibleError, VineLMError, WorkflowError
 from vinelm.objective import Objective
-from vinelm.policies import DefaultPolicy
+from vinelm.policies import BoundGuard, DefaultPolicy, OnError
 from vinelm.protocols import ChatModelSource, Policy
 from vinelm.telemetry import Observer, ObserverGroup
 from vinelm.template import Loop, Template
@@ -63,6 +65,12 @@ class GraphAdapter:
         template: the workflow's shape; says which stage begins a request.
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time;
             None, or a result of None, stands for the defaults. Called once per run.
+        on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
+            an edge follows the workflow's own verdict within the loop's bound, and the run's trace says what failed; a cap per
+            request that cannot be checked any more refuses calls. Errors of the caller's own making
+            (:class:`~vinelm.errors.VineLMError`) and of the application's own code are raised all the same.
+        enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
+        fallback: whether another model of the stage answers after a failed call.
     """
 
     def __init__(
@@ -71,15 +79,23 @@ class GraphAdapter:
         *,
         template: Template | None = None,
         new_policy: Callable[[RunContext], Policy | None] | None = None,
+        on_error: OnError = "raise",
+        enforces: bool = True,
+        fallback: bool = False,
     ) -> None:
         self.models = models
+        self.on_error: OnError = on_error
+        self._enforces = enforces
+        self._fallbacks = self.allowed_models if fallback and enforces else None
         self.template = None if template is None else template.bind(tuple(models.catalog))
         self.observers = ObserverGroup()
         self._new_policy = new_policy
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
         self._agains: list[str] = []
-        self._runs = RunRegistry(self._policy_of, observers=self.observers)
+        self._runs = RunRegistry(
+            self._policy_of, observers=self.observers, default=self._any_default if on_error == "default" else None
+        )
 
     @property
     def adapter(self) -> GraphAdapter:
@@ -264,6 +280,13 @@ class GraphAdapter:
             return self.template.stage(stage).default_model
         return next(iter(self.catalog))
 
+    def allowed_models(self, stage: str) -> list[str]:
+        """Return the models of the catalog that the stage may run on: those of the template, or all where it has no say."""
+        allowed = None
+        if self.template is not None:
+            allowed = next((known.models for known in self.template.stages if known.name == stage), None)
+        return [model for model in self.catalog if allowed is None or model in allowed]
+
     # -- what the wrapped nodes ask ----------------------------------------------------------------------------
 
     def invoke(
@@ -294,26 +317,32 @@ class GraphAdapter:
             raise WorkflowError(
                 f"stage {stage!r} runs inside a subgraph: its path would be lost there, so make it a node of the root graph"
             )
-        channel = channel_of(config)
-        opening = None if channel is None else channel.opening
-        run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime)
-        if channel is None:
-            value = carried if carried is not None else read_path(config, fresh=False)
-        else:
-            value = channel.get() if channel.path else None
-        request_id = run.context.request_id
+        run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
-        if value is not None:
-            prefix = models_of(value)
-            is_same_run = prefix == run.path
-            if not (continues or (run_is_request and is_same_run)) and is_new_request(
-                value, stage, run.policy.template, request_id, is_same_run=is_same_run
-            ):
-                prefix = ()
-            elif run.path is None:
-                run.policy.resumed(prefix, costs_of(value))
-        path = run.decide(config.get("metadata", {}).get("langgraph_step", len(prefix)), stage, prefix)
-        return InvocationScope(self.models, self.observers, run, stage, path, request_id=request_id)
+        try:
+            channel = channel_of(config)
+            opening = None if channel is None else channel.opening
+            run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime)
+            if channel is None:
+                value = carried if carried is not None else read_path(config, fresh=False)
+            else:
+                value = channel.get() if channel.path else None
+            request_id = run.context.request_id
+            if value is not None:
+                prefix = models_of(value)
+                is_same_run = prefix == run.path
+                if not (continues or (run_is_request and is_same_run)) and is_new_request(
+                    value, stage, run.policy.template, request_id, is_same_run=is_same_run
+                ):
+                    prefix = ()
+                elif run.path is None:
+                    run.resumed(prefix, costs_of(value))
+            path = run.decide(config.get("metadata", {}).get("langgraph_step", len(prefix)), stage, prefix)
+            return InvocationScope(self.models, self.observers, run, stage, path, request_id=request_id)
+        except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
+            raise
+        except Exception as error:
+            return self._default_scope(error, stage, prefix, run, runtime)
 
     def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
@@ -331,7 +360,7 @@ class GraphAdapter:
             return None
         run = run or self._new_run(opening, runtime)
         path = models_of(value)
-        run.policy.resumed(path, costs_of(value))
+        run.resumed(path, costs_of(value))
         return run, path
 
     def run_here(self, objective: Objective | None = None) -> GraphRun:
@@ -340,6 +369,14 @@ class GraphAdapter:
         That of the graph around it, the surrounding ``with vine.request(...)``, or a new one. ``objective`` applies where
         neither names one.
         """
+        try:
+            return self._run_here(objective)
+        except (VineLMError, GraphBubbleUp):
+            raise
+        except Exception as error:
+            return self._default_run(error, "", (), _current_runtime())
+
+    def _run_here(self, objective: Objective | None) -> GraphRun:
         runtime = _current_runtime()
         context = carried_by(None if runtime is None else runtime.context)
         channel = None if runtime is None else channel_of(get_config())
@@ -350,7 +387,7 @@ class GraphAdapter:
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
         if key is None:
-            return GraphRun(None, self._policy_of(context), context, self.observers)
+            return self._runs.alone(context)
         return self._runs.of(None if channel is None else channel.opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
@@ -363,14 +400,76 @@ class GraphAdapter:
 
     def _policy_of(self, context: RunContext) -> Policy:
         """The policy of a new run."""
-        policy = context.policy
-        if policy is None and self._new_policy is not None:
-            policy = self._new_policy(context)
-        if policy is None:
-            return DefaultPolicy(
-                self.default_model, clock=self.models.new_clock(), template=self.template, request=context.request
-            )
+        try:
+            policy = context.policy
+            if policy is None and self._new_policy is not None:
+                policy = self._new_policy(context)
+            if policy is None:
+                objective = context.objective
+                return DefaultPolicy(
+                    self.default_model,
+                    fallbacks=self._fallbacks,
+                    max_latency_s=None if objective is None else objective.max_latency_s,
+                    max_cost_usd=None if objective is None else objective.max_cost_usd,
+                    started_at=context.started_at,
+                    on_error=self.on_error,
+                    clock=self.models.new_clock(),
+                    template=self.template,
+                    request=context.request,
+                )
+            return policy
+        except InfeasibleError:
+            raise
+        except Exception as error:
+            return self._stand_in(error, "the session", context.objective)
+
+    # -- where VineLM itself has failed --------------------------------------------------------------------------
+
+    def _stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
+        """A policy of default models that does nothing else; under a cap per request it counts calls at their upper bounds."""
+        if self.on_error == "raise":
+            raise error
+        policy = DefaultPolicy(self._any_default, on_error="default", clock=VirtualClock(), template=self.template)
+        with suppress(Exception):
+            policy.clock = self.models.new_clock()
+            policy.started_at = policy.clock.now()
+        if objective is not None and objective.cost_budget == "per_request" and self._enforces:
+            policy.guard = BoundGuard(None, objective.max_cost_usd, lambda what, error: None)
+        policy.note_failure(what, error, (), None, None)
         return policy
+
+    def _default_run(self, error: Exception, stage: str, prefix: tuple[str, ...], runtime: Runtime[Any] | None) -> GraphRun:
+        """A run for one invocation, apart from the request's own, which is not known: under a cap it makes no call."""
+        objective = None
+        with suppress(Exception):
+            objective = carried_by(None if runtime is None else runtime.context).objective
+        policy = self._stand_in(error, f"stage {stage!r}" if stage else "the run", objective)
+        if policy.guard is not None:
+            policy.guard = BoundGuard(None, None, lambda what, error: None)
+        return GraphRun(None, policy, RunContext(), default=self._any_default)
+
+    def _default_scope(
+        self, error: Exception, stage: str, prefix: tuple[str, ...], run: GraphRun | None, runtime: Runtime[Any]
+    ) -> InvocationScope:
+        """The invocation on the default model, without observers, since one of them may be what failed."""
+        if self.on_error == "raise":
+            raise error
+        if run is None:
+            run = self._default_run(error, stage, prefix, runtime)
+        model = self._any_default(stage)
+        run.note_failure(f"stage {stage!r}", error, prefix, stage, model)
+        run.path = (*prefix, model)
+        return InvocationScope(self.models, ObserverGroup(), run, stage, run.path)
+
+    def _any_default(self, stage: str) -> str:
+        """The stage's default model; whatever fails, one of the catalog."""
+        try:
+            model = self.default_model(stage)
+            if model in self.catalog:
+                return model
+        except Exception:
+            model = self._stages.get(stage) or ""
+        return model if model in self.catalog else next(iter(self.catalog))
 
 
 def _current_runtime() -> Runtime[Any] | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import GraphBubbleUp
 
+from vinelm.adapters.calls import PROTOTYPE, REPEATABLE, app_repeats
+from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.path_channel import Entry
-from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, ChatModelSource, Invocation
@@ -22,12 +26,14 @@ if TYPE_CHECKING:
 class InvocationScope:
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
-    A context manager: the invocation fails if the block raises.
+    A context manager: the invocation fails if the block raises. Where the run's policy falls back, a failed call is one
+    attempt, recorded with what it spent, and the next best model makes the next; the path ends with the one that answered last.
 
     Attributes:
         stage: name of the stage.
         path: models of the request's invocations; ends with this invocation's own.
-        model: the chat model.
+        answering: the chat model of the present attempt.
+        model: the chat model for the stage: ``answering``, or one that calls it and falls back.
 
     Args:
         models: makes the chat model.
@@ -36,9 +42,26 @@ class InvocationScope:
         stage, path: see the attributes.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         request_id: the request's id if the caller gave one; goes into the path's entry.
+        falls_back: False where the caller repeats failed calls itself.
     """
 
-    __slots__ = ("_clock", "_observers", "_request_id", "_run", "_started_s", "_tokens", "_usages", "model", "path", "stage")
+    __slots__ = (
+        "_limits",
+        "_lock",
+        "_models",
+        "_observers",
+        "_recorded",
+        "_request_id",
+        "_run",
+        "_started_s",
+        "_tokens",
+        "_tried",
+        "_usages",
+        "answering",
+        "model",
+        "path",
+        "stage",
+    )
 
     def __init__(
         self,
@@ -50,31 +73,82 @@ class InvocationScope:
         *,
         limits: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        falls_back: bool = True,
     ) -> None:
-        self.stage, self.path = stage, path
-        self._run, self._request_id = run, request_id
+        self.stage = stage
+        self._run, self._models, self._limits, self._request_id = run, models, limits, request_id
         self._observers: ObserverGroup | None = observers if observers.observers else None
-        policy = run.policy
-        clock = self._clock = policy.clock
-        self._usages: list[Usage] = []
+        self._usages: list[Usage] = []  # of all attempts: a call of the last one may end after the next has begun
+        self._recorded = 0
+        self._tried: set[str] = set()
+        self._lock = Lock()
+        self._begin(path)
+        self.model: BaseChatModel = self.answering
+        if falls_back and run.falls_back:
+            self.model = copy(PROTOTYPE)
+            self.model.__dict__["binding"] = self
+
+    def _begin(self, path: tuple[str, ...]) -> None:
+        """Begin an attempt with the model at the end of ``path``."""
+        run, observers = self._run, self._observers
+        self.path = path
         self._tokens: list[Any] = []
-        self._started_s = clock.now()
+        self._started_s = run.clock.now()
+        hears = False
+        if observers is not None:
+            with suppress(Exception):
+                hears = observers.hears
         call = CallContext(
-            stage=stage,
+            stage=self.stage,
             prefix=path,
-            clock=clock,
+            clock=run.clock,
             on_usage=self._usages.append,
-            request=policy.request,
-            guard=policy.guard,
-            on_exchange=self._exchanged if self._observers is not None and observers.hears else None,
+            request=run.policy.request,
+            guard=run.guard,
+            on_exchange=self._exchanged if hears else None,
         )
         try:
-            self.model: BaseChatModel = models.chat_model(path[-1], call, limits)
+            self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)
         except BaseException as error:
             self.failed(error)
             raise
-        if self._observers is not None:
-            self._tokens = observers.began(stage, path, models.catalog[path[-1]])
+        if observers is not None:
+            with suppress(Exception):
+                self._tokens = observers.began(self.stage, path, self._models.catalog[path[-1]])
+
+    def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
+        """Go on with another model after ``model`` has failed; False if the error is to be raised.
+
+        Calls under way at once go over together: the first that fails changes the model, the others use the new one.
+        """
+        with self._lock:
+            if self.answering is not model:
+                return True
+            try:
+                return error.kind in REPEATABLE and not app_repeats(error) and self._next_attempt(error)
+            except CallError:
+                raise
+            except Exception as own:  # the failed call is what the application has to know
+                if self._run.on_error == "raise":
+                    raise
+                self.note_failure("the fallback", own)
+                return False
+
+    def _next_attempt(self, error: CallError) -> bool:
+        """Record the attempt that failed and begin the next; False if there is to be none."""
+        self._tried.add(self.path[-1])
+        failed = self._ended(error.kind, str(error))
+        path = self._run.fall_back(failed, self._tried)
+        if path is None:
+            return False
+        self._recorded += len(failed.usages)
+        self._tell_end(failed)
+        self._begin(path)
+        return True
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Note in the trace that ``what`` of VineLM itself has failed."""
+        self._run.note_failure(what, error, self.path[:-1], self.stage)
 
     def entry(self) -> Entry:
         """Return the path's entry for the invocation, with the dollars that the run has recorded since its last entry."""
@@ -102,28 +176,41 @@ class InvocationScope:
     def failed(self, error: BaseException) -> None:
         """Record that it raised. Interrupts and other control flow of LangGraph are no failures: it will be run again."""
         if isinstance(error, GraphBubbleUp):
-            if self._observers is not None:
-                self._observers.ended(self._tokens, None)
-            self._run.policy.interrupted(self.path)
+            self._tell_end(None)
+            self._run.interrupted(self.path)
         else:
             self._record(*_failure(error))
 
     def _exchanged(self, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
         if self._observers is not None:
-            self._observers.exchanged(self._tokens, messages, answer)
+            with suppress(Exception):
+                self._observers.exchanged(self._tokens, messages, answer)
 
-    def _record(self, failure: FailureKind | None, detail: str | None) -> None:
-        invocation = Invocation(
+    def _ended(self, failure: FailureKind | None, detail: str | None) -> Invocation:
+        return Invocation(
             stage=self.stage,
             prefix=self.path,
-            latency_s=max(self._clock.now() - self._started_s, 0.0),
-            usages=tuple(self._usages),
+            latency_s=max(self._run.clock.now() - self._started_s, 0.0),
+            usages=tuple(self._usages[self._recorded :]),
             failure=failure,
             detail=detail,
         )
-        self._run.record(invocation)
+
+    def _record(self, failure: FailureKind | None, detail: str | None) -> None:
+        try:
+            invocation = self._ended(failure, detail)
+            self._run.record(invocation)
+        except Exception as error:
+            if self._run.on_error == "raise":
+                raise
+            self._run.note_failure("record", error, self.path[:-1], self.stage)
+        else:
+            self._tell_end(invocation)
+
+    def _tell_end(self, invocation: Invocation | None) -> None:
         if self._tokens and self._observers is not None:
-            self._observers.ended(self._tokens, invocation)
+            with suppress(Exception):
+                self._observers.ended(self._tokens, invocation)
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:

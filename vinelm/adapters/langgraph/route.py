@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, Protocol, get_args, get_origin
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
-from vinelm.adapters.langgraph.run_registry import GraphRun
+from vinelm.adapters.langgraph.graph_run import GraphRun
+from vinelm.adapters.langgraph.path_channel import channel_of
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import own_state
-from vinelm.errors import WorkflowError
+from vinelm.errors import VineLMError, WorkflowError
+from vinelm.policies import OnError
 from vinelm.template import Template
 
 ROUTE_INJECTED = ("config", "runtime")
 """Parameters that a route's function may have besides the state."""
 
 
+_LOG = logging.getLogger(__name__)
 UNDECLARED_TIMES = 25
 """The most turns of a loop whose bound is declared nowhere."""
 ROUTE_MARK = "__vinelm_route_end__"
@@ -31,6 +36,10 @@ class RouteHost(Protocol):
 
     def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress."""
+
+    @property
+    def on_error(self) -> OnError:
+        """What follows a failure of VineLM itself."""
 
     @property
     def template(self) -> Template | None:
@@ -86,7 +95,12 @@ class _Edge:
         self.times = times
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-        own, _ = own_state(state)
+        try:
+            own, _ = own_state(state)
+        except Exception:
+            if self.host.on_error == "raise":
+                raise
+            own = state
         found: dict[str, Any] = {}
         for name in self.asked.names:
             found[name] = config if name == "config" else (get_runtime() or Runtime())
@@ -99,14 +113,37 @@ class _Edge:
             return verdict
         onward = verdict if not isinstance(verdict, (bool, str)) else self.again
         own = self.end if finished else onward
-        found = self.host.path_of(config)
-        if found is None:
-            return own
-        run, path = found
-        if run.should_continue(path, finished, state) and self._has_turns_left(run, path):
-            return self.again if finished else onward
-        run.end_loop(self.again)
-        return self.end
+        found: tuple[GraphRun, tuple[str, ...]] | None = None
+        try:
+            found = self.host.path_of(config)
+            if found is None:
+                return own
+            run, path = found
+            if run.should_continue(path, finished, state) and self._has_turns_left(run, path):
+                return self.again if finished else onward
+            run.end_loop(self.again)
+            return self.end
+        except Exception as error:
+            if self.host.on_error == "raise" or isinstance(error, VineLMError):
+                raise
+            if found is None:
+                _LOG.warning(
+                    "the edge to %r lost its run (%s): it follows the workflow's own verdict", self.again, type(error).__name__
+                )
+            else:
+                found[0].note_failure(f"the edge to {self.again!r}", error, found[1])
+            return onward if not finished and self._is_within_template(config) else self.end
+
+    def _is_within_template(self, config: RunnableConfig) -> bool:
+        """Whether the template allows another invocation after the path as the graph's channel has it.
+
+        For an edge whose run cannot be found any more; where the path is not known either, the loop ends.
+        """
+        with suppress(Exception):
+            template, channel = self.host.template, channel_of(config)
+            if template is not None and channel is not None and channel.path:
+                return template.stage_after(len(channel.path)) is not None
+        return False
 
     def _has_turns_left(self, run: GraphRun, path: tuple[str, ...]) -> bool:
         """Whether the loop's bound allows one more turn, which is then counted."""

@@ -14,7 +14,8 @@ from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import announced, own_state
-from vinelm.errors import WorkflowError
+from vinelm.errors import VineLMError, WorkflowError
+from vinelm.policies import OnError
 
 STAGE_MARK = "__vinelm_stage__"
 """Attribute of a wrapped node's function: the stage's name."""
@@ -22,6 +23,10 @@ STAGE_MARK = "__vinelm_stage__"
 
 class StageHost(Protocol):
     """What a node needs of its adapter."""
+
+    @property
+    def on_error(self) -> OnError:
+        """What follows a failure of VineLM itself."""
 
     def invoke(self, stage: str, carried: PathValue | None, config: RunnableConfig, runtime: Runtime[Any]) -> InvocationScope:
         """Begin the invocation of a node of the root graph; ``carried`` is the path as the node's state has it."""
@@ -34,18 +39,28 @@ def make_stage(
     others = tuple(one for one in asked.names if one != "model")
 
     def node(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
-        own, carried = own_state(state)
+        try:
+            own, carried = own_state(state)
+        except Exception:
+            if host.on_error == "raise":
+                raise
+            own, carried = state, None
         with host.invoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
             out = fn(own, model=scope.model, **given)
-        return with_entry(out, scope.entry(), name)
+        return _written(host, out, scope, name)
 
     async def anode(state: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
-        own, carried = own_state(state)
+        try:
+            own, carried = own_state(state)
+        except Exception:
+            if host.on_error == "raise":
+                raise
+            own, carried = state, None
         with host.invoke(name, carried, config, runtime) as scope:
             given = _injected(others, config, runtime) if others else {}
             out = await fn(own, model=scope.model, **given)
-        return with_entry(out, scope.entry(), name)
+        return _written(host, out, scope, name)
 
     wrapped: Callable[..., Any] = anode if asked.is_async else node
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", name)
@@ -55,6 +70,17 @@ def make_stage(
         wrapped.__annotations__["return"] = asked.returns
     setattr(wrapped, STAGE_MARK, name)
     return wrapped
+
+
+def _written(host: StageHost, out: Any, scope: InvocationScope, name: str) -> Any:
+    """The node's update with the path's entry; without it where our own part of the work fails."""
+    try:
+        return with_entry(out, scope.entry(), name)
+    except Exception as error:
+        if host.on_error == "raise" or isinstance(error, VineLMError):
+            raise
+        scope.note_failure("the path's entry", error)
+        return out
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, cast
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableBinding, RunnableSequence
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableLambda,
+    RunnableMap,
+    RunnablePassthrough,
+    RunnableSequence,
+)
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
@@ -97,3 +106,40 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
     if not isinstance(bound, BaseChatModel):
         raise WorkflowError(f"{method} of the chosen model gave a {type(bound).__name__}: VineLM can only call chat models")
     return bound, options
+
+
+def bind_lazily(model: BaseChatModel, tools: Sequence[Any], tool_choice: Any, options: dict[str, Any]) -> Runnable[Any, Any]:
+    """Return ``model`` with tools that are converted for the chosen model at the moment of the call."""
+    tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
+    if tool_choice is not None:
+        options["tool_choice"] = tool_choice
+    return model.bind(tools=BoundTools(tools, options), **tracing)
+
+
+def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, options: dict[str, Any]) -> Runnable[Any, Any]:
+    """Return a runnable that gives instances of ``schema``, in whichever form the chosen model answers."""
+    structured = Structured(schema, options)
+    bound = model.bind(**{STRUCTURED: structured})
+    parser = RunnableLambda(structured.parsed, name="parse")
+    if not include_raw:
+        return bound | parser
+    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+    unparsed = RunnablePassthrough.assign(parsed=lambda _: None)
+    return RunnableMap(raw=bound) | parsed.with_fallbacks([unparsed], exception_key="parsing_error")
+
+
+def whole_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return the answer of a model that does not stream as a single chunk."""
+    generation = result.generations[0]
+    message = cast("AIMessage", generation.message)
+    chunk = AIMessageChunk(
+        content=message.content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata={**(result.llm_output or {}), **message.response_metadata},
+        id=message.id,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+        usage_metadata=message.usage_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

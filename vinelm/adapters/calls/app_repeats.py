@@ -1,0 +1,97 @@
+"""Whether the application itself repeats a failed call: then its own means come first, and VineLM's fallback stays out."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langgraph.config import get_config
+
+_REPEATERS = frozenset(
+    (
+        "langchain_core.runnables.fallbacks",
+        "langchain_core.runnables.retry",
+        "langchain.agents.middleware.model_fallback",
+        "langchain.agents.middleware.model_retry",
+    )
+)
+"""Modules of LangChain's own repeaters: ``with_fallbacks``, ``with_retry`` and the two middlewares."""
+_NODE = "langgraph.pregel."
+"""Where the frames of a node's own code begin: what is further out belongs to the graph's caller."""
+
+
+def app_repeats(error: Exception) -> bool:
+    """Return whether the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or middleware takes over.
+
+    Asked only after a failure, by the code that made the call: the frames that called it name the repeaters around it. A node's
+    ``retry_policy`` counts as long as it would repeat this error once more; at its last attempt VineLM's fallback follows, so
+    that the attempts of both add up and do not multiply.
+    """
+    return _is_inside_repeater() or _is_retried_node(error)
+
+
+def _is_inside_repeater() -> bool:
+    for module in _calling_modules():
+        if module in _REPEATERS:
+            return True
+        if module.startswith(_NODE):
+            return False
+    return False
+
+
+def _calling_modules() -> Iterator[str]:
+    """The modules of the frames around the call, from the inside out; those of the tasks that wait for this one follow."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        yield frame.f_globals.get("__name__", "")
+        frame = frame.f_back
+    try:
+        task, tasks = asyncio.current_task(), asyncio.all_tasks()
+    except RuntimeError:  # no event loop
+        return
+    while task is not None:
+        task = next((other for other in tasks if _waits_for(other, task)), None)
+        yield from reversed(_modules_of(task))
+
+
+def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
+    """Whether ``other`` awaits ``task``, alone or in a gather."""
+    awaited = getattr(other, "_fut_waiter", None)
+    return awaited is not None and (awaited is task or task in getattr(awaited, "_children", ()))
+
+
+def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
+    """The modules of the coroutines that a waiting task is in, from the outside in."""
+    found, coroutine = [], None if task is None else task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is not None:
+            found.append(frame.f_globals.get("__name__", ""))
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return found
+
+
+def _is_retried_node(error: Exception) -> bool:
+    """Whether the node's retry policy repeats ``error``. LangGraph hands the node's task to the node under an internal key."""
+    try:
+        configurable: Any = get_config().get("configurable", {})
+        call = configurable.get("__pregel_call")
+        task = call.args[0]()
+        policies = task.retry_policy or call.keywords.get("retry_policy") or ()
+        attempt = configurable["__pregel_runtime"].execution_info.node_attempt
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
+        return False
+    for policy in policies if isinstance(policies, Sequence) else (policies,):
+        if _repeats(policy.retry_on, error):
+            return bool(attempt < policy.max_attempts)
+    return False
+
+
+def _repeats(retry_on: Any, error: Exception) -> bool:
+    if isinstance(retry_on, Sequence):
+        return isinstance(error, tuple(retry_on))
+    if isinstance(retry_on, type) and issubclass(retry_on, Exception):
+        return isinstance(error, retry_on)
+    return bool(retry_on(error))

@@ -1,0 +1,310 @@
+"""One run of the graph: its policy, the decision of the current superstep, and what follows where a part of VineLM fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Literal
+
+from vinelm.adapters.langgraph.run_context import RunContext
+from vinelm.adapters.langgraph.steady_clock import steady
+from vinelm.clock import VirtualClock
+from vinelm.errors import InfeasibleError, WorkflowError
+from vinelm.policies import BoundGuard
+from vinelm.protocols import CallGuard, Invocation, Policy
+from vinelm.telemetry import DecisionEvent, ObserverGroup
+
+NOBODY = ObserverGroup()
+
+
+class GraphRun:
+    """One run of the graph: its policy, and the decision of the current superstep. Thread-safe.
+
+    Also the boundary around the policy. If the policy has ``on_error="default"``, an exception that it raises reaches nobody:
+    the stage runs its default model, a loop's edge follows the workflow's own verdict, and the policy's trace says what failed.
+    Its guard is wrapped in a :class:`~vinelm.policies.BoundGuard`, so that a cap holds all the same. An
+    :class:`~vinelm.errors.InfeasibleError` is an answer, not a defect: it is always raised.
+
+    Attributes:
+        control: LangGraph's object for the run, held so that its id is not reused.
+        policy: chooses the run's models.
+        context: what the run's caller asked for.
+        path: models of the run's invocations up to the last one that began; None before the first.
+        on_error: what follows a failure of the policy itself.
+        clock: the policy's; under ``on_error="default"`` one that does not fail.
+        guard: the policy's; under ``on_error="default"`` one that does not fail.
+        falls_back: whether another model may answer after a failed call.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_chat_path",
+        "_default",
+        "_failed",
+        "_lock",
+        "_observers",
+        "_prefix",
+        "_stage",
+        "_step",
+        "_turns",
+        "_unwritten_usd",
+        "clock",
+        "context",
+        "control",
+        "falls_back",
+        "guard",
+        "on_error",
+        "path",
+        "policy",
+    )
+
+    def __init__(
+        self,
+        control: Any,
+        policy: Policy,
+        context: RunContext,
+        observers: ObserverGroup = NOBODY,
+        default: Callable[[str], str] | None = None,
+    ) -> None:
+        self.control, self.policy, self.context = control, policy, context
+        self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
+        self.falls_back: bool = getattr(policy, "falls_back", False)
+        self.clock = policy.clock
+        self.guard: CallGuard | None = policy.guard
+        if self.on_error == "default":
+            if not isinstance(self.clock, VirtualClock):  # that is plain data
+                self.clock = steady(self.clock)
+            if self.guard is not None and type(self.guard) is not BoundGuard:
+                self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
+        self._default = default
+        self.path: tuple[str, ...] | None = None
+        self._observers = observers
+        self._lock = Lock()
+        self._step: Any = None
+        self._stage = ""
+        self._prefix: tuple[str, ...] = ()
+        self._begun = self._failed = 0  # invocations of the current decision
+        self._chat_path: tuple[str, ...] = ()  # of the run's chat models, which no channel carries
+        self._unwritten_usd = 0.0
+        self._turns: dict[str, int] = {}
+
+    def take_turn(self, again: str, allowed: int) -> bool:
+        """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
+        with self._lock:
+            taken = self._turns.get(again, 0)
+            if taken >= allowed:
+                return False
+            self._turns[again] = taken + 1
+            return True
+
+    def end_loop(self, again: str) -> None:
+        """Forget the turns of the loop to ``again``: it was left, and the run may begin it anew."""
+        with self._lock:
+            self._turns.pop(again, None)
+
+    def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> tuple[str, ...]:
+        """Return ``prefix`` and the policy's model for the invocation of ``stage`` in superstep ``step``.
+
+        The policy is asked once per superstep, so that the branches of a fan-out share a model; and again once every
+        invocation that began with it has failed, so that a retry may use another one.
+
+        Raises:
+            WorkflowError: two stages run in one superstep, or the run has a chat model beside its stages.
+        """
+        with self._lock:
+            if self._chat_path:
+                raise _mixed(stage)
+            if step != self._step:
+                self._begun = self._failed = 0
+            elif stage != self._stage:
+                raise WorkflowError(
+                    f"stages {self._stage!r} and {stage!r} run in one superstep: "
+                    "VineLM chooses models along one path, so put an edge between them"
+                )
+            elif prefix != self._prefix:
+                self._begun = self._failed = 0
+            path = self.path
+            if path is None or self._begun == self._failed:
+                choose = self._observed_model if self._observers.observers else self.policy.next_model
+                try:
+                    model = choose(stage, prefix)
+                except Exception as error:
+                    model = self._default_after(error, stage, prefix)
+                path = self.path = (*prefix, model)
+                self._step, self._stage, self._prefix = step, stage, prefix
+            self._begun += 1
+            return path
+
+    def record(self, invocation: Invocation) -> None:
+        """Record an invocation of this run with its policy."""
+        try:
+            self.policy.record(invocation)
+        except Exception as error:
+            self._degrade("record", error, invocation.prefix, invocation.stage)
+        cost_usd = invocation.cost_usd
+        if cost_usd or invocation.failure is not None:
+            with self._lock:
+                self._unwritten_usd += cost_usd
+                self._failed += invocation.failure is not None and (self._step is None or invocation.prefix == self.path)
+
+    def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
+        """Return the path of another attempt after the call of ``failed``, which is recorded; None if there is to be none.
+
+        Args:
+            failed: the attempt; not recorded yet, and not here if None is returned.
+            tried: the models that have failed in this invocation, that of ``failed`` included.
+        """
+        started = time.perf_counter()
+        prefix = failed.prefix[:-1]
+        try:
+            model = self.policy.fallback_model(failed, tried)  # type: ignore[attr-defined]  # falls_back says that it has one
+        except Exception as error:
+            self._degrade("fallback_model", error, prefix, failed.stage)
+            return None
+        if model is None:
+            return None
+        self.record(failed)
+        path = (*prefix, model)
+        with self._lock:
+            if self._step is not None and self._begun == self._failed:  # no other branch has an answer of the model that failed
+                self.path, self._begun, self._failed = path, 1, 0
+        if self._observers.observers:
+            self._announce("model", failed.stage, prefix, model, started=started)
+        return path
+
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
+        """Tell the policy that another run has executed ``prefix``."""
+        if type(self.guard) is BoundGuard:
+            for usd in costs_usd:
+                self.guard.add_inherited(usd)
+        try:
+            self.policy.resumed(prefix, costs_usd)
+        except Exception as error:
+            self._degrade("resumed", error, prefix)
+
+    def interrupted(self, prefix: tuple[str, ...]) -> None:
+        """Tell the policy that the invocation at the end of ``prefix`` was interrupted."""
+        try:
+            self.policy.interrupted(prefix)
+        except Exception as error:
+            self._degrade("interrupted", error, prefix)
+
+    def take_unwritten_usd(self) -> float:
+        """Return the dollars recorded since this was last called: what the next path entry has to carry."""
+        if not self._unwritten_usd:
+            return 0.0
+        with self._lock:
+            usd, self._unwritten_usd = self._unwritten_usd, 0.0
+        return usd
+
+    # -- chat models, whose path the run itself keeps ------------------------------------------------------------
+
+    def open_chat(self, stage: str) -> tuple[str, ...]:
+        """Return the path of a chat model's next invocation, its model included. Concurrent calls share one place in it.
+
+        Raises:
+            WorkflowError: the run has wrapped stages, too.
+        """
+        if self._step is not None:
+            raise _mixed(stage)
+        prefix = self._chat_path
+        choose = self._observed_model if self._observers.observers else self.policy.next_model
+        try:
+            return (*prefix, choose(stage, prefix))
+        except Exception as error:
+            return (*prefix, self._default_after(error, stage, prefix))
+
+    def close_chat(self, path: tuple[str, ...]) -> None:
+        """Note that an invocation succeeded: the next one follows it, unless a concurrent call has moved the path already."""
+        with self._lock:
+            if self._chat_path == path[:-1]:
+                self._chat_path = path
+
+    # -- decisions, observed -------------------------------------------------------------------------------------
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return the policy's answer to a loop's edge."""
+        started = time.perf_counter()
+        try:
+            goes_on = self.policy.should_continue(prefix, finished, state)
+        except Exception as error:
+            if getattr(self.policy, "has_judge", False):  # the caller's own code may have raised it
+                raise
+            self._degrade("should_continue", error, prefix)
+            goes_on = not finished
+        if self._observers.observers:
+            self._announce("end", None, prefix, None, goes_on=goes_on, started=started, explains=not finished)
+        return goes_on
+
+    def _observed_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        started = time.perf_counter()
+        model = self.policy.next_model(stage, prefix)
+        self._announce("model", stage, prefix, model, started=started)
+        return model
+
+    def _announce(
+        self,
+        kind: Literal["model", "end"],
+        stage: str | None,
+        prefix: tuple[str, ...],
+        model: str | None,
+        *,
+        started: float,
+        goes_on: bool = True,
+        explains: bool = True,
+    ) -> None:
+        """Notify the observers of an answer, which no failure of theirs or of the explanation may change."""
+        seconds = time.perf_counter() - started
+        explanation: Mapping[str, Any] = {}
+        try:
+            explanation = self.policy.last_step() if explains else {}
+        except Exception as error:
+            self._degrade("last_step", error, prefix, stage, model)
+        with suppress(Exception):
+            self._observers.decided(
+                DecisionEvent(
+                    kind=kind,
+                    stage=stage,
+                    prefix=prefix,
+                    model=model,
+                    goes_on=goes_on,
+                    seconds=seconds,
+                    explanation=explanation,
+                )
+            )
+
+    # -- failures of VineLM itself -------------------------------------------------------------------------------
+
+    def note_failure(
+        self, what: str, error: BaseException, prefix: tuple[str, ...] = (), stage: str | None = None, model: str | None = None
+    ) -> None:
+        """Note in the policy's trace that ``what`` has failed, with the type of the error; never raises."""
+        with suppress(Exception):
+            self.policy.note_failure(what, error, prefix, stage, model)  # type: ignore[attr-defined]
+
+    def _degrade(
+        self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None
+    ) -> None:
+        """Note the failure, or raise it where that was asked for."""
+        if self.on_error == "raise" or isinstance(error, InfeasibleError):
+            raise error
+        self.note_failure(what, error, prefix, stage, model)
+
+    def _default_after(self, error: Exception, stage: str, prefix: tuple[str, ...]) -> str:
+        """The default model, after the policy has failed to name one."""
+        if self._default is None:
+            raise error
+        model = self._default(stage)
+        self._degrade("next_model", error, prefix, stage, model)
+        if self._observers.observers:
+            self._announce("model", stage, prefix, model, started=time.perf_counter())
+        return model
+
+
+def _mixed(stage: str) -> WorkflowError:
+    return WorkflowError(
+        f"stage {stage!r}: one run has both wrapped stages and a VineChatModel, which do not share a path: "
+        "use vine.stage for all of them, or VineChatModel for all"
+    )

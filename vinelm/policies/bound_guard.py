@@ -1,0 +1,120 @@
+"""A guard's stand-in: keeps an account of its own, so that a defect in the guard neither fails a call nor loses the cap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from vinelm.errors import CallRefused
+from vinelm.observation import Usage
+from vinelm.protocols import CallGuard, CallPermit
+
+
+class BoundPermit:
+    """One call that a :class:`BoundGuard` has authorized; see :class:`vinelm.protocols.CallPermit`."""
+
+    __slots__ = ("_guard", "_permit", "upper_usd")
+
+    def __init__(self, guard: BoundGuard, permit: CallPermit | None, upper_usd: float) -> None:
+        self._guard, self._permit, self.upper_usd = guard, permit, upper_usd
+
+    def settle(self, usage: Usage) -> None:
+        """Replace the reservation by what the call really cost; one that cannot be settled stays at its upper bound."""
+        self._guard._settle(self, usage)
+
+    def close(self) -> None:
+        """Count the call at its upper bound unless it was settled."""
+        self._guard._settle(self, None)
+
+    def __enter__(self) -> BoundPermit:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+class BoundGuard:
+    """Authorizes calls through ``guard`` until that fails, then on an account of its own.
+
+    A :class:`~vinelm.protocols.CallGuard`. The account counts every call that was authorized here, at its upper bound until it
+    is settled. After the guard's first failure it alone decides, so the cap still holds. Where the limit, or what was spent
+    before, is not known, every further call is refused: money that cannot be counted is not spent. Thread-safe.
+
+    Args:
+        guard: the guard; None if it could not be made.
+        limit_usd: the cap in dollars; None if it is not known.
+        on_failure: called as ``on_failure(what, error)`` when the guard fails.
+    """
+
+    __slots__ = ("_guard", "_limit_usd", "_lock", "_on_failure", "_open", "_used_usd")
+
+    def __init__(
+        self, guard: CallGuard | None, limit_usd: float | None, on_failure: Callable[[str, BaseException], None]
+    ) -> None:
+        self._guard, self._limit_usd, self._on_failure = guard, limit_usd, on_failure
+        self._used_usd = 0.0
+        self._open: set[BoundPermit] = set()
+        self._lock = Lock()
+
+    def authorize(self, upper_usd: float) -> BoundPermit:
+        """Reserve money for a call that costs at most ``upper_usd`` dollars.
+
+        Raises:
+            CallRefused: the limit does not allow the call, or cannot be checked any more; the call must not be made.
+        """
+        permit: CallPermit | None = None
+        guard = self._guard
+        if guard is not None:
+            try:
+                permit = guard.authorize(upper_usd)
+            except CallRefused:
+                raise
+            except Exception as error:
+                self._failed("guard.authorize", error)
+        with self._lock:
+            if permit is None:
+                self._check(upper_usd)
+            self._used_usd += upper_usd
+            own = BoundPermit(self, permit, upper_usd)
+            self._open.add(own)
+        return own
+
+    def add_inherited(self, usd: float | None) -> None:
+        """Count dollars that another process spent on the request; None if they are not known."""
+        with self._lock:
+            if usd is None:
+                self._limit_usd = None
+            else:
+                self._used_usd += usd
+
+    def _check(self, upper_usd: float) -> None:
+        if self._limit_usd is None:
+            raise CallRefused("the request's cost cap cannot be checked after a failure of its account: the call was not made")
+        left_usd = self._limit_usd - self._used_usd
+        if not upper_usd <= left_usd:
+            raise CallRefused(
+                f"the call may cost up to ${upper_usd:.6f}, and ${max(left_usd, 0.0):.6f} is left of the request's "
+                f"${self._limit_usd:g}: raise max_cost_usd, or lower the model's max_tokens"
+            )
+
+    def _settle(self, permit: BoundPermit, usage: Usage | None) -> None:
+        with self._lock:
+            if permit not in self._open:
+                return
+            self._open.remove(permit)
+            if usage is not None:
+                self._used_usd += usage.cost_usd - permit.upper_usd
+        inner = permit._permit
+        if inner is None:
+            return
+        try:
+            if usage is None:
+                inner.close()
+            else:
+                inner.settle(usage)
+        except Exception as error:
+            self._failed("guard.settle", error)
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        self._guard = None
+        self._on_failure(what, error)
