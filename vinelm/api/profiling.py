@@ -120,11 +120,11 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
         TemplateError: The template does not fit the catalog.
         WorkflowError: The graph does not fit the template, or has no exit behind an answer.
     """
-    from vinelm.adapters.langgraph import GraphAdapter, build_graph, with_graph_exits
-    from vinelm.backends import ModelResolver
+    from vinelm.adapters.langgraph import build_graph, with_graph_exits
+    from vinelm.api.application import VineLM
 
     template = workflow.template.bind(tuple(catalog))
-    graph = build_graph(workflow, GraphAdapter(ModelResolver(catalog, backends), template=template))
+    graph = build_graph(workflow, VineLM(catalog, backends, template=template))
     return replace(workflow, template=with_graph_exits(template, graph))
 
 

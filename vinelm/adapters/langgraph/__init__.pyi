@@ -2,6 +2,12 @@ from .adapter import AdapterHolder as AdapterHolder
 from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
 from .build import refuse_unsupported as refuse_unsupported
+from .build import stage_nodes as stage_nodes
+from .chat.call import ChatCall as ChatCall
+from .chat.call import halted_here as halted_here
+from .chat.call import node_of as node_of
+from .chat.call import profiled_unit as profiled_unit
+from .chat.search import holds_stage as holds_stage
 from .exits import with_graph_exits as with_graph_exits
 from .invocation import InvocationScope as InvocationScope
 from .path_channel import PATH_KEY as PATH_KEY

@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
+from vinelm.adapters.langgraph.chat.channel import ThreadPaths
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
     ChannelSession,
@@ -80,6 +81,7 @@ class GraphAdapter:
         self._agents: set[str] = set()
         self._agains: list[str] = []
         self._runs = RunRegistry(self._policy_of, observers=self.observers)
+        self.thread_paths = ThreadPaths()
 
     @property
     def adapter(self) -> GraphAdapter:
@@ -275,6 +277,8 @@ class GraphAdapter:
         *,
         continues: bool = False,
         run_is_request: bool = False,
+        limits: Mapping[str, Any] | None = None,
+        own_writes: bool = False,
     ) -> InvocationScope:
         """Begin the invocation of a node of the root graph.
 
@@ -285,6 +289,8 @@ class GraphAdapter:
             runtime: the same.
             continues: the path is known to go on, whatever the template says.
             run_is_request: the same for a path that this very run has written.
+            limits: fields of the catalog entry to replace, such as ``max_tokens``.
+            own_writes: the invocation follows those that the node has written itself: a chat model may be called repeatedly.
 
         Raises:
             WorkflowError: the node runs outside of a graph's run or inside a subgraph.
@@ -301,6 +307,9 @@ class GraphAdapter:
             value = carried if carried is not None else read_path(config, fresh=False)
         else:
             value = channel.get() if channel.path else None
+        step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
+        if own_writes and (written := read_path(config, fresh=True)) != value:
+            value, step = written, (step, len(models_of(written)))
         request_id = run.context.request_id
         prefix: tuple[str, ...] = ()
         if value is not None:
@@ -312,8 +321,8 @@ class GraphAdapter:
                 prefix = ()
             elif run.path is None:
                 run.policy.resumed(prefix, costs_of(value))
-        path = run.decide(config.get("metadata", {}).get("langgraph_step", len(prefix)), stage, prefix)
-        return InvocationScope(self.models, self.observers, run, stage, path, request_id=request_id)
+        path = run.decide(step, stage, prefix)
+        return InvocationScope(self.models, self.observers, run, stage, path, limits=limits, request_id=request_id)
 
     def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
@@ -343,15 +352,17 @@ class GraphAdapter:
         runtime = _current_runtime()
         context = carried_by(None if runtime is None else runtime.context)
         channel = None if runtime is None else channel_of(get_config())
+        opening = None if channel is None else channel.opening
         key: Any = None if runtime is None else runtime.control
         if key is None and AMBIENT.get() is context:
             key = context
-
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
+        if context.started_at is None and opening is not None and not self.models.is_virtual_time:
+            context = replace(context, started_at=opening.at_s)
         if key is None:
             return GraphRun(None, self._policy_of(context), context, self.observers)
-        return self._runs.of(None if channel is None else channel.opening, key, context)
+        return self._runs.of(opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
         if runtime.control is None:

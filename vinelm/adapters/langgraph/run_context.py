@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -22,6 +22,28 @@ AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", defaul
 """Set by ``with vine.request(...)``; a context given to invoke wins over it."""
 
 
+class ChatHost(Protocol):
+    """Who is in charge of the chat models that a run calls, whichever ``VineLM`` they were made from."""
+
+    @property
+    def adapter(self) -> Any:
+        """The :class:`~vinelm.adapters.langgraph.GraphAdapter` that their calls belong to."""
+
+    @property
+    def halted(self) -> BaseException | None:
+        """What :meth:`admit` raised to end the run, if it did."""
+
+    def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
+        """Called before each invocation of a chat model in a node; what it raises stops the invocation.
+
+        Args:
+            stage: name of the stage.
+            prefix: models of the invocations before this one.
+            node: the node of the root graph.
+            is_repeated: whether this execution of the node has made an invocation already.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
@@ -32,6 +54,7 @@ class RunContext:
         request: the labelled request, for offline backends and the oracle stop.
         started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
         request_id: distinguishes two requests on one thread where the template cannot.
+        chat_host: in charge of the run's chat models; None leaves them to the object that made them.
     """
 
     objective: Objective | None = None
@@ -39,6 +62,7 @@ class RunContext:
     request: Request | None = None
     started_at: float | None = None
     request_id: str | None = None
+    chat_host: ChatHost | None = None
 
 
 def attach(run: RunContext, user: Any) -> Any:

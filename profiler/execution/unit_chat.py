@@ -1,0 +1,72 @@
+"""Stages of a profiled graph that are chat models: their unit ends where the next one is called."""
+
+from __future__ import annotations
+
+from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.errors import WorkflowError
+from vinelm.profiler.execution.unit_policy import UnitPolicy
+
+
+class StageReachedError(BaseException):
+    """The next stage was called: the unit is over, and the node that called it will be run again by the next unit.
+
+    Not an ``Exception``, so that an application which handles the errors of its models lets it through.
+    """
+
+
+class UnitChat:
+    """In charge of the chat models that one unit calls; see :class:`vinelm.adapters.langgraph.run_context.ChatHost`.
+
+    Attributes:
+        adapter: the profiler's, whichever object the chat models were made from.
+        reached: the stage that was called when the unit ended; None if it was not ended by a call.
+        halted: what was raised to end it.
+        nodes: the nodes in which stages were called, by stage.
+        problem: what is wrong with the graph, even if the application caught the exception.
+
+    Args:
+        adapter: see the attributes.
+        policy: of the unit.
+        wrapped: the nodes of wrapped stages, in which a refused call that the application handles does no harm.
+    """
+
+    def __init__(self, adapter: GraphAdapter, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
+        self.adapter = adapter
+        self.reached: str | None = None
+        self.halted: StageReachedError | None = None
+        self.nodes: dict[str, str] = {}
+        self.problem: WorkflowError | None = None
+        self._policy = policy
+        self._wrapped = wrapped
+
+    def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
+        """Allow the unit's own invocation, and end the unit at the next one.
+
+        Raises:
+            StageReachedError: the next invocation.
+            WorkflowError: the call has no place in the template.
+        """
+        policy = self._policy
+        if is_repeated:
+            raise self._refused(
+                node,
+                f"the node {node!r} calls the stage {stage!r} after another call in one execution: "
+                "a row is one call, so give each call a node of its own",
+            )
+        if len(prefix) >= len(policy.prefix):
+            self.nodes.setdefault(stage, node)
+            self.reached, self.halted = stage, StageReachedError()
+            raise self.halted
+        if stage != policy.stage:
+            raise self._refused(
+                node,
+                f"the node {node!r} calls the stage {stage!r} as invocation {len(prefix) + 1}, "
+                f"where the template has {policy.stage!r}: make them agree",
+            )
+        self.nodes.setdefault(stage, node)
+
+    def _refused(self, node: str, problem: str) -> WorkflowError:
+        error = WorkflowError(problem)
+        if node not in self._wrapped:
+            self.problem = error
+        return error
