@@ -57,6 +57,10 @@ class UnitRunner:
         """Whether latencies do not pass on the wall."""
         return self.control.models.is_virtual_time
 
+    def knows(self, stage: str) -> bool:
+        """Whether a node is known that runs the stage, so that the graph can be sent there."""
+        return stage in self._nodes
+
     def run(
         self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None
     ) -> UnitOutcome:
