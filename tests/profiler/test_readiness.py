@@ -145,7 +145,9 @@ class Verdict(BaseModel):
     reasons: list[str] = Field(min_length=2)
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "json_mode"}, {"method": "function_calling"}, {"method": "json_schema"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "json_mode"}, {"method": "function_calling"}, {"method": "json_schema"}], ids=str
+)
 def test_an_app_of_structured_output_passes(options):
     """It failed: the scripted model wrote its fixed text whatever was asked."""
     judge = APP_VINE.chat_model("generate").with_structured_output(Verdict, **options)

@@ -63,7 +63,11 @@ def test_a_resumed_run_goes_on_and_the_next_turn_begins_anew(vine, mode):
 
     def call(given):
         context = vine.context(policy=Watching(vine, seen))
-        return app.invoke(given, config, context=context) if mode == "sync" else asyncio.run(app.ainvoke(given, config, context=context))
+        return (
+            app.invoke(given, config, context=context)
+            if mode == "sync"
+            else asyncio.run(app.ainvoke(given, config, context=context))
+        )
 
     for _ in range(2):
         call({"out": []})

@@ -96,7 +96,11 @@ def test_a_fan_out_is_one_invocation():
     third = units.run(request, ("m0", "m1", "m0"), second.checkpoint)
     assert [one.observation.calls for one in (first, second, third)] == [1, 3, 1]
     assert third.observation.stopped
-    assert units.backends["test"].calls == [(request.id, ("m0",)), *[(request.id, ("m0", "m1"))] * 3, (request.id, ("m0", "m1", "m0"))]
+    assert units.backends["test"].calls == [
+        (request.id, ("m0",)),
+        *[(request.id, ("m0", "m1"))] * 3,
+        (request.id, ("m0", "m1", "m0")),
+    ]
 
 
 def twice(state):
@@ -112,14 +116,18 @@ def twice(state):
 def test_a_second_call_in_one_node_is_refused_in_one_line():
     app = compiled((twice, twice))
     units = runner(toy(build=lambda vine: app))
-    with pytest.raises(WorkflowError, match="the node 'generate' calls the stage 'generate' after another call in one execution"):
+    with pytest.raises(
+        WorkflowError, match="the node 'generate' calls the stage 'generate' after another call in one execution"
+    ):
         units.run(units.workflow.requests[0], ("m0",), None)
     assert len(units.backends["test"].calls) == 1
 
 
 def test_what_is_no_stage_is_refused_before_anything_runs():
     app = compiled((lambda state: {"answer": "x", "log": []},) * 2)
-    with pytest.raises(WorkflowError, match=r"the node 'generate' is not wrapped: .* or let it call vine.chat_model\('generate'\)"):
+    with pytest.raises(
+        WorkflowError, match=r"the node 'generate' is not wrapped: .* or let it call vine.chat_model\('generate'\)"
+    ):
         runner(toy(build=lambda vine: app))
 
 
@@ -156,5 +164,7 @@ def test_a_chain_may_be_a_node_itself():
 
     workflow = with_prompt("{question}?")
     assert runner(workflow).run(workflow.requests[0], ("m1",), None).observation.calls == 1
-    digests = [fingerprint(with_prompt(text), catalog_for(toy()), {"test": ToyBackend()}) for text in ("{question}?", "{question}!")]
+    digests = [
+        fingerprint(with_prompt(text), catalog_for(toy()), {"test": ToyBackend()}) for text in ("{question}?", "{question}!")
+    ]
     assert digests[0]["node generate"] != digests[1]["node generate"]

@@ -143,6 +143,12 @@ def _check_stages(
     for name in declared:
         if name in wrapped or name in held or is_open:
             continue
+        for node, found in chats.items():
+            if name in found.hidden:
+                raise WorkflowError(
+                    f"{label}: the stage {name!r} is called inside a subgraph of the node {node!r}, where its path is lost: "
+                    "call it in a node of the root graph"
+                )
         if name in graph.nodes:
             raise WorkflowError(
                 f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...)), "

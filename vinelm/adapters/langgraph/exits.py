@@ -38,9 +38,7 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
         return template  # a chat model that is made at run time: nothing is known about its node
     last = template.stages[-1].name
     exits = {
-        name
-        for name, group in nodes.items()
-        if any(edges.can_end_after(node, every, is_last=name == last) for node in group)
+        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name == last) for node in group)
     }
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them

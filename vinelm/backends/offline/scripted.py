@@ -74,7 +74,11 @@ def _filled(schema: Mapping[str, Any], text: str) -> Any:
         given = json.loads(text)
     except ValueError:
         given = None
-    if isinstance(given, dict) and given and set(schema.get("required", ())) <= set(given) <= set(schema.get("properties", given)):
+    if (
+        isinstance(given, dict)
+        and given
+        and set(schema.get("required", ())) <= set(given) <= set(schema.get("properties", given))
+    ):
         return given
     return fill(schema, text)
 

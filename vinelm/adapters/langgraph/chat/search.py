@@ -31,22 +31,28 @@ class HeldStages:
 
     Attributes:
         names: the stages of its chat models.
+        hidden: the stages of the graphs inside it, whose path would be lost.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
     """
 
     names: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
     makes_some: bool = False
 
 
-def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, HeldStages]:
-    """Return what each node of the root graph holds that is a stage; nodes that hold none are left out.
+def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset()) -> dict[str, HeldStages]:
+    """Return what each node of a graph holds that is a stage; nodes that hold none are left out.
 
     A chat model without a stage of its own is the stage of the node that holds it.
+
+    Args:
+        graph: the graph.
+        within: ids of the graphs around it, which a node of it may refer to.
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
-        held = _Search(node).held_by(spec.runnable)
-        if held.names or held.makes_some:
+        held = _Search(node, within | {id(graph)}).held_by(spec.runnable)
+        if held.names or held.makes_some or held.hidden:
             found[node] = held
     return found
 
@@ -57,8 +63,9 @@ def holds_stage(target: Any) -> bool:
 
 
 class _Search:
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, graphs: frozenset[int] = frozenset()) -> None:
         self._node = node
+        self._graphs = graphs
         self._seen: dict[int, Any] = {}  # objects are held, so that no id is used again
         self._held = HeldStages()
 
@@ -72,7 +79,9 @@ class _Search:
             if getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
             elif isinstance(item, CompiledStateGraph):
-                continue  # a subgraph has a path of its own
+                inside = {} if id(item) in self._graphs else chat_nodes(item, self._graphs)
+                for inner in inside.values():
+                    self._held.hidden |= inner.names | inner.hidden
             else:
                 waiting.extend(self._inside(item))
         return self._held
