@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from vinelm.adapters.langgraph import user_place
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
@@ -16,7 +17,6 @@ from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
-from vinelm.user_code import user_place
 from vinelm.workflow import Request, Workflow
 
 

@@ -6,7 +6,8 @@
 
 Each is checked, profiled under a budget through the real client at the defaults, estimated, planned and asked 60 requests that
 were not profiled. Two more have a shape that is not supported: ``check`` has to refuse them in one line. The server is a
-process of its own on the loopback interface; its answers depend on the prompt and the seed alone. Exit code 1 if anything failed.
+process of its own on the loopback interface; its answers depend on the prompt and the seed alone. Exit code 1 if anything
+failed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     seed = 0
 
-    def do_POST(self) -> None:  # noqa: N802 - the library's name
+    def do_POST(self) -> None:
         """Answer one call."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         reply = Answerer(body, self.seed).reply()

@@ -51,9 +51,9 @@ def try_app(name: str, models: Path, folder: Path, budget_usd: float) -> Trial:
     steps: list[tuple[str, Callable[[], None]]] = [
         ("check", lambda: _check(trial, spec, models)),
         ("profile", lambda: _profile(trial, spec, models, store, budget_usd)),
-        ("estimate", lambda: _estimate(trial, spec, models, store, trie, budget_usd)),
+        ("estimate", lambda: _estimate(store, trie, lambda: _profile(trial, spec, models, store, 2 * budget_usd))),
         ("plan", lambda: _plan(trial, trie)),
-        ("serve", lambda: _serve(trial, name, models, trie)),
+        ("serve", lambda: _serve(trial, name, trie)),
     ]
     for step, run in steps:
         try:
@@ -91,12 +91,12 @@ def _profile(trial: Trial, spec: str, models: Path, store: Path, budget_usd: flo
         trial.failed.append(f"profile: {trial.failed_rows} of {len(rows)} rows failed ({'; '.join(kinds)[:300]})")
 
 
-def _estimate(trial: Trial, spec: str, models: Path, store: Path, trie: Path, budget_usd: float) -> None:
-    """Where the evidence is too thin, profile once more with twice the budget, as the message says."""
+def _estimate(store: Path, trie: Path, profile_more: Callable[[], None]) -> None:
+    """Where the evidence is too thin, profile more, as the message says."""
     try:
         annotated = vinelm.estimate(store)
     except EvidenceError:
-        _profile(trial, spec, models, store, 2 * budget_usd)
+        profile_more()
         annotated = vinelm.estimate(store)
     vinelm.save_trie(trie, annotated)
 
@@ -111,7 +111,7 @@ def _plan(trial: Trial, trie: Path) -> None:
 OBJECTIVE = Objective(maximize="accuracy")
 
 
-def _serve(trial: Trial, name: str, models: Path, trie: Path) -> None:
+def _serve(trial: Trial, name: str, trie: Path) -> None:
     module = import_module(f"first_trial_parts.apps.{name}")
     workflow, vine, app = module.workflow, module.vine, module.app
     vine.load(trie)

@@ -32,7 +32,7 @@ class Plan(BaseModel):
 
     steps: Annotated[list[Step], Field(min_length=2, max_length=4)]
     colour: Colour
-    note: Optional[str] = None
+    note: str | None = None
     due: date
     at: datetime
     ident: UUID

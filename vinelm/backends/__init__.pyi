@@ -4,12 +4,12 @@ from .diagnostics import ModelDiagnosis as ModelDiagnosis
 from .diagnostics import catalog_problems as catalog_problems
 from .diagnostics import diagnose as diagnose
 from .offline.chat_model import OfflineChatModel as OfflineChatModel
-from .offline.scripted import ScriptedChatModel as ScriptedChatModel
 from .offline.chat_model import request_of as request_of
 from .offline.presets import BEHAVIOURS as BEHAVIOURS
 from .offline.presets import PRESETS as PRESETS
 from .offline.presets import simulated_catalog as simulated_catalog
 from .offline.recorded import RecordedBackend as RecordedBackend
+from .offline.scripted import ScriptedChatModel as ScriptedChatModel
 from .offline.text_writer import TextWriter as TextWriter
 from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from vinelm import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.errors import CallError, ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import RecordingPolicy
 

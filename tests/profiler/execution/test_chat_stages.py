@@ -4,6 +4,7 @@ They were "not wrapped" to the profiler.
 """
 
 import operator
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Annotated, TypedDict
@@ -106,10 +107,8 @@ def test_a_fan_out_is_one_invocation():
 def twice(state):
     """The application forgives its models everything, even the refusal of the second call."""
     answer = llm.invoke(state["question"]).text
-    try:
+    with suppress(Exception):
         answer = llm.invoke(answer).text
-    except Exception:
-        pass
     return {"answer": answer, "log": ["generate"]}
 
 

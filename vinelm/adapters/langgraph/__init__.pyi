@@ -16,3 +16,4 @@ from .path_channel import PathChannel as PathChannel
 from .path_channel import PathValue as PathValue
 from .run_context import RunContext as RunContext
 from .run_registry import GraphRun as GraphRun
+from .user_code import user_place as user_place

@@ -153,10 +153,9 @@ def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
     for number in inside:
         if not math.isfinite(number):
             continue
-        if step:
-            number = math.ceil(number / step) * step
-        if low <= number <= high and above < number < below:
-            return int(number) if is_whole or number == int(number) else number
+        rounded = math.ceil(number / step) * step if step else number
+        if low <= rounded <= high and above < rounded < below:
+            return int(rounded) if is_whole or rounded == int(rounded) else rounded
     return int(lowest) if math.isfinite(lowest) else 1
 
 
@@ -177,7 +176,7 @@ def _pieces(parsed: Any) -> Iterator[str]:
         name = str(kind)
         if name == "LITERAL":
             yield chr(value)
-        elif name == "ANY" or name == "NOT_LITERAL":
+        elif name in {"ANY", "NOT_LITERAL"}:
             yield "x" if value != ord("x") else "y"
         elif name == "IN":
             yield _of_set(value)
@@ -224,7 +223,7 @@ def _of_set(members: Sequence[Any]) -> str:
 
 def _takes_in(kind: str, value: Any, one: str) -> bool:
     if kind == "LITERAL":
-        return ord(one) == value
+        return bool(ord(one) == value)
     if kind == "RANGE":
         return bool(value[0] <= ord(one) <= value[1])
     return kind == "CATEGORY" and re.match(_CLASSES[str(value)], one) is not None

@@ -55,7 +55,9 @@ class ThreadPaths:
         if channels is None or _SEND not in given:
             return None
         with self._lock:  # the branches of a fan-out share one
-            added: PathChannel = channels.setdefault(PATH_KEY, self._continued(given))
+            added = channels.get(PATH_KEY)
+            if not isinstance(added, PathChannel):
+                added = channels[PATH_KEY] = self._continued(given)
         return added
 
     def _continued(self, given: dict[str, Any]) -> PathChannel:

@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.user_code import is_user_code
+from vinelm.adapters.langgraph.user_code import is_user_code
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
@@ -99,9 +99,7 @@ class _Search:
             yield from item
         elif isinstance(item, Runnable) or is_user_code(type(item).__module__, _file_of(item)):
             yield from getattr(item, "__dict__", {}).values()
-            call = getattr(type(item), "__call__", None)
-            if isinstance(call, FunctionType):
-                yield call
+            yield from (vars(base)["__call__"] for base in type(item).__mro__ if "__call__" in vars(base))
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
         yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
