@@ -82,7 +82,7 @@ class UnitRunner:
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
-        chat = UnitChat(self.control.adapter, policy, self._wrapped)
+        chat = UnitChat(policy, self._wrapped)
         token = UNIT_BUDGET.set(budget)
         try:
             with profiled_unit():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from vinelm.adapters.langgraph import GraphAdapter
 from vinelm.errors import WorkflowError
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 
@@ -15,23 +14,20 @@ class StageReachedError(BaseException):
 
 
 class UnitChat:
-    """In charge of the chat models that one unit calls; see :class:`vinelm.adapters.langgraph.run_context.ChatHost`.
+    """Asked before each call of a chat model in one unit; see :class:`vinelm.adapters.langgraph.run_context.ChatHost`.
 
     Attributes:
-        adapter: the profiler's, whichever object the chat models were made from.
         reached: the stage that was called when the unit ended; None if it was not ended by a call.
         halted: what was raised to end it.
         nodes: the nodes in which stages were called, by stage.
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        adapter: see the attributes.
         policy: of the unit.
         wrapped: the nodes of wrapped stages, in which a refused call that the application handles does no harm.
     """
 
-    def __init__(self, adapter: GraphAdapter, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
-        self.adapter = adapter
+    def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
         self.reached: str | None = None
         self.halted: StageReachedError | None = None
         self.nodes: dict[str, str] = {}

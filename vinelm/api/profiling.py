@@ -137,11 +137,11 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         backends: One per provider of the catalog.
         seed: A part of the identity if some answers are simulated.
     """
-    from vinelm.adapters.langgraph import GraphAdapter, build_graph
-    from vinelm.backends import ModelResolver
+    from vinelm.adapters.langgraph import build_graph
+    from vinelm.api.application import VineLM
     from vinelm.profiler import store_identity
 
-    build_graph(workflow, GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
+    build_graph(workflow, VineLM(catalog, backends, template=workflow.template))
     is_simulated = any(backend.is_simulated for backend in backends.values())
     return store_identity(workflow, catalog, backends, settings={"seed": seed} if is_simulated else None)
 

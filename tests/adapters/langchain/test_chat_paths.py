@@ -119,3 +119,20 @@ def test_calls_of_one_node_follow_one_another_and_branches_share_a_place(vine):
     out = app.invoke({"out": []}, context=vine.context(policy=Watching(vine, seen)))["out"]
     assert out[-1] == "m2"
     assert sorted(out[:-1]) == ["m0", "m0", "m1", "m1"]
+
+
+def test_the_vine_whose_context_it_is_plans_the_run(vine):
+    """A graph at module level is served by another VineLM: ``vinelm verify``, a second trie."""
+    other = VineLM(make_catalog(3), {"test": EchoBackend()})
+    app, seen = app_of(vine), []
+    app.invoke({"out": []}, {"configurable": {"thread_id": "one"}}, context=other.context(policy=Watching(other, seen)))
+    assert seen == [("generate", ())]
+    assert len(other.models.backends["test"].calls) == 1
+    assert vine.models.backends["test"].calls == []
+
+
+def test_without_an_edge_of_vinelm_no_plan_ends_early(vine):
+    """``vine.chat_model()`` names its stages only when it is called, after the plan was made."""
+    assert VineLM(make_catalog(3), {"test": EchoBackend()}).adapter.can_end
+    vine.chat_model()
+    assert not vine.adapter.can_end

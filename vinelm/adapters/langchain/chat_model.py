@@ -32,7 +32,7 @@ class VineChatModel(BaseChatModel):
     ``with vine.request(...)``, are the invocations of one request, in order; calls under way at once share a place in its path.
     Any other call is a request of its own, for ``objective`` if one is given. In the nodes of a root graph the path is in the
     graph's own channel where it has one (a wrapped stage or a ``VineMiddleware`` brings it), else this process keeps it for the
-    graph's thread. In a graph that is profiled, calls belong to the profiler, whichever ``VineLM`` the model was made from.
+    graph's thread. The ``VineLM`` that made a run's context plans it, and the profiler what it runs, whichever made the model.
 
     ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call
     up to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
@@ -61,8 +61,11 @@ class VineChatModel(BaseChatModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
-        if self.stage is not None:
-            cast("AdapterHolder", self.vine).adapter.declare(self.stage, self.default)
+        adapter = cast("AdapterHolder", self.vine).adapter
+        if self.stage is None:
+            adapter.declare_unnamed()
+        else:
+            adapter.declare(self.stage, self.default)
 
     @property
     def _llm_type(self) -> str:

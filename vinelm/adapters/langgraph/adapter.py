@@ -24,7 +24,7 @@ from vinelm.adapters.langgraph.path_channel import (
     read_path,
 )
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
-from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.run_context import AMBIENT, ContextOwner, RunContext, attach, carried_by
 from vinelm.adapters.langgraph.run_registry import GraphRun, RunRegistry
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
@@ -79,6 +79,7 @@ class GraphAdapter:
         self._new_policy = new_policy
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
+        self._has_unnamed = False
         self._agains: list[str] = []
         self._runs = RunRegistry(self._policy_of, observers=self.observers)
         self.thread_paths = ThreadPaths()
@@ -149,6 +150,10 @@ class GraphAdapter:
         if is_agent:
             self._agents.add(name)
 
+    def declare_unnamed(self) -> None:
+        """Declare a chat model whose stage is the node that calls it."""
+        self._has_unnamed = True
+
     @property
     def agents(self) -> frozenset[str]:
         """Names of the stages that a middleware runs."""
@@ -157,7 +162,7 @@ class GraphAdapter:
     @property
     def can_end(self) -> bool:
         """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
-        return bool(self._agains) or not self._stages
+        return bool(self._agains) or not (self._stages or self._has_unnamed)
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -235,7 +240,7 @@ class GraphAdapter:
         Returns:
             A :class:`RunContext`, or the copy of ``user``.
         """
-        run = _run_context(objective, policy, request, started_at, request_id)
+        run = _run_context(self, objective, policy, request, started_at, request_id)
         return run if user is None else attach(run, user)
 
     @contextmanager
@@ -249,7 +254,7 @@ class GraphAdapter:
         request_id: str | None = None,
     ) -> Iterator[None]:
         """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
-        context = _run_context(objective, policy, request, started_at, request_id)
+        context = _run_context(self, objective, policy, request, started_at, request_id)
         token = AMBIENT.set(context)
         try:
             yield
@@ -392,7 +397,8 @@ def _current_runtime() -> Runtime[Any] | None:
         return None
 
 
-def _run_context(
+def _run_context(  # noqa: PLR0917 - the arguments of two public methods
+    owner: GraphAdapter,
     objective: Objective | Mapping[str, Any] | None,
     policy: Policy | None,
     request: Request | None,
@@ -405,4 +411,5 @@ def _run_context(
         request=request,
         started_at=started_at,
         request_id=request.id if request_id is None and request is not None else request_id,
+        owner=ContextOwner(owner),
     )

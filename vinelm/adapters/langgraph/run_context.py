@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -23,11 +23,7 @@ AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", defaul
 
 
 class ChatHost(Protocol):
-    """Who is in charge of the chat models that a run calls, whichever ``VineLM`` they were made from."""
-
-    @property
-    def adapter(self) -> Any:
-        """The :class:`~vinelm.adapters.langgraph.GraphAdapter` that their calls belong to."""
+    """Who is asked before each call of a chat model in a run."""
 
     @property
     def halted(self) -> BaseException | None:
@@ -44,6 +40,21 @@ class ChatHost(Protocol):
         """
 
 
+class ContextOwner:
+    """The adapter that made a context. Copies of the context share it; in another process it is unknown."""
+
+    __slots__ = ("adapter",)
+
+    def __init__(self, adapter: Any = None) -> None:
+        self.adapter = adapter
+
+    def __deepcopy__(self, memo: Any) -> ContextOwner:
+        return self
+
+    def __reduce__(self) -> Any:
+        return ContextOwner, ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
@@ -54,7 +65,8 @@ class RunContext:
         request: the labelled request, for offline backends and the oracle stop.
         started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
         request_id: distinguishes two requests on one thread where the template cannot.
-        chat_host: in charge of the run's chat models; None leaves them to the object that made them.
+        owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
+        chat_host: in charge of each of their calls, where the run is a profiled one.
     """
 
     objective: Objective | None = None
@@ -62,7 +74,8 @@ class RunContext:
     request: Request | None = None
     started_at: float | None = None
     request_id: str | None = None
-    chat_host: ChatHost | None = None
+    owner: ContextOwner = field(default_factory=ContextOwner, compare=False, repr=False)
+    chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
 
 
 def attach(run: RunContext, user: Any) -> Any:

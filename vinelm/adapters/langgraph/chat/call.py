@@ -37,7 +37,7 @@ class ChatCall:
         scope: the invocation.
 
     Args:
-        adapter: of the object that made the chat model; the run may have another in charge.
+        adapter: of the object that made the chat model; that of the run's context goes first.
         stage: name of the stage; None takes the name of the node.
         default: the stage's default model, if the chat model declares one.
         objective: for calls outside of a run that has one.
@@ -60,10 +60,9 @@ class ChatCall:
         limits: Mapping[str, Any] | None = None,
     ) -> None:
         config, runtime = _node()
-        host = None if runtime is None else carried_by(runtime.context).chat_host
-        if host is not None:
-            adapter = host.adapter
-        elif _PROFILED and runtime is None and AMBIENT.get() is None:
+        context = carried_by(None if runtime is None else runtime.context)
+        host, adapter = context.chat_host, context.owner.adapter or adapter
+        if _PROFILED and runtime is None and AMBIENT.get() is None:
             raise WorkflowError(
                 "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
                 "its calls would be in no row, so make them in a node of the workflow's graph"
@@ -73,7 +72,7 @@ class ChatCall:
         if not name:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
         if name not in adapter.stages:
-            adapter.declare(name, default)
+            adapter.declare(name, default if default in adapter.catalog else None)
         self._config: RunnableConfig | None = None
         self._run: GraphRun | None = None
         if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
