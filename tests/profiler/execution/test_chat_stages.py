@@ -167,3 +167,57 @@ def test_a_chain_may_be_a_node_itself():
         fingerprint(with_prompt(text), catalog_for(toy()), {"test": ToyBackend()}) for text in ("{question}?", "{question}!")
     ]
     assert digests[0]["node generate"] != digests[1]["node generate"]
+
+
+async def asking(state):
+    answer = ""
+    async for chunk in llm.astream(state["question"]):
+        answer += chunk.text
+    return {"answer": answer, "log": [*state.get("log", ()), "x"]}
+
+
+def streaming(state):
+    answer = "".join(chunk.text for chunk in llm.stream(state["question"]))
+    return {"answer": answer, "log": [*state.get("log", ()), "x"]}
+
+
+def with_fallback(state):
+    """The application's own fallback, which must not run at the end of a unit."""
+    answer = llm.with_fallbacks([llm]).invoke(state["question"]).text
+    return {"answer": answer, "log": [*state.get("log", ()), "x"]}
+
+
+@pytest.mark.parametrize("node", [asking, streaming, with_fallback])
+def test_a_unit_ends_at_the_next_call_in_whatever_form(node):
+    app = compiled((node, node))
+    units = runner(toy(build=lambda vine: app, stop="oracle"))
+    [request, *_] = units.workflow.requests
+    first = units.run(request, ("m0",), None)
+    second = units.run(request, ("m0", "m1"), first.checkpoint)
+    for outcome, prefix in ((first, ("m0",)), (second, ("m0", "m1"))):
+        wanted = expected(request.id, prefix)
+        del wanted["latency_s"]  # a stream of one word ends with its first token
+        assert {key: getattr(outcome.observation, key) for key in wanted} == wanted
+    assert units.backends["test"].calls == [(request.id, ("m0",)), (request.id, ("m0", "m1"))]
+
+
+def test_an_async_fan_out_ends_a_unit():
+    async def work(part):
+        return {"parts": [(await writer.bind().ainvoke(str(part))).text]}
+
+    async def plan(state: Fan):
+        return {"answer": (await llm.ainvoke(state["question"])).text}
+
+    graph = StateGraph(Fan)
+    graph.add_node("plan", plan)
+    graph.add_node("work", work)
+    graph.add_edge(START, "plan")
+    graph.add_conditional_edges("plan", lambda state: [Send("work", {"part": i}) for i in range(3)], ["work"])
+    app = graph.compile()
+    stages = (Stage("plan", ("m0", "m1")), Stage("generate", ("m0", "m1")))
+    units = runner(toy(build=lambda vine: app, template=Template(stages), score=lambda request, state: True))
+    [request, *_] = units.workflow.requests
+    first = units.run(request, ("m0",), None)
+    second = units.run(request, ("m0", "m1"), first.checkpoint)
+    assert [one.observation.calls for one in (first, second)] == [1, 3]
+    assert [one.observation.failure for one in (first, second)] == [None, None]
