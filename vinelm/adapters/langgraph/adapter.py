@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.chat.channel import ThreadPaths
+from vinelm.adapters.langgraph.chat.channel import ThreadPaths, path_here
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
     ChannelSession,
@@ -313,8 +313,9 @@ class GraphAdapter:
         else:
             value = channel.get() if channel.path else None
         step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
-        if own_writes and (written := read_path(config, fresh=True)) != value:
-            value, step = written, (step, len(models_of(written)))
+        if own_writes:
+            value, is_repeated = path_here(config)
+            step = (step, len(models_of(value))) if is_repeated else step
         request_id = run.context.request_id
         prefix: tuple[str, ...] = ()
         if value is not None:

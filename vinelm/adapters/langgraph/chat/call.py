@@ -11,9 +11,9 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.chat.channel import write_entry
+from vinelm.adapters.langgraph.chat.channel import path_here, write_entry
 from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.path_channel import models_of, read_path
+from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
 from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.errors import ConfigError, WorkflowError
@@ -78,8 +78,8 @@ class ChatCall:
         if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
             self._config = config
             if host is not None:
-                prefix, is_repeated = _place(config)
-                host.admit(name, prefix, node=node, is_repeated=is_repeated)
+                value, is_repeated = path_here(config)
+                host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
             adapter.run_here(objective)
             self.scope = adapter.invoke(name, None, config, runtime, limits=limits, own_writes=True)
             return
@@ -138,12 +138,6 @@ def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:
         return get_config(), get_runtime()
     except (RuntimeError, KeyError):
         return None, None
-
-
-def _place(config: RunnableConfig) -> tuple[tuple[str, ...], bool]:
-    """The models before the call, and whether this execution of the node has written one of them."""
-    own = read_path(config, fresh=True)
-    return models_of(own), own != read_path(config, fresh=False)
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block

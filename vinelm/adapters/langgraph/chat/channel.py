@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, PathChannel, channel_of
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, PathChannel, PathValue, channel_of
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"  # LangGraph's, in a task's config
 
@@ -26,6 +26,18 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
 def write_entry(config: RunnableConfig, entry: Entry) -> None:
     """Write the entry together with the update of the node that ``config`` belongs to; a failing node writes neither."""
     config["configurable"][_SEND]([(PATH_KEY, [entry])])
+
+
+def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
+    """Return the path as the node of ``config`` knows it, and whether this execution of the node wrote a part of it itself."""
+    channel = channel_of(config)
+    if channel is None:
+        return None, False
+    own = [value for name, value in _writes(config["configurable"].get(_READ)) if name == PATH_KEY]
+    if own:
+        channel = channel.copy()
+        channel.update(own)
+    return (channel.get() if channel.path else None), bool(own)
 
 
 class ThreadPaths:
@@ -75,6 +87,14 @@ class ThreadPaths:
         return fresh
 
 
+def _writes(read: Any) -> list[tuple[str, Any]]:
+    """What the task has written so far; LangGraph begins anew when it tries the task again."""
+    for given in getattr(read, "args", ()):
+        if hasattr(given, "writes"):
+            return list(given.writes)
+    return []
+
+
 def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
     for given in getattr(read, "args", ()):
         if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
@@ -82,4 +102,4 @@ def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
     return None
 
 
-__all__ = ["ThreadPaths", "with_path_channel", "write_entry"]
+__all__ = ["ThreadPaths", "path_here", "with_path_channel", "write_entry"]
