@@ -91,6 +91,9 @@ class UnitRunner:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
             if problem is not None:
                 return UnitOutcome(self._failed(policy, problem))
+            if chat.has_failed:
+                last = policy.invocations[-1]
+                return UnitOutcome(policy.observation(last.failure, last.detail))
             return self._finished(chat, policy, request, thread_id)
         finally:
             UNIT_BUDGET.reset(token)

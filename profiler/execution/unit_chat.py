@@ -53,6 +53,9 @@ class UnitChat:
             self.nodes.setdefault(stage, node)
             self.reached, self.halted = stage, StageReachedError()
             raise self.halted
+        if stage != policy.stage and self.has_failed:  # the application goes on without the answer: the unit is a failure
+            self.halted = StageReachedError()
+            raise self.halted
         if stage != policy.stage:
             raise self._refused(
                 node,
@@ -60,6 +63,12 @@ class UnitChat:
                 f"where the template has {policy.stage!r}: make them agree",
             )
         self.nodes.setdefault(stage, node)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether every call of the unit's stage failed, though the application may have handled that."""
+        calls = self._policy.invocations
+        return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
 
     def _refused(self, node: str, problem: str) -> WorkflowError:
         error = WorkflowError(problem)

@@ -221,3 +221,14 @@ def test_an_async_fan_out_ends_a_unit():
     second = units.run(request, ("m0", "m1"), first.checkpoint)
     assert [one.observation.calls for one in (first, second)] == [1, 3]
     assert [one.observation.failure for one in (first, second)] == [None, None]
+
+
+@pytest.mark.parametrize("form", ["tools", "chains"])
+def test_a_failed_call_is_a_failed_row_even_if_the_application_goes_on(form):
+    """One that forgives its model everything ("tools") went on to the next stage, and the whole run was refused."""
+    workflow = chat_toy(form)
+    backend = ToyBackend(before=lambda request, prefix: "server" if prefix == ("m0",) else None)
+    units = UnitRunner(workflow, catalog_for(workflow), {"test": backend})
+    outcome = units.run(workflow.requests[0], ("m0",), None)
+    assert (outcome.observation.failure, outcome.observation.success, outcome.checkpoint) == ("server", None, None)
+    assert outcome.observation.cost_usd > 0
