@@ -19,9 +19,12 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from vinelm.adapters.langgraph import GraphAdapter
+from vinelm.adapters.langchain import VineChatModel
+from vinelm.adapters.langgraph import GraphAdapter, holds_stage
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
@@ -85,6 +88,8 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         function = getattr(node.runnable, "func", None) or getattr(node.runnable, "afunc", None)
         if name not in recorder.stages and function is not None:
             parts[f"node {name}"] = code_digest(function)
+        elif name not in recorder.stages and holds_stage(node.runnable):
+            parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
     parts["scorer"] = code_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
@@ -116,6 +121,10 @@ class _Recorder:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
         return self.adapter.route(fn, again=again, end=end, times=times)
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
+        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
+        return VineChatModel(vine=self, stage=stage, **settings)
 
 
 def _shape(builder: Any) -> Any:
@@ -160,12 +169,38 @@ def _values(values: list[Any], package: str, seen: dict[int, Any]) -> Iterator[A
         plain = _plain(value)
         if plain is not None:
             yield plain
+            if isinstance(value, Runnable) and not isinstance(value, BaseChatModel) and holds_stage(value):
+                yield from _chain(value, package, seen)
         elif isinstance(value, (classmethod, staticmethod)):
             yield from _values([value.__func__], package, seen)
         elif isinstance(value, property):
             yield from _values([value.fget], package, seen)
         elif isinstance(value, (FunctionType, MethodType, type)) and _belongs(value, package):
             yield from _code_of(value, package, seen)
+
+
+def _chain(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
+    """The prompts, settings and functions of a chain that calls a stage: its own dump names only their types."""
+    if isinstance(target, (str, int, float, bool, type(None))):
+        yield target
+        return
+    if id(target) in seen:
+        return
+    seen[id(target)] = target
+    if isinstance(target, (list, tuple)):
+        for item in target:
+            yield from _chain(item, package, seen)
+    elif isinstance(target, Mapping):
+        yield from _chain([*target, *target.values()], package, seen)
+    elif isinstance(target, (FunctionType, MethodType)):
+        yield from _code_of(target, _package(target), seen)
+    elif isinstance(target, (Runnable, BaseModel)) and not isinstance(target, BaseChatModel):
+        yield type(target).__name__
+        yield from _chain({name: value for name, value in vars(target).items() if name[0] != "_"}, package, seen)
+    elif isinstance(target, BaseModel):
+        yield _plain(target)
+    else:
+        yield type(target).__name__
 
 
 def _plain(value: Any) -> str | None:

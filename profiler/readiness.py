@@ -9,7 +9,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.backends import OfflineChatModel, estimate_tokens
+from vinelm.adapters.langgraph import user_place
+from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
@@ -45,7 +46,8 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
     """Check template, inputs and graph, and run the first request through every invocation on a scripted model.
 
     Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer where
-    the workflow has a writer, else the first label, else a fixed text; it has no tools and no structured output.
+    the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
+    tool's schema, and then answers; a structured answer is filled with data that fits.
 
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
@@ -98,9 +100,13 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
     units.saver.is_comparing = True
     rows: list[Observation] = []
     checkpoint: bytes | None = None
+    is_past_end = False
     try:
         for stage in units.template.invocations:
             prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
+            is_past_end = bool(rows) and rows[-1].stopped is True and units.template.stop != "oracle"
+            if is_past_end and not units.knows(stage.name):
+                break
             outcome = units.run(request, prefix, checkpoint)
             checkpoint, row = outcome.checkpoint, outcome.observation
             assert row is not None  # without a budget no call is refused
@@ -111,8 +117,11 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
         yield CheckItem("dry run", False, _line(error, "raised"))
         return
     last = rows[-1]
+    if last.failure is not None and is_past_end:
+        rows.pop()  # nobody runs the graph behind its own end: it cannot be tried any further
+        last = rows[-1]
     if last.failure is not None:
-        yield _failed(last, request)
+        yield _failed(last, request, units.last_error)
     else:
         yield CheckItem(
             "dry run", True, f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
@@ -123,13 +132,21 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
         yield _scored(units.workflow, request, rows[0])
 
 
-def _failed(row: Observation, request: Request) -> CheckItem:
+def _failed(row: Observation, request: Request, error: Exception | None) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
     if row.detail and row.detail.startswith("score "):
         return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: it must return True or False")
     where = f"request {request.id!r}, stage {row.stage!r} as invocation {row.depth}"
-    return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {row.detail}")
+    detail = row.detail if error is None else _placed(error)
+    return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {detail}")
+
+
+def _placed(error: Exception) -> str:
+    """An error with the last line of the application that it went through. No model was called: it shows no answer of one."""
+    place = user_place(error)
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
 
 
 def _round_trip(changed: dict[str, str]) -> CheckItem:
@@ -148,8 +165,7 @@ def _line(error: Exception, otherwise: str) -> str:
     """An error as one line: VineLM's own already are."""
     if isinstance(error, VineLMError):
         return str(error)
-    first = (str(error).splitlines() or [""])[0]
-    return f"{otherwise} {type(error).__name__}: {first}"
+    return f"{otherwise} {_placed(error)}"
 
 
 class ScriptedBackend:
@@ -163,7 +179,7 @@ class ScriptedBackend:
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """See :meth:`vinelm.protocols.Backend.chat_model`."""
-        return OfflineChatModel.bound(self, model, call)
+        return ScriptedChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""

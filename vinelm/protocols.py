@@ -274,3 +274,6 @@ class Vine(Protocol):
 
     def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
         """Return a conditional edge to ``again``, or to ``end`` where ``fn``, the policy or the loop's bound ends it."""
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
+        """Return a chat model whose every call is an invocation of ``stage``, or of the node that makes it."""

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, build_graph, with_graph_exits
+from vinelm.adapters.langgraph import PATH_KEY, build_graph, profiled_unit, stage_nodes, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
@@ -22,6 +22,7 @@ from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
 from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
+from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
@@ -41,7 +42,12 @@ class UnitRunner:
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self.template = self.control.adapter.template = with_graph_exits(self.template, self.graph)
-        self._boundaries = [stage.name for stage in self.template.stages]
+        nodes = stage_nodes(self.graph, [stage.name for stage in self.template.stages], self.control.adapter.agents)
+        self._nodes = {stage: group[0] for stage, group in nodes.by_stage.items()}
+        self._boundaries = [stage.name for stage in self.template.stages if stage.name in nodes.wrapped]
+        self._wrapped = nodes.wrapped
+        self._holders = {node for group in nodes.by_stage.values() for node in group}
+        self.last_error: Exception | None = None
         self._first_boundaries = self._after_the_first()
         self._ending = self._after_the_loop()
         self._is_async = _is_async(self.graph.builder)
@@ -51,6 +57,10 @@ class UnitRunner:
     def is_virtual_time(self) -> bool:
         """Whether latencies do not pass on the wall."""
         return self.control.models.is_virtual_time
+
+    def knows(self, stage: str) -> bool:
+        """Whether a node is known that runs the stage, so that the graph can be sent there."""
+        return stage in self._nodes
 
     def run(
         self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None
@@ -73,40 +83,53 @@ class UnitRunner:
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
+        chat = UnitChat(policy, self._wrapped)
         token = UNIT_BUDGET.set(budget)
         try:
-            problem = self._attempt(thread_id, policy, request, parent)
+            with profiled_unit():
+                problem = self.last_error = self._attempt(thread_id, chat, policy, request, parent)
             if budget is not None and budget.was_refused:  # even if the application caught the exception
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
             if problem is not None:
                 return UnitOutcome(self._failed(policy, problem))
-            return self._finished(policy, request, thread_id)
+            if chat.has_failed:
+                last = policy.invocations[-1]
+                return UnitOutcome(policy.observation(last.failure, last.detail))
+            return self._finished(chat, policy, request, thread_id)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
 
-    def _attempt(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> Exception | None:
+    def _attempt(
+        self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None
+    ) -> Exception | None:
         """Run the unit; return the exception that ended it, if any."""
         try:
-            self._invoke(thread_id, policy, request, parent)
+            self._invoke(thread_id, chat, policy, request, parent)
         except InputError:
             raise
         except Exception as error:
+            if chat.problem is not None:  # the application wrapped it in an error of its own
+                raise chat.problem from error
             return error
+        if chat.problem is not None:
+            raise chat.problem
         return None
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    def _invoke(self, thread_id: str, policy: UnitPolicy, request: Request, parent: bytes | None) -> None:
+    def _invoke(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None) -> None:
         if parent is None:
             start = self.saver.normalised(self.workflow.graph_input(request))
-            self._step(thread_id, policy, start, self._first_boundaries)
+            self._step(thread_id, chat, policy, start, self._first_boundaries)
         else:
             self.saver.load(thread_id, parent[1:])
             if parent[:1] == _ENDED:  # the workflow stopped here: continue past its stop
-                self._step(thread_id, policy, Command(goto=self._stage_of(policy.prefix)), self._boundaries)
+                stage = self._stage_of(policy.prefix)
+                self._step(thread_id, chat, policy, Command(goto=self._nodes.get(stage, stage)), self._boundaries)
         if not policy.invocations:
-            self._step(thread_id, policy, None, self._boundaries)
+            self._step(thread_id, chat, policy, None, self._boundaries)
+        self._nodes = {**chat.nodes, **self._nodes}
         if not policy.invocations:
             stage = self._stage_of(policy.prefix)
             raise WorkflowError(
@@ -125,18 +148,21 @@ class UnitRunner:
     def _after_the_loop(self) -> str | None:
         """The node that every request goes through after the loop; None if there is none, or if the routes have several."""
         (end, *others) = self.control.ends or {END}
-        return None if others or end == END or end in self._boundaries else end
+        return None if others or end == END or end in self._holders else end
 
-    def _step(self, thread_id: str, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph up to the next of the boundaries, or to its end."""
+    def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
+        """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
         arguments: dict[str, Any] = {
             "config": _config(thread_id),
-            "context": self.control.context(policy=policy, request=policy.request),
+            "context": replace(self.control.context(policy=policy, request=policy.request), chat_host=chat),
             "interrupt_before": boundaries,
             "durability": "exit",
         }
         graph = self.graph
-        out = asyncio.run(graph.ainvoke(start, **arguments)) if self._is_async else graph.invoke(start, **arguments)
+        try:
+            out = asyncio.run(graph.ainvoke(start, **arguments)) if self._is_async else graph.invoke(start, **arguments)
+        except StageReachedError:
+            return
         if isinstance(out, Mapping) and "__interrupt__" in out and out["__interrupt__"]:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}: "
@@ -148,10 +174,11 @@ class UnitRunner:
 
     # -- the outcome ----------------------------------------------------------------------------------------------
 
-    def _finished(self, policy: UnitPolicy, request: Request, thread_id: str) -> UnitOutcome:
+    def _finished(self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str) -> UnitOutcome:
         policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
-        waiting, depth = snapshot.next, len(policy.prefix)
+        waiting: tuple[str, ...] = snapshot.next if chat.reached is None else (chat.reached,)
+        depth = len(policy.prefix)
         follower = self.template.stage_after(depth)
         if follower is not None and not set(waiting) <= {follower.name}:
             raise WorkflowError(
@@ -161,7 +188,7 @@ class UnitRunner:
         stopped = policy.verdicts.get(depth, not waiting)
         values, problem = _values(snapshot.values), None
         if waiting and self._ending is not None and self.template.invocations[depth - 1].answerable:
-            values, problem = self._ended(policy, thread_id, self._ending)
+            values, problem = self._ended(chat, policy, thread_id, self._ending)
         success = False
         if problem is None:
             success, problem = self._score(request, values, depth)
@@ -186,7 +213,7 @@ class UnitRunner:
         try:
             values, problem = _values(self.graph.get_state(_config(thread_id)).values), None
             if state[:1] == _WAITS and self._ending is not None and self.template.invocations[len(prefix) - 1].answerable:
-                values, problem = self._ended(policy, thread_id, self._ending)
+                values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, self._ending)
             if budget.was_refused:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
             success = False
@@ -197,13 +224,13 @@ class UnitRunner:
             self.saver.forget(thread_id)
         return UnitOutcome(policy.observation(success=success) if problem is None else policy.observation("tool", problem))
 
-    def _ended(self, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
+    def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
         try:
             self.graph.update_state(_config(fork), None, as_node=END)  # drop the pending next step
-            self._step(fork, policy, Command(goto=ending), self._boundaries)
+            self._step(fork, chat, policy, Command(goto=ending), self._boundaries)
             return _values(self.graph.get_state(_config(fork)).values), None
         except InputError:
             raise

@@ -10,6 +10,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
@@ -89,6 +90,10 @@ class UnitAdapter:
         """See :meth:`GraphAdapter.route`."""
         self.ends.add(end)
         return self.adapter.route(fn, again=again, end=end)
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
+        """See :meth:`vinelm.api.application.VineLM.chat_model`."""
+        return VineChatModel(vine=self, stage=stage, **settings)
 
 
 def _refuse(context: RunContext) -> None:

@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Annotated, Literal
 
 import pytest
+from chat_toy import APP_VINE
+from langchain_core.tools import tool
 from profiling_toy import State, build, catalog_for, plain_edge, toy
+from pydantic import BaseModel, Field
 
 from vinelm.profiler import check_workflow
 from vinelm.template import Loop, Stage, Template
@@ -118,3 +122,64 @@ def test_a_scorer_that_rejects_the_right_answer():
             return "wrong"
 
     only_failure(replace(with_stages(), writer=Writer()), "scorer", "calls the writer's own right answer wrong")
+
+
+def checked_app(node):
+    """A graph of one stage that is a chat model, with tools behind it."""
+    from langgraph.graph import START, StateGraph
+
+    graph = StateGraph(AppState)
+    graph.add_node("generate", node)
+    graph.add_edge(START, "generate")
+    template = Template((Stage("generate", ("m0", "m1")),))
+    return items(toy(build=lambda vine: graph, template=template, score=lambda request, state: True))
+
+
+class AppState(State, total=False):
+    messages: list
+
+
+class Verdict(BaseModel):
+    grade: Literal["pass", "fail"]
+    score: int = Field(ge=3, le=5)
+    reasons: list[str] = Field(min_length=2)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "json_mode"}, {"method": "function_calling"}, {"method": "json_schema"}], ids=str
+)
+def test_an_app_of_structured_output_passes(options):
+    """It failed: the scripted model wrote its fixed text whatever was asked."""
+    judge = APP_VINE.chat_model("generate").with_structured_output(Verdict, **options)
+    found = checked_app(lambda state: {"answer": judge.invoke(state["question"]).grade})
+    assert all(item.is_ok for item in found.values())
+
+
+@pytest.mark.parametrize("choice", ["any", "look_up", None])
+def test_an_app_of_tools_passes(choice):
+    @tool
+    def look_up(key: str, most: Annotated[int, Field(ge=2)]) -> str:
+        """Look something up."""
+        assert most >= 2
+        return key
+
+    model = APP_VINE.chat_model("generate").bind_tools([look_up], tool_choice=choice)
+
+    def node(state: AppState):
+        [call] = model.invoke(state["question"]).tool_calls
+        return {"answer": look_up.invoke(call).content}
+
+    assert all(item.is_ok for item in checked_app(node).values())
+
+
+def test_what_fails_names_file_line_and_message():
+    """It said the type of the exception alone."""
+
+    def node(state: AppState):
+        APP_VINE.chat_model("generate").invoke(state["question"])
+        raise KeyError("no such column")
+
+    line = node.__code__.co_firstlineno + 2
+    failed = [item for item in checked_app(node).values() if not item.is_ok]
+    assert len(failed) == 1
+    assert f"KeyError: 'no such column' (at tests/profiler/test_readiness.py:{line})" in failed[0].detail

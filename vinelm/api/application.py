@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 from vinelm.backends import ModelResolver
@@ -147,6 +148,21 @@ class VineLM:
             WorkflowError: ``fn`` cannot be wrapped, or ``times`` is less than 1.
         """
         return self.adapter.route(fn, again=again, end=end, times=times)
+
+    def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
+        """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
+
+        It may be made at module level, before the graph, and stand in chains, tools, ``bind_tools`` and
+        ``with_structured_output``. When the graph is profiled, the profiler takes charge of its calls.
+
+        Args:
+            stage: name of the stage; by default that of the node that makes the call, so that one object serves all nodes.
+            **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
+
+        Raises:
+            ConfigError: the catalog lacks the default model.
+        """
+        return VineChatModel(vine=self, stage=stage, **settings)
 
     @property
     def stages(self) -> Mapping[str, str | None]:

@@ -125,11 +125,11 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
         TemplateError: The template does not fit the catalog.
         WorkflowError: The graph does not fit the template, or has no exit behind an answer.
     """
-    from vinelm.adapters.langgraph import GraphAdapter, build_graph, with_graph_exits
-    from vinelm.backends import ModelResolver
+    from vinelm.adapters.langgraph import build_graph, with_graph_exits
+    from vinelm.api.application import VineLM
 
     template = workflow.template.bind(tuple(catalog))
-    graph = build_graph(workflow, GraphAdapter(ModelResolver(catalog, backends), template=template))
+    graph = build_graph(workflow, VineLM(catalog, backends, template=template))
     return replace(workflow, template=with_graph_exits(template, graph))
 
 
@@ -142,11 +142,11 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         backends: One per provider of the catalog.
         seed: A part of the identity if some answers are simulated.
     """
-    from vinelm.adapters.langgraph import GraphAdapter, build_graph
-    from vinelm.backends import ModelResolver
+    from vinelm.adapters.langgraph import build_graph
+    from vinelm.api.application import VineLM
     from vinelm.profiler import store_identity
 
-    build_graph(workflow, GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
+    build_graph(workflow, VineLM(catalog, backends, template=workflow.template))
     is_simulated = any(backend.is_simulated for backend in backends.values())
     return store_identity(workflow, catalog, backends, settings={"seed": seed} if is_simulated else None)
 

@@ -9,6 +9,7 @@ from .offline.presets import BEHAVIOURS as BEHAVIOURS
 from .offline.presets import PRESETS as PRESETS
 from .offline.presets import simulated_catalog as simulated_catalog
 from .offline.recorded import RecordedBackend as RecordedBackend
+from .offline.scripted import ScriptedChatModel as ScriptedChatModel
 from .offline.text_writer import TextWriter as TextWriter
 from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from vinelm import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter
-from vinelm.errors import CallError, ConfigError, WorkflowError
+from vinelm.errors import CallError, ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import RecordingPolicy
 
@@ -149,21 +149,22 @@ def test_calls_at_once_share_a_place(vine, model):
     assert [one.prefix for one in policy.invocations] == [("m1",)] * 3 + [("m1", "m2")]
 
 
-def test_wrapped_stages_and_chat_models_do_not_mix(vine, model):
+@pytest.mark.parametrize("wrapped", ["generate", "repair"])
+def test_wrapped_stages_and_chat_models_share_a_path(vine, wrapped):
+    """Their path was kept apart, and such a run refused."""
+    names = ("generate", "repair")
+    bare = VineChatModel(vine=vine, stage=next(name for name in names if name != wrapped))
+
     def stage(state: State, model):
-        return {"out": []}
+        return {"out": [*state.get("out", ()), model.invoke("?").response_metadata["model_name"]]}
 
-    def bare(state: State):
-        model.invoke("?")
-
-    for order in (("generate", "bare"), ("bare", "generate")):
-        graph = StateGraph(State)
-        graph.add_node("generate", vine.stage("generate", stage))
-        graph.add_node("bare", bare)
-        graph.add_edge(START, order[0])
-        graph.add_edge(*order)
-        with pytest.raises(WorkflowError, match="do not share a path"):
-            graph.compile().invoke({})
+    graph = StateGraph(State)
+    for name in names:
+        graph.add_node(name, vine.stage(name, stage) if name == wrapped else lambda state: stage(state, bare))
+    graph.add_edge(START, "generate")
+    graph.add_edge("generate", "repair")
+    app = graph.compile()
+    assert app.invoke({}, context=vine.context(policy=follow(vine, "m1", "m2")))["out"] == ["m1", "m2"]
 
 
 def test_unknown_settings_and_models_are_refused(vine):

@@ -1,10 +1,10 @@
 """A ``VineChatModel`` in a profiled application makes no call without a reservation (docs/architecture.md#invariants).
 
-It cannot be a profiled stage itself, but a tool or a helper may hold one.
+It is a stage like a wrapped one; a call that has no place in the template is refused.
 """
 
 import threading
-from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from priced_toy import PricedBackend
@@ -44,6 +44,10 @@ def with_helper(before=None, inside=None, **fields):
     return toy(n_requests=1, **fields_of_toy)
 
 
+def helper_first(workflow):
+    return replace(workflow, template=Template((Stage("helper", ("m0", "m1")), *workflow.template.steps)))
+
+
 def run(store, workflow, backend, **settings):
     settings = {"sampler": "exhaustive"} | settings
     return profile(workflow, catalog_for(workflow), {"test": backend}, store, **settings)
@@ -53,6 +57,7 @@ def run(store, workflow, backend, **settings):
 def test_no_call_is_made_for_which_nothing_is_left(tmp_path, fields):
     """The backend bounds a call at a cent; less than that is left."""
     workflow, backend = with_helper(before=lambda vine, model: model.invoke("question").text, **fields), PricedBackend()
+    workflow = helper_first(workflow)
     with new_store(tmp_path / "s.db", workflow) as store:
         result = run(store, workflow, backend, budget_usd=0.0099)
         assert (result.stopped_by, backend.calls, result.committed_usd) == ("budget", [], 0.0)
@@ -60,16 +65,26 @@ def test_no_call_is_made_for_which_nothing_is_left(tmp_path, fields):
 
 @pytest.mark.parametrize("fields", LIMITS, ids=str)
 def test_its_money_is_set_aside_before_the_call(tmp_path, fields):
+    """The helper is the first stage, and the wrapped one the second."""
     workflow, backend = with_helper(before=lambda vine, model: model.invoke("question").text, **fields), PricedBackend()
+    workflow = helper_first(workflow)
     held = []  # (set aside, spent so far) at each call
     with new_store(tmp_path / "s.db", workflow) as store:
         backend.before = lambda *_: held.append((store.committed_usd(), sum(cost_of(*cell) for cell in backend.calls[:-1])))
-        with suppress(WorkflowError):  # wrapped stages and a chat model in one run: may be refused, then no row is left
-            run(store, workflow, backend, budget_usd=1.0)
-        store.abandon_open()
-        assert len(held) == len(backend.calls) > 0
+        run(store, workflow, backend, budget_usd=1.0)
+        rows = store.observations()
+        assert sorted(row.prefix for row in rows) == [("m0",), ("m0", "m0"), ("m0", "m1"), ("m1",), ("m1", "m0"), ("m1", "m1")]
+        assert len(held) == len(backend.calls) == 6
         assert all(set_aside >= spent + PricedBackend.upper - 1e-12 for set_aside, spent in held)
         assert store.committed_usd() >= sum(cost_of(*cell) for cell in backend.calls) - 1e-12
+
+
+def test_a_stage_that_the_template_lacks_is_refused_before_its_call(tmp_path):
+    workflow, backend = with_helper(before=lambda vine, model: model.invoke("question").text), PricedBackend()
+    with new_store(tmp_path / "s.db", workflow) as store:
+        with pytest.raises(WorkflowError, match="calls the stage 'helper' as invocation 1, where the template has 'generate'"):
+            run(store, workflow, backend, budget_usd=1.0)
+        assert backend.calls == []
 
 
 def in_a_thread(vine, model):

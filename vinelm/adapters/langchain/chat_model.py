@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
 from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, structured_chain, whole_chunk
-from vinelm.adapters.langgraph import AdapterHolder, InvocationScope
+from vinelm.adapters.langgraph import AdapterHolder, ChatCall, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
 
@@ -24,19 +24,21 @@ from vinelm.objective import Objective
 class VineChatModel(BaseChatModel):
     """For code that only holds a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
 
-    Calls inside one run of a graph, or inside one ``with vine.request(...)``, are the invocations of one request, in order;
-    calls under way at once share a place in its path. Any other call is a request of its own, for ``objective`` if one is
-    given. The path is kept in memory: a run that another process resumes begins anew, and such stages cannot be profiled unit
-    by unit (``vine.stage`` can).
+    Without ``stage`` it is the stage of the node that calls it. Calls inside one run of a graph, or inside one
+    ``with vine.request(...)``, are the invocations of one request, in order; calls under way at once share a place in its path.
+    Any other call is a request of its own, for ``objective`` if one is given. In the nodes of a root graph the path is in the
+    graph's own channel where it has one (a wrapped stage or a ``VineMiddleware`` brings it), else this process keeps it for the
+    graph's thread. The ``VineLM`` that made a run's context plans it, and the profiler what it runs, whichever made the model.
 
     ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call
     up to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
     """
 
+    __vinelm_chat__: ClassVar[bool] = True
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 
     vine: Any = Field(exclude=True, repr=False)
-    stage: str
+    stage: str | None = None
     default: str | None = None
     objective: Objective | None = Field(default=None, exclude=True)
     temperature: float | None = None
@@ -55,7 +57,11 @@ class VineChatModel(BaseChatModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
-        cast("AdapterHolder", self.vine).adapter.declare(self.stage, self.default)
+        adapter = cast("AdapterHolder", self.vine).adapter
+        if self.stage is None:
+            adapter.declare_unnamed()
+        else:
+            adapter.declare(self.stage, self.default)
 
     @property
     def _llm_type(self) -> str:
@@ -68,7 +74,7 @@ class VineChatModel(BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"] = "vinelm"
-        params.setdefault("ls_model_name", self.stage)
+        params.setdefault("ls_model_name", self.stage or "vinelm")
         return params
 
     # -- bindings -------------------------------------------------------------------------------------------
@@ -91,6 +97,20 @@ class VineChatModel(BaseChatModel):
         The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
         """
         return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
+
+    def invoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """Return the answer of the chosen model."""
+        with node_of(config):
+            return super().invoke(input, config, stop=stop, **kwargs)
+
+    async def ainvoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """Return the answer of the chosen model."""
+        with node_of(config):
+            return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     # -- one call --------------------------------------------------------------------------------
 
@@ -121,6 +141,16 @@ class VineChatModel(BaseChatModel):
                     await call.model.rate_limiter.aacquire(blocking=True)
                 return await call.model._agenerate(messages, run_manager=run_manager, **call.options)
         raise AssertionError("unreachable")
+
+    async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
+        """As LangChain's, which takes an exception for a result where it is no ``Exception``."""
+        try:
+            return await super().agenerate(messages, *args, **kwargs)
+        except Exception:
+            halted = halted_here()
+            if halted is not None:
+                raise halted from None
+            raise
 
     def _stream(
         self,
@@ -163,18 +193,17 @@ class _Call:
     A context manager: suppresses an error after which another invocation may succeed, unless it is the last or has streamed.
     """
 
-    __slots__ = ("_is_last", "_run", "is_async_native", "is_begun", "model", "options", "scope", "streams")
+    __slots__ = ("_call", "_is_last", "is_async_native", "is_begun", "model", "options", "scope", "streams")
 
     def __init__(self, owner: VineChatModel, stop: list[str] | None, options: Mapping[str, Any], *, is_last: bool) -> None:
         self._is_last, self.is_begun = is_last, False
         adapter = cast("AdapterHolder", owner.vine).adapter
-        run = self._run = adapter.run_here(owner.objective)
         limits = {"max_tokens": owner.max_tokens, "timeout_s": owner.timeout}
         limits = {name: value for name, value in limits.items() if value is not None}
-        path = run.open_chat(owner.stage)
-        self.scope = InvocationScope(
-            adapter.models, adapter.observers, run, owner.stage, path, limits=limits, falls_back=is_last
+        self._call = ChatCall(
+            adapter, owner.stage, default=owner.default, objective=owner.objective, limits=limits, falls_back=is_last
         )
+        self.scope = self._call.scope
         try:
             self.model, self.options = aimed(self.scope.model, options)
         except BaseException as error:
@@ -193,8 +222,7 @@ class _Call:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
-            self.scope.done()
-            self._run.close_chat(self.scope.path)
+            self._call.done()
             return False
         self.scope.failed(error)
         may_repeat = isinstance(error, CallError) and error.kind in REPEATABLE

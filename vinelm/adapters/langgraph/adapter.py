@@ -13,6 +13,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
+from vinelm.adapters.langgraph.chat.channel import ThreadPaths, path_here
 from vinelm.adapters.langgraph.graph_run import GraphRun
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
@@ -25,7 +26,7 @@ from vinelm.adapters.langgraph.path_channel import (
     read_path,
 )
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
-from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, attach, carried_by
+from vinelm.adapters.langgraph.run_context import AMBIENT, ContextOwner, RunContext, attach, carried_by
 from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
@@ -92,10 +93,12 @@ class GraphAdapter:
         self._new_policy = new_policy
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
+        self._has_unnamed = False
         self._agains: list[str] = []
         self._runs = RunRegistry(
             self._policy_of, observers=self.observers, default=self._any_default if on_error == "default" else None
         )
+        self.thread_paths = ThreadPaths()
 
     @property
     def adapter(self) -> GraphAdapter:
@@ -163,6 +166,10 @@ class GraphAdapter:
         if is_agent:
             self._agents.add(name)
 
+    def declare_unnamed(self) -> None:
+        """Declare a chat model whose stage is the node that calls it."""
+        self._has_unnamed = True
+
     @property
     def agents(self) -> frozenset[str]:
         """Names of the stages that a middleware runs."""
@@ -171,7 +178,7 @@ class GraphAdapter:
     @property
     def can_end(self) -> bool:
         """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
-        return bool(self._agains) or not self._stages
+        return bool(self._agains) or not (self._stages or self._has_unnamed)
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -249,7 +256,7 @@ class GraphAdapter:
         Returns:
             A :class:`RunContext`, or the copy of ``user``.
         """
-        run = _run_context(objective, policy, request, started_at, request_id)
+        run = _run_context(self, objective, policy, request, started_at, request_id)
         return run if user is None else attach(run, user)
 
     @contextmanager
@@ -263,7 +270,7 @@ class GraphAdapter:
         request_id: str | None = None,
     ) -> Iterator[None]:
         """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
-        context = _run_context(objective, policy, request, started_at, request_id)
+        context = _run_context(self, objective, policy, request, started_at, request_id)
         token = AMBIENT.set(context)
         try:
             yield
@@ -298,6 +305,9 @@ class GraphAdapter:
         *,
         continues: bool = False,
         run_is_request: bool = False,
+        limits: Mapping[str, Any] | None = None,
+        own_writes: bool = False,
+        falls_back: bool = True,
     ) -> InvocationScope:
         """Begin the invocation of a node of the root graph.
 
@@ -308,6 +318,9 @@ class GraphAdapter:
             runtime: the same.
             continues: the path is known to go on, whatever the template says.
             run_is_request: the same for a path that this very run has written.
+            limits: fields of the catalog entry to replace, such as ``max_tokens``.
+            own_writes: the invocation follows those that the node has written itself: a chat model may be called repeatedly.
+            falls_back: False where the caller repeats failed calls itself.
 
         Raises:
             WorkflowError: the node runs outside of a graph's run or inside a subgraph.
@@ -327,6 +340,10 @@ class GraphAdapter:
                 value = carried if carried is not None else read_path(config, fresh=False)
             else:
                 value = channel.get() if channel.path else None
+            step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
+            if own_writes:
+                value, is_repeated = path_here(config)
+                step = (step, len(models_of(value))) if is_repeated else step
             request_id = run.context.request_id
             if value is not None:
                 prefix = models_of(value)
@@ -337,8 +354,10 @@ class GraphAdapter:
                     prefix = ()
                 elif run.path is None:
                     run.resumed(prefix, costs_of(value))
-            path = run.decide(config.get("metadata", {}).get("langgraph_step", len(prefix)), stage, prefix)
-            return InvocationScope(self.models, self.observers, run, stage, path, request_id=request_id)
+            path = run.decide(step, stage, prefix)
+            return InvocationScope(
+                self.models, self.observers, run, stage, path, limits=limits, request_id=request_id, falls_back=falls_back
+            )
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
         except Exception as error:
@@ -380,15 +399,17 @@ class GraphAdapter:
         runtime = _current_runtime()
         context = carried_by(None if runtime is None else runtime.context)
         channel = None if runtime is None else channel_of(get_config())
+        opening = None if channel is None else channel.opening
         key: Any = None if runtime is None else runtime.control
         if key is None and AMBIENT.get() is context:
             key = context
-
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
+        if context.started_at is None and opening is not None and not self.models.is_virtual_time:
+            context = replace(context, started_at=opening.at_s)
         if key is None:
             return self._runs.alone(context)
-        return self._runs.of(None if channel is None else channel.opening, key, context)
+        return self._runs.of(opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
         if runtime.control is None:
@@ -480,7 +501,8 @@ def _current_runtime() -> Runtime[Any] | None:
         return None
 
 
-def _run_context(
+def _run_context(  # noqa: PLR0917 - the arguments of two public methods
+    owner: GraphAdapter,
     objective: Objective | Mapping[str, Any] | None,
     policy: Policy | None,
     request: Request | None,
@@ -493,4 +515,5 @@ def _run_context(
         request=request,
         started_at=started_at,
         request_id=request.id if request_id is None and request is not None else request_id,
+        owner=ContextOwner(owner),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.chat.channel import with_path_channel
+from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.errors import WorkflowError
@@ -34,9 +37,38 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
         raise WorkflowError(
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
-    _check_stages(workflow, graph, vine.adapter.agents)
-    refuse_unsupported(graph, [stage.name for stage in workflow.template.stages], vine.adapter.agents)
-    return graph
+    chats = chat_nodes(graph)
+    _check_stages(workflow, graph, vine.adapter.agents, chats)
+    names = [stage.name for stage in workflow.template.stages]
+    refuse_unsupported(graph, names, vine.adapter.agents, chats)
+    return with_path_channel(graph) if chats else graph
+
+
+def stage_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()) -> StageNodes:
+    """Return the nodes of the root graph that run each of the stages, as far as they can be known before they run."""
+    wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
+    found: dict[str, tuple[str, ...]] = {}
+    chats = chat_nodes(graph)
+    for stage in stages:
+        holders = tuple(node for node, held in chats.items() if stage in held.names and node not in wrapped)
+        if stage in wrapped:
+            found[stage] = (stage,)
+        elif holders or stage in chats:
+            found[stage] = holders or (stage,)
+    return StageNodes(found, frozenset(wrapped))
+
+
+@dataclass(frozen=True, slots=True)
+class StageNodes:
+    """The nodes of each stage.
+
+    Attributes:
+        by_stage: the nodes that run a stage; stages of which none is known are left out.
+        wrapped: the nodes of wrapped stages and of agents: each execution of them is an invocation.
+    """
+
+    by_stage: Mapping[str, tuple[str, ...]]
+    wrapped: frozenset[str]
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
@@ -45,32 +77,44 @@ def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, s
 
 
 def refuse_unsupported(
-    graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    stages: Iterable[str],
+    agents: Iterable[str] = (),
+    chats: Mapping[str, HeldStages] | None = None,
 ) -> None:
     """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
 
     That is a cached stage, a stage inside a subgraph, an explicit input schema that hides the path, or two stages that one edge
     source starts together.
     """
+    held = chat_nodes(graph) if chats is None else chats
     for node, inner in graph.nodes.items():
         if isinstance(inner.bound, CompiledStateGraph):
-            for hidden in wrapped_stages(inner.bound) | _routed_agents(inner.bound, agents):
+            for hidden in (*(wrapped_stages(inner.bound) | _routed_agents(inner.bound, agents)), *_held_names(inner.bound)):
                 raise WorkflowError(
                     f"stage {hidden!r} is inside the subgraph {node!r}, where its path is lost: move it to the root graph"
                 )
-    names = tuple(stages)
-    for name in names:
-        if graph.nodes[name].cache_policy is not None:
+    wrapped = [name for name in stages if name in wrapped_stages(graph) or name in agents]
+    nodes = {name: name for name in wrapped} | {
+        node: min(found.names) for node, found in held.items() if found.names and node not in wrapped
+    }
+    for node, stage in nodes.items():
+        if graph.nodes[node].cache_policy is not None:
             raise WorkflowError(
-                f"stage {name!r} has a cache_policy: it would answer with an earlier choice of model, so remove it"
+                f"stage {stage!r} has a cache_policy: it would answer with an earlier choice of model, so remove it"
             )
+    for name in wrapped:
         if PATH_KEY not in graph.builder.schemas[graph.builder.nodes[name].input_schema]:
             raise WorkflowError(
                 f"stage {name!r} was added with input_schema=, which hides its path: "
                 "leave it out of add_node and give the type to vine.stage(..., state=)"
             )
+    _refuse_side_by_side(graph, nodes)
+
+
+def _refuse_side_by_side(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Mapping[str, str]) -> None:
     for source in dict.fromkeys(start for start, _ in sorted(graph.builder._all_edges)):
-        together = [name for name in names if (source, name) in graph.builder._all_edges]
+        together = list(dict.fromkeys(stage for node, stage in nodes.items() if (source, node) in graph.builder._all_edges))
         if len(together) > 1:
             raise WorkflowError(
                 f"stages {together[0]!r} and {together[1]!r} both follow {source!r} in one superstep: "
@@ -78,18 +122,38 @@ def refuse_unsupported(
             )
 
 
-def _check_stages(workflow: Workflow, graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> None:
+def _held_names(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[str]:
+    return sorted({name for held in chat_nodes(graph).values() for name in held.names})
+
+
+def _check_stages(
+    workflow: Workflow,
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    agents: Iterable[str],
+    chats: Mapping[str, HeldStages],
+) -> None:
     label = f"workflow {workflow.name!r}"
     wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
     for node, stage in wrapped.items():
         if node != stage:
             raise WorkflowError(f"{label}: the node {node!r} runs vine.stage({stage!r}, ...): give both one name")
     declared = [stage.name for stage in workflow.template.stages]
+    held = {name for found in chats.values() for name in found.names}
+    is_open = any(found.makes_some for found in chats.values())
     for name in declared:
-        if name in wrapped:
+        if name in wrapped or name in held or is_open:
             continue
+        for node, found in chats.items():
+            if name in found.hidden:
+                raise WorkflowError(
+                    f"{label}: the stage {name!r} is called inside a subgraph of the node {node!r}, where its path is lost: "
+                    "call it in a node of the root graph"
+                )
         if name in graph.nodes:
-            raise WorkflowError(f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...))")
+            raise WorkflowError(
+                f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...)), "
+                f"or let it call vine.chat_model({name!r})"
+            )
         nodes = ", ".join(node for node in graph.builder.nodes)
         raise WorkflowError(f"{label}: its template has a stage {name!r}, which the graph lacks: it has the nodes {nodes}")
     for name in wrapped:
@@ -114,4 +178,4 @@ def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[st
                 break
 
 
-__all__ = ["build_graph", "refuse_unsupported", "wrapped_stages"]
+__all__ = ["StageNodes", "build_graph", "refuse_unsupported", "stage_nodes", "wrapped_stages"]

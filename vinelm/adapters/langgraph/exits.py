@@ -8,6 +8,7 @@ from typing import Any
 from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.build import stage_nodes
 from vinelm.adapters.langgraph.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
 from vinelm.template import Template
@@ -24,14 +25,21 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
 
     Args:
         template: The workflow's shape.
-        graph: The compiled graph, with a node for each stage.
+        graph: The compiled graph, with a node for each stage, or nodes that call its chat model.
 
     Raises:
         WorkflowError: No stage that is declared answerable is one that a request can end after.
     """
     edges = _Edges(graph)
-    names = {stage.name for stage in template.stages}
-    exits = {name for name in names if edges.can_end_after(name, names, is_last=name == template.stages[-1].name)}
+    known = stage_nodes(graph, [stage.name for stage in template.stages]).by_stage
+    nodes = {stage.name: known.get(stage.name, (stage.name,)) for stage in template.stages}
+    every = {node for group in nodes.values() for node in group}
+    if not every <= set(graph.builder.nodes):
+        return template  # a chat model that is made at run time: nothing is known about its node
+    last = template.stages[-1].name
+    exits = {
+        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name == last) for node in group)
+    }
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them
     try:

@@ -86,7 +86,7 @@ class GraphRun:
         self._stage = ""
         self._prefix: tuple[str, ...] = ()
         self._begun = self._failed = 0  # invocations of the current decision
-        self._chat_path: tuple[str, ...] = ()  # of the run's chat models, which no channel carries
+        self._chat_path: tuple[str, ...] = ()  # of chat models' calls that no channel carries
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
 
@@ -111,11 +111,9 @@ class GraphRun:
         invocation that began with it has failed, so that a retry may use another one.
 
         Raises:
-            WorkflowError: two stages run in one superstep, or the run has a chat model beside its stages.
+            WorkflowError: two stages run in one superstep.
         """
         with self._lock:
-            if self._chat_path:
-                raise _mixed(stage)
             if step != self._step:
                 self._begun = self._failed = 0
             elif stage != self._stage:
@@ -199,16 +197,10 @@ class GraphRun:
             usd, self._unwritten_usd = self._unwritten_usd, 0.0
         return usd
 
-    # -- chat models, whose path the run itself keeps ------------------------------------------------------------
+    # -- chat models outside of a root graph's nodes, whose path the run itself keeps -----------------------------
 
     def open_chat(self, stage: str) -> tuple[str, ...]:
-        """Return the path of a chat model's next invocation, its model included. Concurrent calls share one place in it.
-
-        Raises:
-            WorkflowError: the run has wrapped stages, too.
-        """
-        if self._step is not None:
-            raise _mixed(stage)
+        """Return the path of a chat model's next invocation, its model included. Concurrent calls share one place in it."""
         prefix = self._chat_path
         choose = self._observed_model if self._observers.observers else self.policy.next_model
         try:
@@ -301,10 +293,3 @@ class GraphRun:
         if self._observers.observers:
             self._announce("model", stage, prefix, model, started=time.perf_counter())
         return model
-
-
-def _mixed(stage: str) -> WorkflowError:
-    return WorkflowError(
-        f"stage {stage!r}: one run has both wrapped stages and a VineChatModel, which do not share a path: "
-        "use vine.stage for all of them, or VineChatModel for all"
-    )

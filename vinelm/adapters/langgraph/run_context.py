@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
@@ -22,6 +22,39 @@ AMBIENT: ContextVar[RunContext | None] = ContextVar("vinelm_run_context", defaul
 """Set by ``with vine.request(...)``; a context given to invoke wins over it."""
 
 
+class ChatHost(Protocol):
+    """Who is asked before each call of a chat model in a run."""
+
+    @property
+    def halted(self) -> BaseException | None:
+        """What :meth:`admit` raised to end the run, if it did."""
+
+    def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
+        """Called before each invocation of a chat model in a node; what it raises stops the invocation.
+
+        Args:
+            stage: name of the stage.
+            prefix: models of the invocations before this one.
+            node: the node of the root graph.
+            is_repeated: whether this execution of the node has made an invocation already.
+        """
+
+
+class ContextOwner:
+    """The adapter that made a context. Copies of the context share it; in another process it is unknown."""
+
+    __slots__ = ("adapter",)
+
+    def __init__(self, adapter: Any = None) -> None:
+        self.adapter = adapter
+
+    def __deepcopy__(self, memo: Any) -> ContextOwner:
+        return self
+
+    def __reduce__(self) -> Any:
+        return ContextOwner, ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The settings of one run. Immutable, so that one object may serve many concurrent runs.
@@ -32,6 +65,8 @@ class RunContext:
         request: the labelled request, for offline backends and the oracle stop.
         started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
         request_id: distinguishes two requests on one thread where the template cannot.
+        owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
+        chat_host: in charge of each of their calls, where the run is a profiled one.
     """
 
     objective: Objective | None = None
@@ -39,6 +74,8 @@ class RunContext:
     request: Request | None = None
     started_at: float | None = None
     request_id: str | None = None
+    owner: ContextOwner = field(default_factory=ContextOwner, compare=False, repr=False)
+    chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
 
 
 def attach(run: RunContext, user: Any) -> Any:

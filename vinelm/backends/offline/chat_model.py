@@ -139,6 +139,10 @@ class OfflineChatModel(BaseChatModel):
         guard = bound.call.guard
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
+    def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
+        """The text and the tool calls; with tools bound, an answer may be a script of calls."""
+        return next_step(text, messages) if options.get("tools") else (text, [])
+
     async def _pass_time(self, seconds: float) -> None:
         clock = self.binding.call.clock
         if isinstance(clock, WallClock):
@@ -160,7 +164,7 @@ class _OfflineCall:
         self._messages = messages
         text, self.usage, self._permit = model._answer(messages)
         try:
-            self.said = _said(text, messages, options)
+            self.said = model._said(text, messages, options)
         except BaseException:
             if self._permit is not None:
                 self._permit.close()
@@ -198,11 +202,6 @@ def _usage_metadata(usage: Usage) -> UsageMetadata:
     if usage.tokens_cached is not None:
         counts["input_token_details"] = {"cache_read": usage.tokens_cached}
     return counts
-
-
-def _said(text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-    """Return text and tool calls; with tools bound, an answer may be a script of calls."""
-    return next_step(text, messages) if options.get("tools") else (text, [])
 
 
 def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:

@@ -19,7 +19,7 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
     script = _script(text)
     if script is None:
         return text, []
-    made = _calls_since_human(messages)
+    made = calls_since_human(messages)
     for call in script["calls"]:
         if not any(one["name"] == call["name"] and one["args"] == call["args"] for one in made):
             return "", [ToolCall(name=call["name"], args=call["args"], id=f"call-{len(made)}", type="tool_call")]
@@ -37,7 +37,8 @@ def _script(text: str) -> dict[str, Any] | None:
     return found if is_script and all({"name", "args"} <= set(call) for call in found["calls"]) else None
 
 
-def _calls_since_human(messages: Sequence[BaseMessage]) -> list[ToolCall]:
+def calls_since_human(messages: Sequence[BaseMessage]) -> list[ToolCall]:
+    """Return the tool calls of the current turn, in order."""
     made: list[ToolCall] = []
     for message in messages:
         if isinstance(message, HumanMessage):

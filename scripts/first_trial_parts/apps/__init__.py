@@ -1,0 +1,1 @@
+"""Applications as people write them, each in a file of its own."""

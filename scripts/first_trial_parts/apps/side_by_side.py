@@ -1,0 +1,36 @@
+"""Two different stages in one superstep, which is not supported yet."""
+
+from typing import TypedDict
+
+from first_trial_parts.apps.questions import MODELS, answered, requests
+from langgraph.graph import START, StateGraph
+
+from vinelm import Stage, Template, VineLM, Workflow
+
+vine = VineLM(MODELS)
+llm = vine.chat_model()
+
+
+class State(TypedDict, total=False):
+    question: str
+    pros: str
+    cons: str
+    answer: str
+
+
+builder = StateGraph(State)
+builder.add_node("pros", lambda s: {"pros": llm.invoke(s["question"]).text})
+builder.add_node("cons", lambda s: {"cons": llm.invoke(s["question"]).text})
+builder.add_node("join", lambda s: {"answer": llm.invoke(f"{s['pros']} or {s['cons']}? {s['question']}").text})
+builder.add_edge(START, "pros")
+builder.add_edge(START, "cons")
+builder.add_edge(["pros", "cons"], "join")
+app = builder.compile()
+workflow = Workflow(
+    name="side-by-side",
+    template=Template((Stage("pros"), Stage("cons"), Stage("join"))),
+    build=lambda _: app,
+    requests=requests(),
+    labels=("answer",),
+    score=answered,
+)

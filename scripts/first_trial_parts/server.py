@@ -1,0 +1,88 @@
+"""A server with the chat completions API on the loopback interface: streams or not, with tools, schemas and usage.
+
+python -m first_trial_parts.server SEED    # prints its port
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from first_trial_parts.model_answers import LATENCIES_S, Answerer, Reply
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers ``POST /v1/chat/completions``."""
+
+    protocol_version = "HTTP/1.1"
+    seed = 0
+
+    def do_POST(self) -> None:
+        """Answer one call."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        reply = Answerer(body, self.seed).reply()
+        time.sleep(LATENCIES_S[body["model"]])
+        if body.get("stream"):
+            lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(body, reply)]
+            self._send("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]).encode())
+        else:
+            self._send("application/json", json.dumps(_whole(body, reply)).encode())
+
+    def _send(self, kind: str, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def _usage(body: dict[str, Any], reply: Reply) -> dict[str, int]:
+    tokens_in = len(json.dumps(body["messages"])) // 4
+    tokens_out = max((len(reply.text) + len(json.dumps(reply.calls))) // 4, 1)
+    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+
+
+def _tool_calls(reply: Reply) -> list[dict[str, Any]]:
+    return [{"index": i, "id": f"call_{i}", "type": "function", "function": call} for i, call in enumerate(reply.calls)]
+
+
+def _whole(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        message["tool_calls"] = _tool_calls(reply)
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.calls else "stop"}
+    return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage(body, reply)}
+
+
+def _chunks(body: dict[str, Any], reply: Reply) -> Iterator[dict[str, Any]]:
+    head = _head(body, "chat.completion.chunk")
+    delta: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        delta["tool_calls"] = _tool_calls(reply)
+    yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if reply.calls else "stop"}]}
+    yield {**head, "choices": [], "usage": _usage(body, reply)}
+
+
+def _head(body: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "object": kind, "created": 1_700_000_000, "model": body["model"]}
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    Handler.seed = int(sys.argv[1])
+    ThreadingHTTPServer.request_queue_size = 128
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

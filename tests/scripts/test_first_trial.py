@@ -1,0 +1,60 @@
+"""The applications of scripts/first_trial.py: ``check`` passes those it should, and refuses the others before any call."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vinelm import Catalog, load_workflow
+from vinelm.profiler import check_workflow
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("first_trial", SCRIPTS / "first_trial.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TRIAL = script()
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    path = tmp_path / "models.toml"
+    entries = (TRIAL.ENTRY.format(name=name, port=9, input=i, output=o) for name, (i, o) in TRIAL.PRICES.items())
+    path.write_text("".join(entries))
+    monkeypatch.setenv("FIRST_TRIAL_MODELS", str(path))
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return path
+
+
+@pytest.mark.parametrize("app", TRIAL.APPS)
+def test_an_application_as_people_write_it_passes_check(app, models):
+    """Structured output, forced tools, chat models at module level: most of these were refused or failed."""
+    report = check_workflow(load_workflow(f"first_trial_parts.apps.{app}:workflow"), Catalog.from_toml(models))
+    assert [item.detail for item in report.items if not item.is_ok] == []
+
+
+@pytest.mark.parametrize(("app", "words"), [("inner_agent", "inside a subgraph"), ("side_by_side", "in one superstep")])
+def test_an_unsupported_shape_is_refused_in_one_line(app, words, models):
+    report = check_workflow(load_workflow(f"first_trial_parts.apps.{app}:workflow"), Catalog.from_toml(models))
+    [wrong] = [item for item in report.items if not item.is_ok]
+    assert words in wrong.detail
+    assert "\n" not in wrong.detail
+
+
+def test_the_whole_trial_of_one_application():
+    command = [sys.executable, str(SCRIPTS / "first_trial.py"), "--json", "--apps", "multi_turn", "--budget-usd", "0.008"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr + done.stdout
+    [app] = json.loads(done.stdout)["apps"]
+    assert app["failed"] == []
+    assert app["failed_rows"] == 0
+    assert app["served_requests"] == 60
+    assert app["served"] > 0.5

@@ -1,0 +1,155 @@
+"""One call of a chat model as an invocation: of the node that it is made in, or of a request without a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.config import get_config
+from langgraph.runtime import Runtime, get_runtime
+
+from vinelm.adapters.langgraph.chat.channel import path_here, write_entry
+from vinelm.adapters.langgraph.graph_run import GraphRun
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import models_of
+from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
+from vinelm.errors import ConfigError, WorkflowError
+from vinelm.objective import Objective
+
+if TYPE_CHECKING:
+    from vinelm.adapters.langgraph.adapter import GraphAdapter
+
+_PROFILED: list[object] = []
+"""One item for each profiled unit under way in this process."""
+
+
+class ChatCall:
+    """The invocation of a chat model in progress, and where its path is kept.
+
+    In a node of the root graph it is an ordinary invocation: its path is in the graph's channel and its entry is written with
+    the node's update. Elsewhere (in a subgraph, under ``with vine.request(...)``, outside of everything) the run keeps the path
+    in memory.
+
+    Attributes:
+        scope: the invocation.
+
+    Args:
+        adapter: of the object that made the chat model; that of the run's context goes first.
+        stage: name of the stage; None takes the name of the node.
+        default: the stage's default model, if the chat model declares one.
+        objective: for calls outside of a run that has one.
+        limits: fields of the catalog entry to replace.
+        falls_back: False where the caller repeats failed calls itself.
+
+    Raises:
+        WorkflowError: the call belongs to no run that may make it.
+        ConfigError: the stage has no name.
+    """
+
+    __slots__ = ("_config", "_run", "scope")
+
+    def __init__(
+        self,
+        adapter: GraphAdapter,
+        stage: str | None,
+        *,
+        default: str | None = None,
+        objective: Objective | None = None,
+        limits: Mapping[str, Any] | None = None,
+        falls_back: bool = True,
+    ) -> None:
+        config, runtime = _node()
+        context = carried_by(None if runtime is None else runtime.context)
+        host, adapter = context.chat_host, context.owner.adapter or adapter
+        if _PROFILED and runtime is None and AMBIENT.get() is None:
+            raise WorkflowError(
+                "a chat model was called in a thread or a graph of the application's own while it was being profiled: "
+                "its calls would be in no row, so make them in a node of the workflow's graph"
+            )
+        node = "" if config is None else str(config.get("metadata", {}).get("langgraph_node", ""))
+        name = stage or node
+        if not name:
+            raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
+        if name not in adapter.stages:
+            adapter.declare(name, default if default in adapter.catalog else None)
+        self._config: RunnableConfig | None = None
+        self._run: GraphRun | None = None
+        if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
+            self._config = config
+            if host is not None:
+                value, is_repeated = path_here(config)
+                host.admit(name, models_of(value), node=node, is_repeated=is_repeated)
+            adapter.run_here(objective)
+            self.scope = adapter.invoke(name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back)
+            return
+        if host is not None:
+            raise WorkflowError(
+                f"stage {name!r} is called inside a subgraph of the node {node!r}: its path would be lost there, "
+                "so call it in a node of the root graph"
+            )
+        run = self._run = adapter.run_here(objective)
+        path = run.open_chat(name)
+        self.scope = InvocationScope(adapter.models, adapter.observers, run, name, path, limits=limits, falls_back=falls_back)
+
+    @staticmethod
+    def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:
+        info = runtime.execution_info
+        if runtime.control is None or (info is not None and "|" in info.checkpoint_ns):
+            return False
+        return adapter.thread_paths.channel(config) is not None
+
+    def done(self) -> None:
+        """Record that the invocation succeeded, and its place in the path."""
+        self.scope.done()
+        if self._config is not None:
+            write_entry(self._config, self.scope.entry())
+        elif self._run is not None:
+            self._run.close_chat(self.scope.path)
+
+
+@contextmanager
+def node_of(config: RunnableConfig | None) -> Iterator[None]:
+    """Let the calls inside the block know their node, where LangGraph says it only by the ``config`` that it passes.
+
+    That is so behind the first step of a chain that is a node itself.
+    """
+    given = (config or {}).get("configurable", {})
+    if "__pregel_read" not in given or var_child_runnable_config.get() is not None:
+        yield
+        return
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def halted_here() -> BaseException | None:
+    """Return what ended the surrounding run at a call of a chat model, if anything did."""
+    _, runtime = _node()
+    host = None if runtime is None else carried_by(runtime.context).chat_host
+    return None if host is None else host.halted
+
+
+def _node() -> tuple[RunnableConfig | None, Runtime[Any] | None]:
+    """LangGraph's config and runtime of the surrounding node; None outside of a graph."""
+    try:
+        return get_config(), get_runtime()
+    except (RuntimeError, KeyError):
+        return None, None
+
+
+class profiled_unit:  # noqa: N801 - used as a with-block
+    """While a unit runs, a chat model that is called outside of every run is refused: nobody would pay for the call."""
+
+    def __enter__(self) -> None:
+        _PROFILED.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _PROFILED.remove(self)
+
+
+__all__ = ["ChatCall", "halted_here", "node_of", "profiled_unit"]

@@ -1,0 +1,105 @@
+"""The path channel of graphs whose stages are chat models: no wrapped node brings it, so it is added when a run needs it."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from threading import Lock
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.base import BaseChannel
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, PathChannel, PathValue, channel_of
+
+_READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"  # LangGraph's, in a task's config
+
+
+def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the graph with the path channel, so that its checkpoints carry the path of chat models; nodes do not see it."""
+    if PATH_KEY in graph.channels:
+        return graph
+    return graph.copy(update={"channels": {**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)}})
+
+
+def write_entry(config: RunnableConfig, entry: Entry) -> None:
+    """Write the entry together with the update of the node that ``config`` belongs to; a failing node writes neither."""
+    config["configurable"][_SEND]([(PATH_KEY, [entry])])
+
+
+def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
+    """Return the path as the node of ``config`` knows it, and whether this execution of the node wrote a part of it itself."""
+    channel = channel_of(config)
+    if channel is None:
+        return None, False
+    own = [value for name, value in _writes(config["configurable"].get(_READ)) if name == PATH_KEY]
+    if own:
+        channel = channel.copy()
+        channel.update(own)
+    return (channel.get() if channel.path else None), bool(own)
+
+
+class ThreadPaths:
+    """The path channels added to runs whose graph has none, by thread, so that a run that resumes continues its path.
+
+    Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
+
+    Args:
+        bound: number of threads to keep, at least 1; the one that was used longest ago is dropped.
+    """
+
+    def __init__(self, bound: int = 4096) -> None:
+        self._bound = bound
+        self._kept: OrderedDict[Any, tuple[Any, PathChannel]] = OrderedDict()
+        self._lock = Lock()
+
+    def channel(self, config: RunnableConfig) -> PathChannel | None:
+        """Return the path channel of a node's run, added to the run if its graph has none.
+
+        None where LangGraph hides the run's channels: they are internal.
+        """
+        found = channel_of(config)
+        if found is not None:
+            return found
+        given = config.get("configurable", {})
+        channels = _channels(given.get(_READ))
+        if channels is None or _SEND not in given:
+            return None
+        with self._lock:  # the branches of a fan-out share one
+            added = channels.get(PATH_KEY)
+            if not isinstance(added, PathChannel):
+                added = channels[PATH_KEY] = self._continued(given)
+        return added
+
+    def _continued(self, given: dict[str, Any]) -> PathChannel:
+        fresh = PathChannel(dict, PATH_KEY)
+        fresh.opening = ChannelSession(time.monotonic())
+        thread, checkpointer = given.get("thread_id"), given.get(_CHECKPOINTER)
+        if thread is None or checkpointer is None:
+            return fresh
+        owner, last = self._kept.pop(thread, (None, fresh))
+        if owner is checkpointer:
+            fresh.path, fresh.closed = last.path, last.closed
+        self._kept[thread] = (checkpointer, fresh)
+        while len(self._kept) > self._bound:
+            self._kept.popitem(last=False)
+        return fresh
+
+
+def _writes(read: Any) -> list[tuple[str, Any]]:
+    """What the task has written so far; LangGraph begins anew when it tries the task again."""
+    for given in getattr(read, "args", ()):
+        if hasattr(given, "writes"):
+            return list(given.writes)
+    return []
+
+
+def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
+    for given in getattr(read, "args", ()):
+        if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
+            return given
+    return None
+
+
+__all__ = ["ThreadPaths", "path_here", "with_path_channel", "write_entry"]

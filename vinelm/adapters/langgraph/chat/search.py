@@ -1,0 +1,141 @@
+"""The nodes of a graph that hold a chat model of VineLM, read off their objects without running anything.
+
+A node's function may refer to one by a global name, a closure, an attribute or a chain; functions of the application that it
+calls are followed. A chat model that is made while the node runs is not found, but the call that makes it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from langchain_core.runnables import Runnable
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.user_code import is_user_code
+
+CHAT_MARK = "__vinelm_chat__"
+"""Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
+_MAKERS = frozenset({"chat_model", "VineChatModel"})
+_MOST_OBJECTS = 5_000
+"""How many objects are looked at for one node, at most."""
+
+
+@dataclass(slots=True)
+class HeldStages:
+    """What a node holds.
+
+    Attributes:
+        names: the stages of its chat models.
+        hidden: the stages of the graphs inside it, whose path would be lost.
+        makes_some: its code makes a chat model when it runs, so that it may call any stage.
+    """
+
+    names: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    makes_some: bool = False
+
+
+def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset()) -> dict[str, HeldStages]:
+    """Return what each node of a graph holds that is a stage; nodes that hold none are left out.
+
+    A chat model without a stage of its own is the stage of the node that holds it.
+
+    Args:
+        graph: the graph.
+        within: ids of the graphs around it, which a node of it may refer to.
+    """
+    found: dict[str, HeldStages] = {}
+    for node, spec in graph.builder.nodes.items():
+        held = _Search(node, within | {id(graph)}).held_by(spec.runnable)
+        if held.names or held.makes_some or held.hidden:
+            found[node] = held
+    return found
+
+
+def holds_stage(target: Any) -> bool:
+    """Return whether a chain, a function or another object holds a chat model that is a stage."""
+    return bool(_Search("").held_by(target).names)
+
+
+class _Search:
+    def __init__(self, node: str, graphs: frozenset[int] = frozenset()) -> None:
+        self._node = node
+        self._graphs = graphs
+        self._seen: dict[int, Any] = {}  # objects are held, so that no id is used again
+        self._held = HeldStages()
+
+    def held_by(self, target: Any) -> HeldStages:
+        waiting = [target]
+        while waiting and len(self._seen) < _MOST_OBJECTS:
+            item = waiting.pop()
+            if id(item) in self._seen or isinstance(item, (str, bytes, int, float, type, ModuleType, type(None))):
+                continue
+            self._seen[id(item)] = item
+            if getattr(type(item), CHAT_MARK, False):
+                self._held.names.add(item.stage or self._node)
+            elif isinstance(item, CompiledStateGraph):
+                inside = {} if id(item) in self._graphs else chat_nodes(item, self._graphs)
+                for inner in inside.values():
+                    self._held.hidden |= inner.names | inner.hidden
+            else:
+                waiting.extend(self._inside(item))
+        return self._held
+
+    def _inside(self, item: Any) -> Iterator[Any]:
+        if isinstance(item, MethodType):
+            yield from (item.__self__, item.__func__)
+        elif isinstance(item, functools.partial):
+            yield from (item.func, *item.args, *item.keywords.values())
+        elif isinstance(item, FunctionType):
+            yield from self._referred_to(item)
+        elif isinstance(item, Mapping):
+            yield from list(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            yield from item
+        elif isinstance(item, Runnable) or is_user_code(type(item).__module__, _file_of(item)):
+            yield from getattr(item, "__dict__", {}).values()
+            yield from (vars(base)["__call__"] for base in type(item).__mro__ if "__call__" in vars(base))
+
+    def _referred_to(self, function: FunctionType) -> Iterator[Any]:
+        yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
+        yield from (function.__defaults__ or (), (function.__kwdefaults__ or {}))
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            yield wrapped
+        if not is_user_code(function.__module__ or "", function.__code__.co_filename):
+            return
+        names = frozenset(_names(function.__code__))
+        self._held.makes_some |= bool(names & _MAKERS)
+        owner = function.__globals__
+        for value in (owner[name] for name in names if name in owner):
+            if isinstance(value, ModuleType):
+                yield from (getattr(value, name, None) for name in names)
+            else:
+                yield value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading it is the test
+    except ValueError:
+        return False
+    return True
+
+
+def _file_of(item: Any) -> str:
+    return getattr(sys.modules.get(type(item).__module__), "__file__", None) or ""
+
+
+__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage"]
