@@ -49,7 +49,7 @@ class ChatCall:
         ConfigError: the stage has no name.
     """
 
-    __slots__ = ("_config", "_run", "scope")
+    __slots__ = ("_adapter", "_config", "_run", "scope")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class ChatCall:
             raise ConfigError("a chat model without a stage was called outside of a graph: give vine.chat_model(...) a name")
         if name not in adapter.stages:
             adapter.declare(name, default if default in adapter.catalog else None)
+        self._adapter = adapter
         self._config: RunnableConfig | None = None
         self._run: GraphRun | None = None
         if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
@@ -99,13 +100,23 @@ class ChatCall:
         info = runtime.execution_info
         if runtime.control is None or (info is not None and "|" in info.checkpoint_ns):
             return False
-        return adapter.thread_paths.channel(config) is not None
+        try:
+            return adapter.thread_paths.channel(config) is not None
+        except Exception:  # LangGraph's internals: the run then keeps the path in memory
+            if adapter.on_error == "raise":
+                raise
+            return False
 
     def done(self) -> None:
         """Record that the invocation succeeded, and its place in the path."""
         self.scope.done()
         if self._config is not None:
-            write_entry(self._config, self.scope.entry())
+            try:
+                write_entry(self._config, self.scope.entry())
+            except Exception as error:
+                if self._adapter.on_error == "raise":
+                    raise
+                self.scope.note_failure("the path", error)
         elif self._run is not None:
             self._run.close_chat(self.scope.path)
 
