@@ -10,7 +10,7 @@ UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-live lint types bench house lock audit clean
+.PHONY: help setup demo test test-all test-live lint types bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ $(AUDIT)/runtime/.installed: $(VENV)/.runtime requirements/runtime.txt
 
 audit: $(AUDIT)/tools/.installed $(AUDIT)/runtime/.installed ## known vulnerabilities of requirements/, and dist/sbom.cdx.json; STRICT=1: fail if not audited
 	@$(BIN)/python scripts/audit.py $(if $(STRICT),--strict)
+
+release: $(VENV)/.dev audit ## build the tagged commit into dist/: wheel, source archive, SBOM, SHA256SUMS; uploads nothing
+	@$(BIN)/python scripts/release.py
 
 clean: ## remove what the build made; runs/ stays
 	@rm -rf $(VENV) build dist *.egg-info
