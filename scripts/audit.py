@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -101,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     findings = [audit(locked, args.tools / "pip-audit") for locked in sorted((ROOT / "requirements").glob("*.txt"))]
     print(*findings, sep="\n")
-    print(f"{args.sbom}: {write_sbom(args.sbom, args.tools / 'cyclonedx-py', args.runtime)} components")
+    print(f"{os.path.relpath(args.sbom)}: {write_sbom(args.sbom, args.tools / 'cyclonedx-py', args.runtime)} components")
     if any(finding.vulnerable for finding in findings):
         return 1
     return int(args.strict and not all(finding.complete for finding in findings))

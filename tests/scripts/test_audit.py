@@ -27,7 +27,7 @@ def audit():
 
 
 def program(path, body):
-    path.write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
+    path.write_text(f"#!{sys.executable} -IS\nimport sys\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
