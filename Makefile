@@ -3,24 +3,31 @@ PYTHON ?= python3
 VENV := .venv
 TYPING ?= build/typing
 BIN := $(VENV)/bin
-PIP_QUIET := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt
+AUDIT := build/audit
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+LOCKED := install -qq --require-hashes
+UV ?= uv
+LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-live lint types bench house constraints clean
+.PHONY: help setup demo test test-all test-live lint types bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(VENV)/.runtime: pyproject.toml constraints.txt
+# Only files with a hash in requirements/ are installed. pip accepts no hash for VineLM itself: a second call installs it, which
+# downloads nothing, as the build backend is locked, too.
+$(VENV)/.runtime: pyproject.toml requirements/build.txt requirements/runtime.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "VineLM needs Python >= 3.11: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing VineLM into $(VENV) ..."
-	@$(PIP_QUIET) $(BIN)/python -m pip install -qq -e .
+	@$(PIP) $(LOCKED) -r requirements/build.txt -r requirements/runtime.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	@echo "installing the development tools into $(VENV) ..."
-	@$(PIP_QUIET) $(BIN)/python -m pip install -qq -e '.[dev]'
+	@$(PIP) $(LOCKED) -r requirements/dev.txt
 	@touch $@
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
@@ -53,8 +60,31 @@ house: $(VENV)/.dev ## the structure in figures: files, imports, layers, what a 
 bench: $(VENV)/.dev ## run every benchmark and print its table
 	@for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
-constraints: $(VENV)/.dev ## rewrite constraints.txt from pyproject.toml (needs uv)
-	@uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
+lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: UPGRADE=--upgrade
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it, or set UV=..."; exit 1; }
+	@$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
+	@$(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/runtime.txt
+	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
+	@$(LOCK) --group audit -o requirements/audit.txt
+
+$(AUDIT)/tools/.installed: $(VENV)/.runtime requirements/audit.txt
+	@echo "installing the audit tools into $(AUDIT)/tools ..."
+	@$(PYTHON) -m venv --without-pip $(AUDIT)/tools
+	@$(PIP) --python $(AUDIT)/tools/bin/python $(LOCKED) -r requirements/audit.txt
+	@touch $@
+
+# VineLM's libraries and nothing else: what the SBOM lists.
+$(AUDIT)/runtime/.installed: $(VENV)/.runtime requirements/runtime.txt
+	@echo "installing the runtime libraries into $(AUDIT)/runtime ..."
+	@rm -rf $(AUDIT)/runtime && $(PYTHON) -m venv --without-pip $(AUDIT)/runtime
+	@$(PIP) --python $(AUDIT)/runtime/bin/python $(LOCKED) -r requirements/runtime.txt
+	@touch $@
+
+audit: $(AUDIT)/tools/.installed $(AUDIT)/runtime/.installed ## known vulnerabilities of requirements/, and dist/sbom.cdx.json; STRICT=1: fail if not audited
+	@$(BIN)/python scripts/audit.py $(if $(STRICT),--strict)
+
+release: $(VENV)/.dev audit ## build the tagged commit into dist/: wheel, source archive, SBOM, SHA256SUMS; uploads nothing
+	@$(BIN)/python scripts/release.py
 
 clean: ## remove what the build made; runs/ stays
 	@rm -rf $(VENV) build dist *.egg-info

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,19 +31,96 @@ def test_every_mapped_folder_is_a_package():
         assert (ROOT / folder / "__init__.py").is_file()
 
 
-def test_constraints_pin_every_dependency_and_name_no_host():
-    text = (ROOT / "constraints.txt").read_text()
-    assert "://" not in text
-    assert "--" not in text
-    pinned = {line.split("==")[0].lower() for line in text.splitlines() if "==" in line}
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+LOCKED = ("audit", "build", "dev", "runtime")
+
+
+def pins_of(text):
+    """Requirement with its marker -> its hashes; raises on whatever else a requirements file may contain."""
+    pins = {}
+    lines = (line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#"))
+    for line in lines:
+        requirement, *hashes = re.split(r"\s+(?=--)", line.strip())
+        bad = [piece for piece in hashes if not HASH.fullmatch(piece)]
+        if bad or not hashes or not re.fullmatch(r"[a-z0-9-]+==[^\s;/:@]+( ; [^/:@]+)?", requirement):
+            raise ValueError(line[:100])
+        pins[requirement] = set(hashes)
+    return pins
+
+
+def locked(name):
+    return pins_of((ROOT / "requirements" / f"{name}.txt").read_text())
+
+
+def names(requirements):
+    """Canonical names; VineLM's own extras are requirements of `dev` on itself."""
+    found = {re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-") for requirement in requirements}
+    return found - {"vinelm"}
+
+
+def test_every_locked_file_has_pins_and_hashes_and_nothing_else():
+    assert {path.stem for path in (ROOT / "requirements").iterdir()} == set(LOCKED)
+    for name in LOCKED:
+        assert locked(name)
+        assert "://" not in (ROOT / "requirements" / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "click==8.5.1",
+        "click>=8.1 --hash=sha256:" + "0" * 64,
+        "click==8.5.1 --hash=sha256:" + "0" * 63,
+        "click==8.5.1 --hash=md5:" + "0" * 32,
+        "click==8.5.1 --hash=sha256:" + "0" * 64 + " --index-url x",
+        "--index-url https://example.org/simple",
+        "--extra-index-url=x",
+        "-i x",
+        "-r other.txt",
+        "-e .",
+        "click @ https://example.org/click.whl --hash=sha256:" + "0" * 64,
+    ],
+)
+def test_a_pin_without_a_hash_an_option_and_an_address_are_refused(line):
+    assert pins_of("# comment\nclick==8.5.1 ; python_version < '3.12' \\\n    --hash=sha256:" + "0" * 64)
+    with pytest.raises(ValueError, match=re.escape(line[:100])):
+        pins_of(line)
+
+
+def test_the_locked_files_pin_every_dependency():
     extras = PROJECT["project"]["optional-dependencies"]
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
-    assert "sglang" not in pinned
-    pinned_extras = (extras[name] for name in extras if name != "sglang")
-    wanted = [*PROJECT["project"]["dependencies"], *itertools.chain(*pinned_extras)]
-    for requirement in wanted:
-        name = requirement.split(">")[0].split("[")[0].split(";")[0].strip().lower()
-        assert name == "vinelm" or name in pinned, f"{name} is not pinned: run `make constraints`"
+    assert "sglang" not in names(locked("dev"))
+    extras_of_dev = (extras[name] for name in extras if name != "sglang")
+    wanted = {
+        "runtime": PROJECT["project"]["dependencies"],
+        "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
+        "build": PROJECT["build-system"]["requires"],
+        "audit": PROJECT["dependency-groups"]["audit"],
+    }
+    for name in LOCKED:
+        missing = names(wanted[name]) - names(locked(name))
+        assert not missing, f"requirements/{name}.txt does not pin {missing}: run `make lock`"
+
+
+def test_users_tests_and_the_build_have_the_same_versions():
+    """The files are installed one after the other into one environment: a second one must change nothing of the first."""
+    versions = {}
+    for name in ("dev", "runtime", "build"):
+        for requirement, hashes in locked(name).items():
+            pin = requirement.partition(" ;")[0]
+            assert versions.setdefault(pin, hashes) == hashes
+            assert name == "dev" or pin in {other.partition(" ;")[0] for other in locked("dev")}, f"run `make lock`: {pin}"
+
+
+def test_setup_installs_nothing_without_a_hash():
+    """Every call of pip in the Makefile has --require-hashes, or takes nothing but VineLM itself."""
+    text = (ROOT / "Makefile").read_text()
+    assert re.search(r"^LOCKED := .*--require-hashes$", text, re.MULTILINE)
+    calls = [line for line in text.splitlines() if line.startswith("\t") and ("$(PIP)" in line or "pip install" in line)]
+    itself = [line for line in calls if "$(LOCKED)" not in line]
+    assert len(calls) > len(itself) == 1
+    assert "--no-deps --no-build-isolation -e ." in itself[0]
 
 
 @pytest.fixture(scope="module")

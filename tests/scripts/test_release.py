@@ -1,0 +1,91 @@
+"""Two builds of a commit are the same bytes, and have what git has and nothing else (`scripts/release.py`)."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = """
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "vinelm"
+dynamic = ["version"]
+[tool.setuptools]
+packages = ["vinelm"]
+[tool.setuptools.dynamic]
+version = { attr = "vinelm.version.__version__" }
+"""
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+@pytest.fixture(scope="module")
+def release():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import release
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+    return release
+
+
+def git(folder, *arguments):
+    person = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "tag.gpgsign=false", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *person, "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "first"
+    (folder / "vinelm").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / ".gitignore").write_text("dist/\nbuild/\n")
+    (folder / "vinelm" / "__init__.py").write_text("")
+    (folder / "vinelm" / "version.py").write_text('__version__ = "1.2.3"\n')
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "first")
+    git(folder, "tag", "v1.2.3")
+    return folder
+
+
+def test_a_second_build_elsewhere_gives_the_same_bytes(release, checkout, tmp_path):
+    second = tmp_path / "second"
+    git(tmp_path, "clone", "--quiet", str(checkout), str(second))
+    left = second / "build" / "lib" / "vinelm" / "left.py"  # an old build folder, which setuptools packs again
+    left.parent.mkdir(parents=True)
+    left.write_text("")
+    for path in second.rglob("vinelm/*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(0o600)
+    git(second, "config", "core.fileMode", "false")
+    for folder in (checkout, second):
+        assert release.main(["--root", str(folder)]) == 0
+    built = {path.name: path.read_bytes() for path in (checkout / "dist").iterdir()}
+    assert sorted(built) == ["BUILDINFO.json", "SHA256SUMS", "vinelm-1.2.3-py3-none-any.whl", "vinelm-1.2.3.tar.gz"]
+    assert {path.name: path.read_bytes() for path in (second / "dist").iterdir()} == built
+    for line in built["SHA256SUMS"].decode().splitlines():
+        digest, name = line.split("  ")
+        assert release.sha256(second / "dist" / name) == digest
+    with zipfile.ZipFile(second / "dist" / "vinelm-1.2.3-py3-none-any.whl") as wheel:
+        assert {name for name in wheel.namelist() if name.startswith("vinelm/")} == {"vinelm/__init__.py", "vinelm/version.py"}
+    with tarfile.open(second / "dist" / "vinelm-1.2.3.tar.gz") as archive:
+        assert {(member.uid, member.uname) for member in archive} == {(0, "")}
+
+
+def test_a_changed_or_untagged_checkout_is_no_release(release, checkout, capsys):
+    (checkout / "new.py").write_text("")
+    assert release.main(["--root", str(checkout)]) == 1
+    assert capsys.readouterr().err == "no release: 1 files differ from the commit (git status): commit or remove them\n"
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "second")
+    assert release.main(["--root", str(checkout)]) == 1
+    assert capsys.readouterr().err == "no release: the commit has no tag v1.2.3: git tag -s v1.2.3\n"
+    assert not (checkout / "dist").exists()
