@@ -174,7 +174,7 @@ def test_it_pays_when_served(made):
     for has_cache in (True, False):
         catalog = Catalog.from_toml(made[True][2])
         backends = create_backends(catalog, workflow=workflow)
-        vine = VineLM(catalog, backends, template=workflow.template, trie=made[has_cache][1])
+        vine = VineLM(catalog, backends, template=workflow.template, trie=made[has_cache][1], labelled=True)
         app = workflow.build(vine).compile()
         sessions = []
         for request in workflow.requests[:120]:
