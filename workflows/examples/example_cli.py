@@ -40,6 +40,15 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """An option without a value, such as ``--unsafe``: its name, its help, and what is called where it is given."""
+
+    name: str
+    help: str
+    act: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """What a service needs: the routed app, the objective of requests that bring none, and the port."""
 
@@ -59,6 +68,8 @@ def run(
     *,
     defaults: Defaults | None = None,
     serve: Serve | None = None,
+    flag: Flag | None = None,
+    require: Callable[[], None] | None = None,
 ) -> int:
     """Run an example as a command.
 
@@ -71,6 +82,8 @@ def run(
         argv: command-line arguments; None: those of the process.
         defaults: defaults of the options.
         serve: called with ``--port`` instead of serving requests of the dataset; adds that option.
+        flag: one more option without a value.
+        require: called before anything runs; raises :class:`VineLMError` if the machine lacks what the example needs.
 
     Returns:
         The exit code: 0 success, 1 failure, 2 bad input, 130 interrupted.
@@ -79,8 +92,14 @@ def run(
     parser = _parser(workflow, defaults)
     if serve is not None:
         parser.add_argument("--port", type=int, help="answer over HTTP on this port of 127.0.0.1 (0: a free one)")
+    if flag is not None:
+        parser.add_argument(flag.name, action="store_true", help=flag.help, dest="flag")
     options = parser.parse_args(argv)
+    if flag is not None and options.flag:
+        flag.act()
     try:
+        if require is not None:
+            require()
         vine, is_simulated = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
         if serve is not None and options.port is not None:
