@@ -31,7 +31,7 @@ def main(limits: dict[str, int], packages: list[str], folder: str) -> None:
     if receive(channel) is None or tests is None:
         return
     send(report, {"started": True})
-    sys.path += packages
+    sys.path.extend(packages)
     path = os.path.join(folder, "test_solution.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(tests["tests"])
