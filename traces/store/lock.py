@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vinelm.errors import StoreError
+from vinelm.traces.store.database import require_store_file
 
 if sys.platform != "win32":
     import fcntl
@@ -20,8 +21,9 @@ def run_lock(path: Path) -> Iterator[None]:
     """Lock the store at ``path`` for one run. The kernel releases the lock when the process dies; ``PATH.lock`` is not deleted.
 
     Raises:
-        StoreError: another process holds the lock; the message names it.
+        StoreError: another process holds the lock; the message names it. Or ``path`` is not a regular file.
     """
+    require_store_file(path)
     try:
         file = path.with_name(f"{path.name}.lock").open("a+", encoding="utf-8")
     except OSError as error:

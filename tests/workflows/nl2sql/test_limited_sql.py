@@ -121,6 +121,8 @@ def test_a_killed_process_is_started_again(shop):
     process, idle = sql_sessions.SESSIONS._process, list(sql_sessions.SESSIONS._idle)
     for task in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         os.kill(int(task), signal.SIGKILL)
+        while Path(f"/proc/{task}").exists():
+            time.sleep(0.01)
     process.kill()
     process.wait()
     assert run_limited(shop, "SELECT 1").rows == ((1,),)
