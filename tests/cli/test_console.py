@@ -2,6 +2,7 @@
 
 import pytest
 
+from vinelm.cli import console
 from vinelm.cli.console import show_table
 
 COLUMNS = ("depth", "<stage of the graph", "paths", "lowest accuracy", "<why")
@@ -40,3 +41,22 @@ def test_headings_stay_on_one_line_where_there_is_room(capsys, monkeypatch):
 def test_no_rows_is_a_heading(capsys):
     show_table("Title", COLUMNS, [])
     assert "lowest accuracy" in capsys.readouterr().out
+
+
+def test_what_moves_or_reorders_text_is_shown_as_an_escape(capsys):
+    hostile = "a\x1b[2Jb\u202ec\x9bd\u200be\rf"
+    escaped = "a\\x1b[2Jb\\u202ec\\x9bd\\u200be\\rf"
+    console.show_table(hostile, ["name"], [[hostile]], caption=hostile)
+    console.say(hostile)
+    assert capsys.readouterr().out.count(escaped) == 4
+    assert console.visible("ä\n\töß漢") == "ä\n\töß漢"
+
+
+def test_an_error_moves_nothing(capsys):
+    from vinelm.cli.main import main
+
+    assert main(["plan", "no\x1b[2J\u202e.vine", "--minimize", "cost"]) == 2
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    assert "\u202e" not in error
+    assert "\\x1b[2J\\u202e" in error

@@ -15,6 +15,18 @@ _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
 """The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
 
 
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
+"""Characters that move the cursor, colour or reorder what stands around them, or are not seen; not tab and line feed."""
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with control, bidirectional and invisible characters written as escapes.
+
+    Names, errors and answers come from files and providers: none of them may rewrite what a terminal shows.
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class Advance(Protocol):
     """Callback for the progress of long work."""
 
@@ -45,6 +57,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.table import Table
 
     console = stdout()
+    title, caption = visible(title), None if caption is None else visible(caption)
+    columns, rows = [visible(name) for name in columns], [[visible(cell) for cell in row] for row in rows]
     heads = [name.removeprefix("<") for name in columns]
     is_text = [index == 0 or name.startswith("<") for index, name in enumerate(columns)]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
@@ -97,7 +111,7 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
 
     width = min(stdout().width, 100)
     further = indent + " " * hanging
-    wrapped = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
+    wrapped = textwrap.fill(visible(text), width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
     click.secho(wrapped, bold=bold)
 
 

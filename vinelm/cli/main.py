@@ -11,6 +11,7 @@ from importlib import import_module
 import click
 
 from vinelm.catalog import redacted
+from vinelm.cli.console import visible
 from vinelm.cli.hints import message_with_hint
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 from vinelm.version import __version__
@@ -109,8 +110,8 @@ def main(args: Sequence[str] | None = None) -> int:
 def _fail(line: str, error: BaseException, code: int) -> int:
     """Print the error as one line, after the traceback if the environment asks for it; returns the exit code."""
     if os.environ.get(TRACEBACK_ENV):
-        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
-    click.echo(redacted(" ".join(line.split())), err=True)
+        click.echo(visible(redacted("".join(traceback.format_exception(error)))), err=True)
+    click.echo(visible(redacted(" ".join(line.split()))), err=True)
     return code
 
 
