@@ -97,6 +97,8 @@ def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
         def do_POST(self) -> None:
             if self.path != "/ask":
                 return self._say(404, {"error": "only POST /ask is supported"})
+            if self.headers.get("Origin") is not None or not _is_local(self.headers.get("Host", "")):
+                return self._say(403, {"error": "requests of web pages are refused"})
             length = self.headers.get("Content-Length", "")
             if not length.isdecimal():
                 return self._say(411, {"error": "Content-Length is required"})
@@ -125,6 +127,11 @@ def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
         return Server(("127.0.0.1", port), Handler)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--port {port}: cannot listen there: {error}") from error
+
+
+def _is_local(host: str) -> bool:
+    """Whether a request was meant for this machine: a page whose name was rebound to 127.0.0.1 sends its own name."""
+    return host.rpartition(":")[0] in ("127.0.0.1", "localhost") or host in ("127.0.0.1", "localhost")
 
 
 def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:
