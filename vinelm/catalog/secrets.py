@@ -90,8 +90,8 @@ def name_secret(variable: str) -> None:
 def redacted(text: str) -> str:
     """Return ``text`` with secrets replaced, such as those that a provider or a traceback quotes.
 
-    Replaced are the values of environment variables that a catalog names or whose names look secret (``..._KEY``, ``..._DSN``,
-    ...), by their names, and whatever looks like a credential: passwords in URLs, bearer tokens, keys of known providers, values
+    Replaced are values of environment variables that a catalog names or whose names look secret (``..._KEY``, ``..._DSN``),
+    by their names, and whatever looks like a credential: passwords in URLs, bearer tokens, keys of known providers, values
     after ``password=`` and the like.
     """
     values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= 8}
