@@ -29,7 +29,7 @@ demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no ne
 	@$(BIN)/vinelm demo
 
 test: $(VENV)/.dev ## run the tests, on every core
-	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
+	@PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
 
 test-all: test ## the tests, then the long checks: planner against brute force, kills and resumes
 	@$(BIN)/python scripts/check_planner.py
@@ -40,7 +40,7 @@ lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev ## mypy --strict over a link farm that shows the parts as vinelm.*
-	@rm -rf $(TYPING) && mkdir -p $(TYPING)/vinelm
+	@rm -rf $(TYPING)/vinelm && mkdir -p $(TYPING)/vinelm
 	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
 	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
+from vinelm.estimator.selection import selection_optimism
+from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
 from vinelm.trie import BoolArray, FloatArray
 
-Z90 = 1.6449
-"""Half width of a 90 % interval in standard errors."""
 FEWEST_REQUESTS = 10
-N_CAPS = 10
+N_SPLITS = 2
+"""Random splits into halves that measure the optimism. The figures of held-out rows are those of the first."""
 WARNING_Z = 3.0
 """A held-out difference of more standard errors than this gives a warning."""
 
@@ -62,13 +63,15 @@ class ValidationReport:
         requests: distinct requests.
         observations: rows.
         best_accuracy: accuracy of the most accurate path, by the latent model.
-        best_half_width: half width of its 90 % interval.
+        best_promised: the same less the expected optimism of its selection (:class:`vinelm.promise.Promise`).
+        best_half_width: half width of the 90 % interval of the promised accuracy, the uncertainty of the optimism included.
         held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
             sampling noise; None if there is no such node.
         held_out_nodes: number of these nodes, over both halves.
         depths: predicted and observed outcomes per depth.
         optimism: predicted accuracy of the best path under a cost cap by one half's fit, less the other half's prediction for
-            the same path; mean over caps and both directions. None if a half has no rows.
+            the same path; mean over caps, splits and both directions. None if a half has no rows.
+        selection: the optimism over the cost of a plan; None if a half has no rows.
         disagreements: comparison with other estimators.
         warnings: one sentence each.
     """
@@ -76,17 +79,19 @@ class ValidationReport:
     requests: int
     observations: int
     best_accuracy: float
+    best_promised: float
     best_half_width: float
     held_out_error: float | None
     held_out_nodes: int
     depths: tuple[DepthCheck, ...]
     optimism: float | None
+    selection: SelectionOptimism | None
     disagreements: tuple[Disagreement, ...]
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
-        plain = asdict(self)
+        plain = asdict(self) | {"selection": None if self.selection is None else self.selection.to_dict()}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
     def require(self, max_error: float, *, spent_usd: float, everything_usd: float) -> None:
@@ -102,15 +107,27 @@ class ValidationReport:
             return
         times = max((self.best_half_width / max_error) ** 2, FEWEST_REQUESTS / self.requests)
         what = (
-            f"the best path's accuracy ({100 * self.best_accuracy:.0f} %) is uncertain by +/- {100 * self.best_half_width:.0f}"
-            f" points ({self.requests} requests, {self.observations} rows; {100 * max_error:.0f} points are allowed)"
+            f"the best path's accuracy ({100 * self.best_promised:.0f} %) is uncertain by +/- {100 * self.best_half_width:.0f}"
+            f" points{self._of_selection()} ({self.requests} requests, {self.observations} rows;"
+            f" {100 * max_error:.0f} points are allowed)"
         )
-        remedy = _remedy(times, self.requests, spent_usd, everything_usd)
+        remedy = more_evidence(times, self.requests, spent_usd, everything_usd)
         raise EvidenceError(f"{what}: {remedy}", code="estimate-uncertain")
 
+    def _of_selection(self) -> str:
+        shrunk = 100 * (self.best_accuracy - self.best_promised)
+        return f" and was {shrunk:.0f} points higher before the optimism of its selection" if shrunk >= 1.0 else ""
 
-def _remedy(times: float, requests: int, spent_usd: float, everything_usd: float) -> str:
-    """The additional effort for ``times`` as much data: errors shrink with the square root of the amount of data."""
+
+def more_evidence(times: float, requests: int, spent_usd: float, everything_usd: float) -> str:
+    """Return what to buy to have ``times`` as much data, as a clause. Errors shrink with the square root of the data.
+
+    Args:
+        times: How many times the data, > 1.
+        requests: Distinct requests that were observed.
+        spent_usd: Dollars spent on the observations.
+        everything_usd: Dollars of running every registered request on every path once.
+    """
     if spent_usd <= 0.0:
         return f"profile about {math.ceil(times):,} times as many rows"
     more = spent_usd * (times - 1.0)
@@ -125,7 +142,7 @@ def _remedy(times: float, requests: int, spent_usd: float, everything_usd: float
 def validate_estimate(
     cells: ObservationTable, template: Template, catalog: Catalog, fitted: AnnotatedTrie, *, seed: int = 0
 ) -> ValidationReport:
-    """Validate an estimate on held-out halves of the requests and against other estimators. Takes the time of about five fits.
+    """Validate an estimate on held-out halves of the requests and against other estimators. Takes the time of about seven fits.
 
     Args:
         cells: the observations that ``fitted`` was estimated from.
@@ -134,29 +151,35 @@ def validate_estimate(
         fitted: the estimate.
         seed: seed of the split into halves.
     """
-    halves = _halves(cells, seed)
     name = str(fitted.meta["estimator"])
-    checked = [(half, _fit(name, half, template, catalog)) for half in halves] if halves else []
-    held_out = [(checked[0][1], checked[1][0]), (checked[1][1], checked[0][0])] if checked else []
+    splits = [found for at in range(N_SPLITS) if (found := _split(name, cells, template, catalog, seed + at)) is not None]
+    held_out = _crossed(splits[0]) if splits else []
     latent = fitted if fitted.accuracy_se is not None else _fit("latent", cells, template, catalog)
     best = _best(latent)
     error, n_nodes = _held_out_error(held_out)
     depths = _depth_checks(held_out, cells.trie.max_depth)
     disagreements = _disagreements(cells, template, catalog, fitted)
-    se = latent.accuracy_se
-    assert se is not None
+    selection, optimism = selection_optimism([split.fits for split in splits], fitted) if splits else (None, None)
+    promise = _promise(latent, best, selection)
     return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),
-        best_accuracy=float(latent.accuracy[best]),
-        best_half_width=float(Z90 * se[best]),
+        best_accuracy=promise.estimate,
+        best_promised=promise.accuracy,
+        best_half_width=promise.half_width,
         held_out_error=error,
         held_out_nodes=n_nodes,
         depths=depths,
-        optimism=_optimism(checked[0][1], checked[1][1]) if checked else None,
+        optimism=optimism,
+        selection=selection,
         disagreements=disagreements,
-        warnings=(*_warnings(cells, depths), *shape_warnings(template)),
+        warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *shape_warnings(template)),
     )
+
+
+def _promise(latent: AnnotatedTrie, best: int, selection: SelectionOptimism | None) -> Promise:
+    evidence = {} if selection is None else {"selection": selection.to_dict()}
+    return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), best)
 
 
 # -- held-out error ----------------------------------------------------------------------------------------------
@@ -168,6 +191,27 @@ def _halves(cells: ObservationTable, seed: int) -> tuple[ObservationTable, Obser
     if first.all() or not first.any():
         return None
     return cells.of_requests(first), cells.of_requests(~first)
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """The rows of two halves of the requests, and the fit to each."""
+
+    halves: tuple[ObservationTable, ObservationTable]
+    fits: tuple[AnnotatedTrie, AnnotatedTrie]
+
+
+def _split(name: str, cells: ObservationTable, template: Template, catalog: Catalog, seed: int) -> _Split | None:
+    halves = _halves(cells, seed)
+    if halves is None:
+        return None
+    first, second = (_fit(name, half, template, catalog) for half in halves)
+    return _Split(halves, (first, second))
+
+
+def _crossed(split: _Split) -> list[tuple[AnnotatedTrie, ObservationTable]]:
+    """The fit to each half with the rows of the other."""
+    return [(split.fits[0], split.halves[1]), (split.fits[1], split.halves[0])]
 
 
 def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
@@ -220,19 +264,7 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
     return tuple(found)
 
 
-# -- optimism and disagreement --------------------------------------------------------------------------------
-
-
-def _optimism(first: AnnotatedTrie, second: AnnotatedTrie) -> float:
-    gaps = []
-    for chooser, judge in ((first, second), (second, first)):
-        ends = np.flatnonzero(chooser.trie.answerable)
-        cost = chooser.path_cost_usd[ends]
-        for cap in np.quantile(cost, np.linspace(0.1, 1.0, N_CAPS)):
-            allowed = ends[cost <= cap]
-            best = allowed[np.argmax(chooser.accuracy[allowed])]
-            gaps.append(float(chooser.accuracy[best] - judge.accuracy[best]))
-    return float(np.mean(gaps))
+# -- disagreement ------------------------------------------------------------------------------------------------
 
 
 def _best(fitted: AnnotatedTrie) -> int:
@@ -277,6 +309,17 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
     if unlabelled:
         found.append(f"{unlabelled} of {len(cells)} rows are unlabelled: their outcomes are predicted")
     return tuple(found)
+
+
+def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
+    """One sentence if selection contributes more to the best path's error than everything else."""
+    if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
+        return ()
+    return (
+        f"choosing the best of many uncertain paths raises the best accuracy by up to {100 * promise.optimism:.0f} points:"
+        f" {100 * promise.accuracy:.0f} % is promised instead of {100 * promise.estimate:.0f} %;"
+        " four times as many rows would halve the difference",
+    )
 
 
 def _continues(cells: ObservationTable, depth: int) -> BoolArray:

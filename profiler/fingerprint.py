@@ -112,10 +112,10 @@ class _Recorder:
         self.stages[name] = fn
         return self.adapter.stage(name, fn, **settings)
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
+    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
-        return self.adapter.route(fn, again=again, end=end)
+        return self.adapter.route(fn, again=again, end=end, times=times)
 
 
 def _shape(builder: Any) -> Any:

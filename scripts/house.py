@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -34,7 +34,7 @@ LEVELS = (
     ("cli",),
 )
 """A room imports rooms of the lines above its own, never one of its own line."""
-CORE_FOLDERS = ("catalog", "io", "policies")
+CORE_FOLDERS = ("catalog", "io", "policies", "vinefile")
 FILE_LIMIT, FUNCTION_LIMIT, FOLDER_LIMIT = 400, 40, 15
 
 
@@ -49,8 +49,16 @@ class House:
             for path in sorted((root / top).rglob("*.py"))
             if "__pycache__" not in path.parts
         }
-        self.trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.files.items()}
-        self.arrows = {name: set(self._imports(name)) - {name} for name in self.files}
+
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """The syntax tree of every file."""
+        return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.files.items()}
+
+    @cached_property
+    def arrows(self) -> dict[str, set[str]]:
+        """Which of our modules each module imports."""
+        return {name: set(self._imports(name)) - {name} for name in self.files}
 
     def _module(self, path: Path) -> str:
         pieces = path.relative_to(self.root).with_suffix("").parts
@@ -98,7 +106,7 @@ class House:
             return "examples"
         return pieces[1] if f"vinelm.{pieces[1]}" in self._packages and pieces[1] not in CORE_FOLDERS else "core"
 
-    @property
+    @cached_property
     def _packages(self) -> set[str]:
         return {name for name, path in self.files.items() if path.name == "__init__.py"}
 

@@ -1,6 +1,7 @@
 """What tests of several parts share: small catalogs and random complete tables."""
 
 import datetime
+import gc
 
 import numpy as np
 import pytest
@@ -9,6 +10,18 @@ from vinelm.catalog import Catalog, Model, Price
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Modules and collected tests stay to the end: the garbage collector need not look at them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def make_catalog(n_models: int = 2, **fields) -> Catalog:

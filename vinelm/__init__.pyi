@@ -28,6 +28,8 @@ from .errors import TemplateError as TemplateError
 from .errors import TrieFileError as TrieFileError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
+from .evaluation.verification import verify as verify
+from .evaluation.verification_result import Verification as Verification
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage
@@ -36,6 +38,7 @@ from .profiler.config import ProfileLimits as ProfileLimits
 from .profiler.isolation.workflow_source import WorkflowSource as WorkflowSource
 from .profiler.results import ProfileResult as ProfileResult
 from .profiler.results import Progress as Progress
+from .promise import Promise as Promise
 from .recorded_table import RecordedTable as RecordedTable
 from .reports.reporting import report as report
 from .template import Loop as Loop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import data_frame, html_table
 from vinelm.template import Template
-from vinelm.trie import ARRAYS, FloatArray, Trie
+from vinelm.trie import ARRAYS, BoolArray, FloatArray, Trie
 
 if TYPE_CHECKING:
     import pandas
@@ -233,6 +233,16 @@ def whole_paths(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
     A planner over it can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each plan.
     """
+    return _answerable_only(annotated, annotated.trie.is_leaf)
+
+
+def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> AnnotatedTrie:
+    """Return the same annotations over a trie in which only nodes of these stages are answerable."""
+    allowed = [index for index, name in enumerate(annotated.trie.stages) if name in stages]
+    return _answerable_only(annotated, np.isin(annotated.trie.stage, allowed))
+
+
+def _answerable_only(annotated: AnnotatedTrie, allowed: BoolArray) -> AnnotatedTrie:
     trie = annotated.trie
-    arrays = {name: getattr(trie, name) for name in ARRAYS} | {"answerable": trie.answerable & trie.is_leaf}
+    arrays = {name: getattr(trie, name) for name in ARRAYS} | {"answerable": trie.answerable & allowed}
     return replace(annotated, trie=Trie(stages=trie.stages, models=trie.models, **arrays))

@@ -28,7 +28,7 @@ class Usage:
         waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
         finish_reason: The provider's reason why the answer ended.
         provider_request_id: The provider's id of the call.
-        price_id: The entry of the price file that ``cost_usd`` was computed with.
+        price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
     """
 

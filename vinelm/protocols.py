@@ -259,5 +259,5 @@ class Vine(Protocol):
     ) -> Callable[..., Any]:
         """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` on the policy's choice of model."""
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
-        """Return a conditional edge to ``again``, or to ``end`` where ``fn`` or the policy ends the loop."""
+    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
+        """Return a conditional edge to ``again``, or to ``end`` where ``fn``, the policy or the loop's bound ends it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from vinelm.errors import TemplateError
@@ -12,6 +13,9 @@ from vinelm.errors import TemplateError
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
 the application's own check ends it. See docs/architecture.md#mathematics."""
+
+MOST_INVOCATIONS = 10_000
+"""The longest path of one request that a template may allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class Stage:
     Args:
         name: The name of its node in the graph.
         models: The catalog names of the models allowed here; None allows every model of the catalog.
-        answerable: The workflow holds an answer once this stage and the tools after it have run, so a request may end here.
+        answerable: The workflow holds an answer once this stage and the tools after it have run. A request may end here if the
+            graph also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
         default: The model that runs without a plan; None takes the first allowed one.
 
     Raises:
@@ -90,6 +95,8 @@ class Template:
             raise TemplateError(f"stop is {self.stop!r}: use 'oracle' or 'workflow'")
         if not self.steps:
             raise TemplateError("a template needs at least one stage")
+        if sum(len(step.stages) * step.times if isinstance(step, Loop) else 1 for step in self.steps) > MOST_INVOCATIONS:
+            raise TemplateError(f"the template has more than {MOST_INVOCATIONS:,} invocations: allow fewer loop turns")
         seen: dict[str, Stage] = {}
         for stage in (s for step in self.steps for s in (step.stages if isinstance(step, Loop) else (step,))):
             if stage.name in seen:
@@ -101,14 +108,22 @@ class Template:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """Each stage once, in the order of first visits."""
-        return tuple({stage.name: stage for stage in self.invocations}.values())
+        return tuple(stage for step in self.steps for stage in (step.stages if isinstance(step, Loop) else (step,)))
 
     @cached_property
     def invocations(self) -> tuple[Stage, ...]:
-        """The stages with loops unrolled: item k is the stage of invocation k, counted from 0."""
+        """The stages with loops unrolled: item k is the stage of invocation k, counted from 0.
+
+        A loop at the end of the template ends its last turn at its last answerable stage: the stages behind that one would
+        only lead into one turn more than ``times``.
+        """
         unrolled: list[Stage] = []
         for step in self.steps:
             unrolled.extend(step.stages * step.times if isinstance(step, Loop) else (step,))
+        last = self.steps[-1]
+        if isinstance(last, Loop) and any(stage.answerable for stage in last.stages):
+            while not unrolled[-1].answerable:
+                unrolled.pop()
         return tuple(unrolled)
 
     @property
@@ -156,17 +171,37 @@ class Template:
                     )
             return replace(stage, models=models)
 
-        return replace(
-            self,
-            steps=tuple(
-                replace(step, stages=tuple(map(bound, step.stages))) if isinstance(step, Loop) else bound(step)
-                for step in self.steps
-            ),
-        )
+        return self._mapped(bound)
+
+    def with_exits(self, exits: Container[str]) -> Template:
+        """Return this template with only those answerable stages that are in ``exits``.
+
+        Raises:
+            TemplateError: None is left.
+        """
+
+        def ended(stage: Stage) -> Stage:
+            return replace(stage, answerable=stage.answerable and stage.name in exits)
+
+        return self._mapped(ended)
+
+    def stages_before(self, names: Collection[str]) -> frozenset[str]:
+        """Return the stages that one of ``names`` follows directly: in the chain, or in a loop's next turn."""
+        order = [stage.name for stage in self.stages]
+        pairs = set(pairwise(order))
+        pairs |= {(step.stages[-1].name, step.stages[0].name) for step in self.steps if isinstance(step, Loop)}
+        return frozenset(before for before, name in pairs if name in names)
 
     def with_stop(self, stop: StopRule) -> Template:
         """Return this template under another stop rule."""
         return replace(self, stop=stop)
+
+    def _mapped(self, change: Callable[[Stage], Stage]) -> Template:
+        steps = (
+            replace(step, stages=tuple(map(change, step.stages))) if isinstance(step, Loop) else change(step)
+            for step in self.steps
+        )
+        return replace(self, steps=tuple(steps))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads."""

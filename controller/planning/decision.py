@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,8 @@ from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io import html_table
+from vinelm.promise import Z90, Promise
 
-INTERVAL_Z = 1.6448536269514722
-"""Intervals are two-sided at 90 %."""
 _EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
 
@@ -97,18 +96,28 @@ class Decision:
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors."""
+        """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
+
+        That of ``accuracy`` is the interval of :attr:`promise`: it allows for the plan having been chosen as the best of many.
+        """
         annotated = self.metrics.annotated
-        found = {}
-        for name, error in (
-            ("accuracy", annotated.accuracy_se),
-            ("path_cost_usd", annotated.cost_se),
-            ("path_latency_s", annotated.latency_se),
-        ):
+        found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
+        for name, error in (("path_cost_usd", annotated.cost_se), ("path_latency_s", annotated.latency_se)):
             if error is not None and np.isfinite(error[self.target]):
-                middle, reach = getattr(self, name), INTERVAL_Z * float(error[self.target])
-                found[name] = (max(middle - reach, 0.0), min(middle + reach, 1.0) if name == "accuracy" else middle + reach)
+                middle, reach = getattr(self, name), Z90 * float(error[self.target])
+                found[name] = (max(middle - reach, 0.0), middle + reach)
         return found
+
+    @cached_property
+    def promise(self) -> Promise:
+        """The accuracy to expect from serving the plan: the estimate less the optimism of having chosen it, and its interval.
+
+        A choice among given ``candidates`` gets no correction: the optimism was measured for a choice among all paths.
+        """
+        found = Promise.of(self.metrics.annotated, self.target)
+        if self.request.candidates is None:
+            return found
+        return replace(found, optimism=None, advantage_optimism=None)
 
     @cached_property
     def slack(self) -> dict[str, float]:
@@ -147,12 +156,13 @@ class Decision:
         """One line that says what the plan is and which bound is binding."""
         path = " → ".join(self.path[len(self.metrics.trie.prefix(self.node)) :])
         plan = "end here" if self.stop else f"plan {path}"
-        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in all, {self.remaining_latency_s:.3g} s to go"
+        text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
+        text += f", {self.remaining_latency_s:.3g} s remaining"
         if self.relaxed:
             return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
         if self.binding:
-            return f"{text}; {self.binding} decides, {self.slack[self.binding]:.3g}{UNITS[self.binding]} left"
-        return f"{text}; no bound stands in the way"
+            return f"{text}; limited by {self.binding} ({self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare)"
+        return f"{text}; no bound is binding"
 
     def _short(self) -> str:
         return " with ".join(f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}" for bound in self.relaxed)

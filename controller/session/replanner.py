@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypedDict
 
 from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planning.decision import Decision
@@ -12,7 +13,7 @@ from vinelm.controller.session.excluded_models import ExcludedModels
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Invocation
-from vinelm.trie import BoolArray
+from vinelm.trie import BoolArray, FloatArray
 
 
 class Replanner:
@@ -26,9 +27,20 @@ class Replanner:
         least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
             of ``max_cost_usd`` is not planned. None: money is not checked.
         raises: whether to raise the controller's own failures instead of noting them.
+        is_off: make no plans.
     """
 
-    __slots__ = ("_candidates", "_excluded", "_least_call_usd", "_load", "_nodes", "_objective", "_planner", "_raises")
+    __slots__ = (
+        "_candidates",
+        "_excluded",
+        "_is_off",
+        "_least_call_usd",
+        "_load",
+        "_nodes",
+        "_objective",
+        "_planner",
+        "_raises",
+    )
 
     def __init__(
         self,
@@ -39,9 +51,10 @@ class Replanner:
         load: SessionLoad | None,
         least_call_usd: Callable[[str], float] | None,
         raises: bool,
+        is_off: bool,
     ) -> None:
         self._planner, self._objective = planner, objective
-        self._candidates, self._load, self._raises = candidates, load, raises
+        self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
@@ -54,6 +67,8 @@ class Replanner:
         Raises:
             InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``.
         """
+        if self._is_off:
+            return None, "the controller is off"
         planner = self._planner
         try:
             node = self.node(prefix)
@@ -63,21 +78,16 @@ class Replanner:
             load_s, note = (None, "") if self._load is None else self._load.read()
             if planner.metrics.missing:
                 note = _noted(note, f"not served any more, left out: {', '.join(planner.metrics.missing)}")
-
-            def plan(candidates: BoolArray | None) -> Decision:
-                return planner.plan(
-                    self._objective,
-                    node=node,
-                    elapsed_s=elapsed_s,
-                    spent_usd=spent_usd,
-                    load=load_s,
-                    candidates=candidates,
-                    may_stop=may_stop,
-                )
-
+            here: _Position = {
+                "node": node,
+                "elapsed_s": elapsed_s,
+                "spent_usd": spent_usd,
+                "load": load_s,
+                "may_stop": may_stop,
+            }
             if self._excluded is None:
-                return plan(self._candidates), note
-            decision, why = self._without_excluded(self._excluded, plan, node, prefix, spent_usd)
+                return planner.plan(self._objective, candidates=self._candidates, **here), note
+            decision, why = self._without_excluded(self._excluded, here, prefix)
             return decision, _noted(note, why)
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
@@ -117,27 +127,31 @@ class Replanner:
             self._excluded = ExcludedModels(self._planner, self._least_call_usd)
         return self._excluded
 
-    def _without_excluded(
-        self,
-        excluded: ExcludedModels,
-        plan: Callable[[BoolArray | None], Decision],
-        node: int,
-        prefix: tuple[str, ...],
-        spent_usd: float,
-    ) -> tuple[Decision, str]:
+    def _without_excluded(self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...]) -> tuple[Decision, str]:
         """A plan that begins with no excluded model, and a note. One that only failed is used again where nothing else fits."""
+        planner, objective, node = self._planner, self._objective, here["node"]
         allowed = self._candidates
-        cap_usd = self._objective.max_cost_usd
-        if cap_usd is not None:
-            allowed = excluded.without(node, excluded.unaffordable(node, prefix, cap_usd - spent_usd), allowed)
+        if objective.max_cost_usd is not None:
+            left_usd = objective.max_cost_usd - here["spent_usd"]
+            allowed = excluded.without(node, excluded.unaffordable(node, prefix, left_usd), allowed)
         failed = excluded.failed(prefix)
         if failed:
             with suppress(InfeasibleError):
-                decision = plan(excluded.without(node, failed, allowed))
+                decision = planner.plan(objective, candidates=excluded.without(node, failed, allowed), **here)
                 if decision.is_feasible:
                     whose = ", ".join(f"{model} ({kind})" for model, kind in sorted(failed.items()))
                     return decision, f"left out after a failure: {whose}"
-        return plan(allowed), ""
+        return planner.plan(objective, candidates=allowed, **here), ""
+
+
+class _Position(TypedDict):
+    """Where the request is: arguments of :meth:`Planner.plan`."""
+
+    node: int
+    elapsed_s: float
+    spent_usd: float
+    load: FloatArray | None
+    may_stop: bool
 
 
 def _noted(note: str, more: str) -> str:

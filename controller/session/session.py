@@ -117,6 +117,7 @@ class Session(StopRulePolicy):
             load=self._load,
             least_call_usd=least_call_usd if self.guard is not None else None,
             raises=on_error == "raise",
+            is_off=mode == "off",
         )
 
     # -- the policy --------------------------------------------------------------------------------------------
@@ -156,8 +157,6 @@ class Session(StopRulePolicy):
         with self._lock:
             step = self._edge = self._end_step(prefix)
             self.steps.append(step)
-        if self.mode != "enforce" and self._judge is None:
-            return True
         return step.model is not None or (self.mode != "enforce" and step.stage is not None)
 
     def trace(self) -> list[dict[str, Any]]:
@@ -201,7 +200,7 @@ class Session(StopRulePolicy):
         if edge is not None and _plans_for(edge, stage, prefix) and elapsed_s - edge.elapsed_s <= PLAN_HOLDS_S:
             decision, note = edge.decision, edge.note
         else:
-            decision, note = self._plan(stage, prefix, elapsed_s, spent_usd, may_stop=False)
+            decision, note = self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False)
         planned = None if decision is None else decision.next_model
         model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
         if self.mode == "observe" and planned is not None:
@@ -214,19 +213,11 @@ class Session(StopRulePolicy):
         following = self.template.stage_after(len(prefix))
         if following is None:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
-        decision, note = self._plan(following.name, prefix, elapsed_s, spent_usd, may_stop=True)
+        decision, note = self._replanner.plan(following.name, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
         model = following.default_model if decision is None else decision.next_model
         if self.mode == "observe" and decision is not None and decision.stop:
             note = "observed only: would have ended here"
         return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
-
-    def _plan(
-        self, stage: str, prefix: tuple[str, ...], elapsed_s: float, spent_usd: float, *, may_stop: bool
-    ) -> tuple[Decision | None, str]:
-        """A plan, or None and why there is none."""
-        if self.mode == "off":
-            return None, "the controller is off"
-        return self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=may_stop)
 
     def _add(self, invocation: Invocation) -> None:
         super()._add(invocation)

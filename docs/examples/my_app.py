@@ -7,6 +7,8 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm import Loop, Stage, Template, TextWriter, Workflow, read_jsonl
 
+FIXES = 2  # the most times that an answer is fixed
+
 
 class State(TypedDict, total=False):
     question: str
@@ -38,14 +40,14 @@ def build(vine):
     graph.add_node("fix", vine.stage("fix", fix))
     graph.add_edge(START, "solve")
     graph.add_edge("solve", "check")
-    graph.add_conditional_edges("check", vine.route(finished, again="fix", end=END))
+    graph.add_conditional_edges("check", vine.route(finished, again="fix", end=END, times=FIXES))
     graph.add_edge("fix", "check")
     return graph
 
 
 workflow = Workflow(
     name="my-app",
-    template=Template((Stage("solve"), Loop((Stage("fix"),), times=2))),
+    template=Template((Stage("solve"), Loop((Stage("fix"),), times=FIXES))),
     build=build,
     requests=read_jsonl(Path(__file__).with_name("questions.jsonl"), required=("question", "answer")),
     labels=("answer",),  # never shown to the graph

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, build_graph
+from vinelm.adapters.langgraph import PATH_KEY, build_graph, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
@@ -38,6 +38,7 @@ class UnitRunner:
         self.control = UnitAdapter(catalog, backends, template=self.template)
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
+        self.template = self.control.adapter.template = with_graph_exits(self.template, self.graph)
         self._boundaries = [stage.name for stage in self.template.stages]
         self._first_boundaries = self._after_the_first()
         self._ending = self._after_the_loop()

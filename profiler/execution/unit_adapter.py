@@ -85,7 +85,7 @@ class UnitAdapter:
         self.request = self.adapter.request
         self.ends: set[str] = set()
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str) -> Callable[..., Any]:
+    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
         """See :meth:`GraphAdapter.route`."""
         self.ends.add(end)
         return self.adapter.route(fn, again=again, end=end)

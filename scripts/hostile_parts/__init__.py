@@ -1,1 +1,1 @@
-"""The parts of ``scripts/hostile.py``: each has ``run(progress)``, which attacks one part and says what got through."""
+"""The parts of ``scripts/hostile.py``: each attacks one side of VineLM, within bounds and on loopback only."""

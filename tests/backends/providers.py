@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from backends import wire_bedrock, wire_gemini, wire_openai, wire_sglang
+from backends import wire_anthropic, wire_bedrock, wire_gemini, wire_openai, wire_sglang
 from backends.langchain_openai_like import OverTheSDK
 from backends.remote_kit import KEY, Client
 
@@ -17,7 +17,7 @@ SECRETS = (KEY, ACCESS_KEY, TOKEN, "BEGIN PRIVATE KEY", "s3cret")
 AMBIENT = (
     "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "GOOGLE_API_KEY",
     "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "AZURE_OPENAI_AD_TOKEN",
-    "OPENAI_API_KEY", "OPENAI_BASE_URL",
+    "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL",
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ PROVIDERS = {
     provider.name: provider
     for provider in (
         Provider("openai", wire_openai, f"Bearer {KEY}", KEYED, has_root=False),
+        Provider("anthropic", wire_anthropic, KEY, KEYED),
         Provider("azure", wire_openai, KEY, {**KEYED, "options": {"api_version": "2025-01-01"}}),
         Provider("bedrock", wire_bedrock, ACCESS_KEY, {"options": {"region": "us-east-1"}}),
         Provider("gemini", wire_gemini, KEY, KEYED),
@@ -70,7 +71,7 @@ def service_account(token_url):
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # every client reads and checks it: 2048 bits, 30 ms
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()

@@ -58,11 +58,11 @@ def events(*pieces, stop="end_turn", usage=USAGE):
     yield event("metadata", {"usage": usage, "metrics": {"latencyMs": 250}})
 
 
-def turn(*content, stop="end_turn"):
+def turn(*content, stop="end_turn", usage=USAGE):
     """A whole Converse answer."""
     blocks = [{"text": block} if isinstance(block, str) else block for block in content]
     output = {"message": {"role": "assistant", "content": blocks}}
-    return {"output": output, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 250}}
+    return {"output": output, "stopReason": stop, "usage": usage, "metrics": {"latencyMs": 250}}
 
 
 def is_stream(asked):

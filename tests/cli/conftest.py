@@ -13,12 +13,10 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture
-def shop(tmp_path, monkeypatch):
-    """The working folder, with ``data/`` in it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data" / "databases").mkdir(parents=True)
-    database = sqlite3.connect(tmp_path / "data" / "databases" / "shop.sqlite")
+def shop_in(folder):
+    """Writes ``data/`` there; the folder."""
+    (folder / "data" / "databases").mkdir(parents=True)
+    database = sqlite3.connect(folder / "data" / "databases" / "shop.sqlite")
     with database:
         database.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, price REAL)")
         rows = [(f"item{i}", "abc"[i % 3], (i * 7 % 13) + i / 100) for i in range(40)]
@@ -28,5 +26,17 @@ def shop(tmp_path, monkeypatch):
         json.dumps({"question_id": f"q{i}", "db_id": "shop", "question": question, "gold_sql": sql})
         for i, (question, sql) in enumerate(QUESTIONS)
     )
-    (tmp_path / "data" / "questions.jsonl").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    (folder / "data" / "questions.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_shop():
+    return shop_in
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """The working folder, with ``data/`` in it."""
+    monkeypatch.chdir(tmp_path)
+    return shop_in(tmp_path)

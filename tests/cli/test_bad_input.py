@@ -80,7 +80,7 @@ PROFILE = ["profile", "nl2sql", "--dataset", "data", "--models", "models.toml", 
 
 
 def test_the_line_that_the_others_break_is_fine(folder, capsys):
-    assert main([*PROFILE, "--coverage", "1"]) == 0
+    assert main([*PROFILE, "--coverage", "1", "--isolation", "inline"]) == 0
     assert "out.db" in files(folder)
 
 
@@ -217,7 +217,9 @@ def test_files_that_are_not_there_or_not_theirs(folder, capsys, args, words):
     refused(folder, capsys, args, *words)
 
 
-def test_a_demo_that_has_no_folder_to_write_to(folder, capsys):
+def test_a_demo_that_has_no_folder_to_write_to(folder, capsys, monkeypatch):
+    """Refused at once: the process that computes all outcomes is not started."""
+    monkeypatch.setattr("vinelm.demo.pipeline.table_in_background", None)
     write_questions(folder, *(question(number) for number in range(8)))
     args = ["demo", "--dataset", "data", "--quiet", "--output-dir", "models.toml"]
     refused(folder, capsys, args, "models.toml", "cannot write to this folder", "choose another folder (with --output-dir)")

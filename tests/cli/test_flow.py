@@ -1,7 +1,10 @@
 """profile → estimate → plan → report, as a user types it; and the demo on a small dataset."""
 
+import contextlib
+import io
 import json
 import re
+import shutil
 import signal
 
 import pytest
@@ -11,6 +14,8 @@ from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie
 
 PROFILE = ["profile", "nl2sql", "--dataset", "data", "--preset", "paper-2", "--quiet", "--store", "s.db"]
+INLINE = [*PROFILE, "--isolation", "inline"]
+"""Buys the same rows (test_progress.py), without a fork server to start."""
 
 
 def run(capsys, *args: str, code: int = 0):
@@ -35,7 +40,7 @@ def test_the_four_commands_hand_on_to_each_other(shop, capsys):
     assert estimated["observations"] == profiled["executed"]
     assert sum(depth["observations"] for depth in estimated["depths"]) == profiled["executed"]
 
-    planned = run_json(capsys, "plan", "t.vine", "--maximize", "accuracy")
+    planned = run_json(capsys, "plan", "t.vine", "--maximize", "accuracy", "--accept-optimism")
     best, static, single = planned["plans"]
     assert [p["policy"] for p in planned["plans"]] == ["VineLM", "best static plan", "best single model"]
     assert best["accuracy"] >= static["accuracy"] >= single["accuracy"]
@@ -50,9 +55,9 @@ def test_the_four_commands_hand_on_to_each_other(shop, capsys):
 
 
 def test_a_second_run_goes_on_and_a_third_finds_nothing_to_do(shop, capsys):
-    first = run_json(capsys, *PROFILE, "--coverage", "0.1")
-    second = run_json(capsys, *PROFILE, "--coverage", "0.2")
-    third = run_json(capsys, *PROFILE, "--coverage", "0.2")
+    first = run_json(capsys, *INLINE, "--coverage", "0.1")
+    second = run_json(capsys, *INLINE, "--coverage", "0.2")
+    third = run_json(capsys, *INLINE, "--coverage", "0.2")
     assert second["executed"] > 0
     assert third["executed"] == 0
     with ObservationStore.open(shop / "s.db") as store:
@@ -69,17 +74,18 @@ def test_a_spent_budget_exits_3_and_the_rows_stay(shop, capsys):
 
 
 def test_another_seed_needs_another_store(shop, capsys):
-    run(capsys, *PROFILE, "--coverage", "0.1")
-    said = run(capsys, *PROFILE, "--coverage", "0.1", "--seed", "1", code=2)
+    run(capsys, *INLINE, "--coverage", "0.1")
+    said = run(capsys, *INLINE, "--coverage", "0.1", "--seed", "1", code=2)
     assert "s.db" in said.err
     assert "seed" in said.err
 
 
 def test_tables_fit_80_columns(shop, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = run(capsys, *PROFILE, "--coverage", "0.3").out
+    text = run(capsys, *INLINE, "--coverage", "0.3").out
     text += run(capsys, "estimate", "s.db", "-o", "t.vine", "--max-error", "0.3").out
-    text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", "--max-cost-usd", "1", "--max-latency-s", "60").out
+    bounds = ("--max-cost-usd", "1", "--max-latency-s", "60", "--accept-optimism")
+    text += run(capsys, "plan", "t.vine", "--maximize", "accuracy", *bounds).out
     text += run(capsys, "check", "nl2sql", "--dataset", "data").out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "Slack of max_latency_s" in text
@@ -97,14 +103,29 @@ def test_check_passes_a_sound_workflow(shop, capsys):
     assert {"template", "graph", "dry run", "checkpoint"} <= {item["name"] for item in found["items"]}
 
 
+DEMO = ["demo", "--dataset", "data", "--preset", "paper-2", "--output-dir", "out", "--coverage", "0.3", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def first_demo(tmp_path_factory, make_shop):
+    """The folder that a demo ran in, and what it printed."""
+    folder, printed = make_shop(tmp_path_factory.mktemp("demo")), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        assert main([*DEMO, "--json"]) == 0
+    return folder, json.loads(printed.getvalue())
+
+
 @pytest.fixture
-def demo(shop, capsys):
-    args = ["demo", "--dataset", "data", "--preset", "paper-2", "--output-dir", "out", "--coverage", "0.3", "--quiet"]
-    return shop, run_json(capsys, *args), args
+def demo(first_demo, tmp_path, monkeypatch):
+    """As if it had just run in the working folder: a copy."""
+    folder, found = first_demo
+    shutil.copytree(folder, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    return folder, found
 
 
-def test_the_demo_serves_judges_and_writes_a_page(demo, capsys):
-    shop, found, _ = demo
+def test_the_demo_serves_judges_and_writes_a_page(demo):
+    shop, found = demo
     assert found["is_simulated"] is True
     assert [sorted(o["objective"]) for o in found["objectives"]] == [
         ["max_cost_usd", "maximize"],
@@ -126,20 +147,20 @@ def test_the_demo_serves_judges_and_writes_a_page(demo, capsys):
 
 
 def test_served_requests_show_exactly_what_the_complete_table_says(demo):
-    _, found, _ = demo
+    _, found = demo
     same, total = re.match(r"(\d+) of (\d+) requests", found["provenance"]["Served against replayed"]).groups()
     assert same == total
     assert int(total) > 0
 
 
 def test_the_demo_says_the_same_again(demo, capsys):
-    _, found, args = demo
-    assert run_json(capsys, *args) == found
+    _, found = demo
+    assert run_json(capsys, *DEMO) == found
 
 
 def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = run(capsys, *demo[2]).out
+    text = run(capsys, *DEMO).out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.startswith("Simulated models")
     assert "\nVerdict. " in text

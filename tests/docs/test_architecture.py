@@ -1,12 +1,11 @@
 """docs/architecture.md says what the code is: its picture, its paths, its packages and the tests that it names."""
 
 import ast
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from house_kit import HOUSE, house_script
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -15,17 +14,6 @@ SECTIONS = ["Words", "Layers", "Flows", "Mathematics", "Objectives", "Invariants
 PICTURE = re.compile(r"<!-- rooms: .*? -->\n```mermaid\n(.*?)```\n<!-- end of rooms -->", re.DOTALL)
 GUARDS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 ROOM = re.compile(r"^\*\*(\w+)\*\* \(.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
-
-
-def load_house():
-    spec = importlib.util.spec_from_file_location("house", ROOT / "scripts" / "house.py")
-    module = sys.modules["house"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-house_script = load_house()
-HOUSE = house_script.House(ROOT)
 
 
 def test_the_sections_that_others_link_to():

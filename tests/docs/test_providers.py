@@ -11,7 +11,8 @@ from vinelm.backends import PROVIDERS, create_backends
 from vinelm.backends.remote.rate_limits import RateLimits
 from vinelm.backends.remote.retry import RETRIES, SETTINGS
 from vinelm.catalog import Catalog, Model
-from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES, ROUTES
+from vinelm.catalog.litellm_keys import LIMITS, NOT_TAKEN, PRICES
+from vinelm.catalog.litellm_routes import ROUTES
 from vinelm.cli.main import main
 from vinelm.errors import FailureKind
 

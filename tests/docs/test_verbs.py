@@ -7,7 +7,7 @@ from pathlib import Path
 import vinelm
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-VERBS = ("profile", "estimate", "plan", "report")  # in this order: each reads what the one before wrote
+VERBS = ("profile", "estimate", "plan", "verify", "report")  # in this order: each reads what the one before wrote
 
 
 def test_the_examples_of_the_verbs_run_one_after_the_other(tmp_path, monkeypatch):

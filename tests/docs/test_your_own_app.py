@@ -23,37 +23,38 @@ def test_the_page_shows_the_file_as_it_is():
     assert "<<" not in PAGE
 
 
-def test_every_command_of_the_page_works_in_order(tmp_path):
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The folder of someone who typed the commands of the page in order, and what each printed."""
+    folder = tmp_path_factory.mktemp("page")
     for name in ("my_app.py", "questions.jsonl", "models.toml"):
-        (tmp_path / name).write_bytes((EXAMPLE.parent / name).read_bytes())
+        (folder / name).write_bytes((EXAMPLE.parent / name).read_bytes())
     commands = [line.removeprefix("$ vinelm ").split() for line in PAGE.splitlines() if line.startswith("$ vinelm ")]
-    assert [c[0] for c in commands] == ["check", "profile", "estimate", "plan"]
-    for command in commands:
-        done = vinelm(*command, cwd=tmp_path)
+    return folder, [(command[0], vinelm(*command, cwd=folder)) for command in commands]
+
+
+def test_every_command_of_the_page_works_in_order(followed):
+    folder, printed = followed
+    assert [command for command, _ in printed] == ["check", "profile", "estimate", "plan"]
+    for _, done in printed:
         assert done.returncode == 0, done.stderr
         for line in done.stdout.splitlines():  # what the page shows is what is printed today
             assert line.rstrip() in PAGE, line
-    assert (tmp_path / "my-app.vine").is_file()
+    assert (folder / "my-app.vine").is_file()
 
 
 @pytest.mark.parametrize("max_cost_usd", [0.0001, 0.01])
-def test_the_profiled_app_is_served(tmp_path, monkeypatch, max_cost_usd):
+def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     from vinelm import Catalog, Objective, VineLM
     from vinelm.backends import create_backends
     from vinelm.workflows import load_workflow
 
     monkeypatch.chdir(EXAMPLE.parent)
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
-    for command in (
-        ("profile", "my_app:workflow", "--models", "models.toml", "--store", str(tmp_path / "a.db"), "--coverage", "0.3", "-q"),
-        ("estimate", str(tmp_path / "a.db"), "-o", str(tmp_path / "a.vine")),
-    ):
-        done = vinelm(*command, cwd=EXAMPLE.parent)
-        assert done.returncode == 0, done.stderr
     workflow = load_workflow("my_app:workflow")
     catalog = Catalog.from_toml("models.toml")
     vine = VineLM(models=catalog, backends=create_backends(catalog, workflow=workflow))
-    vine.load(tmp_path / "a.vine")
+    vine.load(followed[0] / "my-app.vine")
     app = workflow.build(vine).compile()
     request = workflow.requests[0]
     objective = Objective(maximize="accuracy", max_cost_usd=max_cost_usd)

@@ -1,6 +1,7 @@
 """Mechanisms that the package does without (docs/architecture.md#invariants)."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -9,8 +10,13 @@ FILES = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.py"))
 PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 
 
+@cache
+def all_nodes(path):
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def nodes_of(path, *kinds):
-    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
+    return [node for node in all_nodes(path) if isinstance(node, kinds)]
 
 
 def imports_of(path):

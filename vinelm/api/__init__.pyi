@@ -4,6 +4,8 @@ from .estimation import estimate_store as estimate_store
 from .estimation import require_same_workflow as require_same_workflow
 from .estimation import with_provenance as with_provenance
 from .planning import plan as plan
+from .planning import require_evidence as require_evidence
+from .profiling import bind_workflow as bind_workflow
 from .profiling import identity_of as identity_of
 from .profiling import profile as profile
 from .profiling import require_budget as require_budget

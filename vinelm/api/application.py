@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.annotated_trie import AnnotatedTrie, whole_paths
+from vinelm.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
@@ -81,7 +81,7 @@ class VineLM:
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.planner: Planner | None = None
-        self._whole: tuple[Planner, Planner] | None = None
+        self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
         self._load_source = self._load_of(load)
         self._least_usd: dict[str, float] = {}
         if annotated is not None:
@@ -111,7 +111,7 @@ class VineLM:
         """
         return self.adapter.stage(name, fn, state=state, default=default)
 
-    def route(self, fn: Node, *, again: str, end: str) -> Node:
+    def route(self, fn: Node, *, again: str, end: str, times: int | None = None) -> Node:
         """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
 
         Args:
@@ -120,8 +120,13 @@ class VineLM:
                 and is followed as it is.
             again: the node that the loop goes on with.
             end: the place behind the loop; the plan may lead there before ``fn`` does.
+            times: the most times that the edge leads to ``again`` in one run, >= 1; by default what the template allows, and
+                25 where no template is known.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped, or ``times`` is less than 1.
         """
-        return self.adapter.route(fn, again=again, end=end)
+        return self.adapter.route(fn, again=again, end=end, times=times)
 
     @property
     def stages(self) -> Mapping[str, str | None]:
@@ -198,7 +203,7 @@ class VineLM:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
         Raises:
-            ConfigError: no path is left, or the trie is of another workflow.
+            ConfigError: no path is left, the trie is of another workflow, or its plans may end where no ``vine.route`` stands.
             TrieFileError: the file is missing or damaged.
         """
         annotated = _annotated(trie)
@@ -211,6 +216,12 @@ class VineLM:
         template = self.adapter.template
         if template is not None and [s.name for s in template.stages] != [s.name for s in annotated.template.stages]:
             raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
+        wrong = self._without_exit(annotated)
+        if wrong:
+            raise ConfigError(
+                f"plans of the trie may end after {', '.join(map(repr, wrong))}, where the graph has no vine.route to end at: "
+                "profile this graph, or put a vine.route there"
+            )
         planner = Planner(annotated, available=self.catalog)
         if not planner.metrics.endings.any():
             lacking = ", ".join(planner.metrics.missing)
@@ -301,13 +312,29 @@ class VineLM:
         """The planner of new requests; :class:`ConfigError` without a trie."""
         if self.planner is None:
             raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
-        return self.planner if self.adapter.can_end else self._to_the_end(self.planner)
+        if self._limited is None or self._limited[0] is not self.planner or self._limited[1] != self.adapter.edges:
+            self._limited = (self.planner, self.adapter.edges, self._within_exits(self.planner))
+        return self._limited[2]
 
-    def _to_the_end(self, planner: Planner) -> Planner:
-        """A planner whose plans all lead to the last invocation: no edge of the application asks whether to go on."""
-        if self._whole is None or self._whole[0] is not planner:
-            self._whole = (planner, Planner(whole_paths(planner.annotated), available=self.catalog))
-        return self._whole[1]
+    def _within_exits(self, planner: Planner) -> Planner:
+        """A planner whose plans end only where an edge of the application can end the request.
+
+        The edges are often wrapped after the trie was loaded. If none asks whether to go on, all plans lead to the last
+        invocation.
+        """
+        annotated = planner.annotated
+        if not self.adapter.can_end:
+            return Planner(whole_paths(annotated), available=self.catalog)
+        if not self._without_exit(annotated):
+            return planner
+        return Planner(ending_after(annotated, self.adapter.exits_of(annotated.template) or ()), available=self.catalog)
+
+    def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
+        """The answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
+        exits = self.adapter.exits_of(annotated.template)
+        if exits is None:
+            return []
+        return [stage.name for stage in annotated.template.stages if stage.answerable and stage.name not in exits]
 
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
         """The source of load as a session reads it, without blocking."""

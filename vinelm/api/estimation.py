@@ -69,7 +69,7 @@ def estimate_store(
         path: The store.
         estimator: Its name.
         stop: The stop rule to estimate for; None takes the workflow's own.
-        checked: Also fit on each half of the requests (some five more fits) and put the result into ``meta["evidence"]``.
+        checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
 
     Raises:

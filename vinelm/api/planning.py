@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.objective import CostBudget, Objective, OnInfeasible, Risk
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
+
+LEAST_TIMES = 1.1
+"""A plan that just fails needs more rows all the same: a tenth is the least that is recommended."""
 
 
 class ObjectiveFields(TypedDict, total=False):
@@ -50,7 +53,9 @@ def plan(
 
     Returns:
         The plan, what it is expected to achieve, and what each bound leaves unused. If no path meets the bounds, the
-        plan relaxes one of them and its ``is_feasible`` is False.
+        plan relaxes one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to expect from serving it: the
+        estimate, corrected for having been chosen as the best of many. :func:`require_evidence` refuses a plan that owes its
+        advantage to that choice alone.
 
     Raises:
         ConfigError: The objective makes no sense, or both an objective and fields are given.
@@ -72,3 +77,37 @@ def plan(
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     wanted = objective if objective is not None else Objective(**fields)
     return Planner(annotated).plan(wanted, elapsed_s=float(annotated.latency_s[0]))
+
+
+def require_evidence(decision: Decision) -> None:
+    """Raise an error if the plan's advantage over a single model is not more than choosing the best of many produces by itself.
+
+    Args:
+        decision: A plan for a new request.
+
+    Raises:
+        EvidenceError: With the single model that the observations support as well, and how many more observations would decide.
+    """
+    promise, annotated = decision.promise, decision.metrics.annotated
+    if not promise.is_decided_by_optimism or promise.reference is None:
+        return
+    trie = annotated.trie
+    single = f"{trie.models[int(trie.model[promise.reference])]!r} alone"
+    gained, by_chance = 100 * promise.advantage, 100 * (promise.advantage_optimism or 0.0)
+    raise EvidenceError(
+        f"optimism decides: {gained:.1f} points over running {single}, and the choice among {trie.n_nodes:,} paths alone can"
+        f" make {by_chance:.1f}: run the single model, or {_remedy(decision)}",
+        code="optimism-decides",
+    )
+
+
+def _remedy(decision: Decision) -> str:
+    from vinelm.estimator import more_evidence
+
+    promise, meta = decision.promise, decision.metrics.annotated.meta
+    if promise.advantage <= 0.0:
+        return "give a bound that the single model does not meet"
+    times = ((promise.advantage_optimism or 0.0) / promise.advantage) ** 2
+    spent, coverage = float(meta.get("spent_usd") or 0.0), meta.get("coverage")
+    everything = spent / coverage if coverage else 0.0
+    return "buy more rows: " + more_evidence(max(times, LEAST_TIMES), int(meta.get("requests") or 1), spent, everything)

@@ -88,6 +88,7 @@ def profile(
     catalog = Catalog.of(models)
     workflow = replace(workflow, template=workflow.template.bind(tuple(catalog)))
     backends = create_backends(catalog, workflow=workflow, seed=seed)
+    workflow = bind_workflow(workflow, catalog, backends)
     require_budget(backends, budget_usd)
     if coverage is None and budget_usd is None and budget_calls is None and checkpoints:
         coverage = DEFAULT_COVERAGE
@@ -110,6 +111,21 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
         raise ConfigError(
             "these models cost money: set budget_usd, the most that this store may ever cost", code="budget-required"
         )
+
+
+def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Workflow:
+    """Return the workflow with its template bound to the catalog and to the exits of its graph, which is built and checked.
+
+    Raises:
+        TemplateError: The template does not fit the catalog.
+        WorkflowError: The graph does not fit the template, or has no exit behind an answer.
+    """
+    from vinelm.adapters.langgraph import GraphAdapter, build_graph, with_graph_exits
+    from vinelm.backends import ModelResolver
+
+    template = workflow.template.bind(tuple(catalog))
+    graph = build_graph(workflow, GraphAdapter(ModelResolver(catalog, backends), template=template))
+    return replace(workflow, template=with_graph_exits(template, graph))
 
 
 def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -41,11 +42,59 @@ def estimate_tokens(chars: int) -> int:
     return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
+def counted(value: Any) -> int | None:
+    """Return a token count as a server states it; None if it is no count: negative, not whole, a text, true, ..."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def seconds_of(value: Any) -> float | None:
+    """Return a duration as a server states it; None if it is none: negative, not finite, a list, ..."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if 0.0 <= seconds < math.inf else None
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown."""
+    """Token counts of a call. ``cached`` is included in ``tokens_in``, ``reasoning`` in ``tokens_out``; None if unknown.
+
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache, ``written_1h`` what of it is kept for an hour.
+    """
 
     tokens_in: int
     tokens_out: int
     cached: int | None = None
     reasoning: int | None = None
+    written: int = 0
+    written_1h: int = 0
+
+    @classmethod
+    def stated(
+        cls,
+        tokens_in: Any,
+        tokens_out: Any,
+        cached: Any = None,
+        reasoning: Any = None,
+        *,
+        written: Any = None,
+        written_1h: Any = None,
+    ) -> Counts | None:
+        """Return the counts that a server states; None if those of the prompt or the answer are no counts.
+
+        A part that is larger than the whole is left out, so that the whole is charged at the full price.
+        """
+        whole_in, whole_out = counted(tokens_in), counted(tokens_out)
+        if whole_in is None or whole_out is None:
+            return None
+        read, thought = counted(cached), counted(reasoning)
+        stored = min(counted(written) or 0, whole_in - (read or 0) if read is not None and read <= whole_in else whole_in)
+        return cls(
+            whole_in,
+            whole_out,
+            read if read is not None and read <= whole_in else None,
+            thought if thought is not None and thought <= whole_out else None,
+            stored,
+            min(counted(written_1h) or 0, stored),
+        )

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from vinelm.backends.registry import PROVIDERS, create_backends
-from vinelm.catalog import Catalog, Model
+from vinelm.catalog import Catalog, Model, is_old, old_price_cure
 from vinelm.clock import WallClock
 from vinelm.errors import CallError, FailureKind, InputError
 from vinelm.observation import Usage
@@ -21,7 +21,6 @@ OFFLINE = ("recorded", "simulated")
 """Providers that answer from a workflow's requests: there is no server to call."""
 PROMPT = "Count from one to twenty in English words, separated by commas. Write nothing else."
 MAX_TOKENS = 128
-OLD_PRICE_DAYS = 365
 REACHED: tuple[FailureKind, ...] = ("truncated", "empty", "content_filter")
 """Failures of calls that the model did answer: they prove that it can be reached."""
 
@@ -134,10 +133,9 @@ def _missing_key(model: Model) -> tuple[str, ...]:
 
 
 def _old_price(model: Model, today: date) -> tuple[str, ...]:
-    days = (today - model.price.as_of).days
-    if days <= OLD_PRICE_DAYS:
+    if not is_old(model, today):
         return ()
-    return (f"its price was read {days} days ago: compare it with {model.price.source}",)
+    return (f"its price was read {(today - model.price.as_of).days} days ago: {old_price_cure(model)}",)
 
 
 def _limits(model: Model, table: Mapping[str, Any]) -> Mapping[str, Any]:

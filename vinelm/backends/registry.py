@@ -15,6 +15,7 @@ from vinelm.workflow import Workflow
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
+        "anthropic": "vinelm.backends.anthropic.backend",
         "azure": "vinelm.backends.openai.azure",
         "bedrock": "vinelm.backends.bedrock.backend",
         "gemini": "vinelm.backends.gemini.backend",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from vinelm.catalog.entries import entry
+from vinelm.catalog.environment import take_variables
 from vinelm.catalog.langchain import models_of_chats, models_of_strings
-from vinelm.catalog.loading import read_catalog_file, tables_of, toml_tables
-from vinelm.catalog.model import Model, Price, entry
+from vinelm.catalog.loading import catalog_text, read_catalog_file, tables_of, toml_tables
+from vinelm.catalog.model import Model, Price
+from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
 
@@ -86,7 +91,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             plain: ``model``, a list of tables, and optionally ``backend``, a table by provider. An entry needs ``name``,
-                ``provider`` and ``model``, and either ``price`` or the ``price_id`` of an entry in the bundled price file.
+                ``provider`` and ``model``, and ``price``, a ``price_id``, or a model whose list price is known.
             where: What errors name.
 
         Raises:
@@ -98,13 +103,15 @@ class Catalog(Mapping[str, Model]):
     @classmethod
     def from_toml(cls, path: str | Path) -> Catalog:
         """Read a catalog from a TOML file; :class:`ConfigError` if it is missing or malformed."""
+        take_variables(Path(path).parent, catalog_text(path))
         return cls.from_dict(toml_tables(path), where=str(path))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Catalog:
         """Read a catalog from a TOML file, or from a LiteLLM config with a ``model_list`` (``.yaml``, ``.yml``).
 
-        Logs a warning for parts of a LiteLLM config that have no effect. :class:`ConfigError` if the file cannot be read.
+        Logs a warning for prices older than 90 days, and for what has no effect or cannot be used in a LiteLLM config.
+        :class:`ConfigError` if the file cannot be read.
         """
         read = read_catalog_file(path).checked()
         return cls(read.models, read.backends)
@@ -113,17 +120,18 @@ class Catalog(Mapping[str, Model]):
     def from_strings(cls, specs: Iterable[str], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None) -> Catalog:
         """Return a catalog of LangChain's ``provider:model`` strings, which become the names.
 
-        OpenAI, Bedrock and Gemini are called by VineLM's own clients; other providers need the extra ``langchain`` and the
-        provider's LangChain package.
+        OpenAI, Anthropic, Bedrock and Gemini are called by VineLM's own clients; other providers need the extra ``langchain``
+        and the provider's LangChain package.
 
         Args:
             specs: For example ``"openai:gpt-4.1-mini"``.
-            prices: Prices by string, in place of those of the bundled price file.
+            prices: Prices by string, in place of list prices.
 
         Raises:
             ConfigError: A string is malformed, or the price of a model is not known.
         """
-        return cls(models_of_strings(specs, prices or {}))
+        take_variables()
+        return cls(_with_warning(models_of_strings(specs, prices or {})))
 
     @classmethod
     def from_chat_models(
@@ -135,12 +143,12 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             chats: Chat models by name.
-            prices: Prices by name, in place of those of the bundled price file.
+            prices: Prices by name, in place of list prices.
 
         Raises:
             ConfigError: A value is not a chat model, or the price of a model is not known.
         """
-        return cls(models_of_chats(chats, prices or {}), live=chats)
+        return cls(_with_warning(models_of_chats(chats, prices or {})), live=chats)
 
     @classmethod
     def of(cls, models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]) -> Catalog:
@@ -152,3 +160,10 @@ class Catalog(Mapping[str, Model]):
         if isinstance(models, Mapping):
             return cls.from_chat_models(cast("Mapping[str, BaseChatModel]", models))
         return cls.from_strings(models)
+
+
+def _with_warning(models: list[Model]) -> list[Model]:
+    """The same models; logs a warning if prices among them are old."""
+    if (note := old_price_note(models, date.today())) is not None:
+        logging.getLogger(__name__).warning("catalog: %s", note)
+    return models

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.catalog.model import Model, Price, bundled_prices, entry
+from vinelm.catalog.entries import entry
+from vinelm.catalog.model import Model, Price
+from vinelm.catalog.prices import find_price
 from vinelm.errors import ConfigError
 
 PROVIDERS: Mapping[str, tuple[str, str | None]] = MappingProxyType(
     {
+        "anthropic": ("anthropic", "ANTHROPIC_API_KEY"),
         "openai": ("openai", "OPENAI_API_KEY"),
         "bedrock": ("bedrock", None),
         "bedrock_converse": ("bedrock", None),
@@ -71,8 +74,9 @@ def _of_chat(name: str, chat: Any, price: AnyPrice | None) -> Model:
 def _price(name: str, price_id: str, price: AnyPrice | None) -> dict[str, Any]:
     if price is not None:
         return {"price": price}
-    if price_id in bundled_prices():
-        return {"price_id": price_id}
+    found = find_price(*price_id.split("/", 1))
+    if found is not None:
+        return {"price": found.price, "price_id": found.price_id}
     raise ConfigError(
         f"model {name!r}: no price known for {price_id!r}: "
         f"pass prices={{{name!r}: {{'input': ..., 'output': ..., 'source': ..., 'as_of': ...}}}}, dollars per million tokens"

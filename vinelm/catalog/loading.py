@@ -6,11 +6,15 @@ import logging
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from vinelm.catalog.entries import entry
+from vinelm.catalog.environment import take_variables
 from vinelm.catalog.litellm import read_model_list
-from vinelm.catalog.model import Model, entry
+from vinelm.catalog.model import Model
+from vinelm.catalog.prices import old_price_note
 from vinelm.errors import ConfigError
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -26,6 +30,9 @@ class CatalogFile:
         errors: One error for each entry that cannot.
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
+        skipped: Entries that are no chat models, by name, in a file that may have such.
+        copies: Entries that differ from another one in nothing that counts.
+        is_foreign: The file was written for another program: what cannot be used is left out with a warning.
     """
 
     path: str
@@ -33,21 +40,37 @@ class CatalogFile:
     errors: tuple[ConfigError, ...]
     backends: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    is_foreign: bool = False
 
     def checked(self) -> CatalogFile:
-        """Return this file if it has no errors, else raise the first. Logs the notes as warnings."""
+        """Return this file if it has no errors, else raise the first. Logs the notes, and old prices, as warnings.
+
+        Entries of a foreign file that cannot be used are left out with a warning each, as long as one model is left.
+        """
         for error in self.errors:
-            raise error
-        for note in self.notes:
+            if not self.is_foreign or not self.models:
+                raise error
+        notes = [*(f"left out: {error}" for error in self.errors), *self.notes]
+        if (old := old_price_note(self.models, date.today())) is not None:
+            notes.append(f"{self.path}: {old}")
+        for note in notes:
             logging.getLogger(__name__).warning("%s", note)
         return self
 
 
 def read_catalog_file(path: str | Path) -> CatalogFile:
-    """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; :class:`ConfigError` if the file as a whole cannot be read."""
+    """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; :class:`ConfigError` if the file as a whole cannot be read.
+
+    Takes variables that the models need from ``.env`` files; see :mod:`vinelm.catalog.environment`.
+    """
+    take_variables(Path(path).parent, catalog_text(path))
     if Path(path).suffix.lower() in YAML_SUFFIXES:
-        read = read_model_list(path, catalog_text(path))
-        return CatalogFile(str(path), *_sorted_out(read.makers), read.backends, read.notes)
+        read = read_model_list(path, catalog_text)
+        models, errors = _sorted_out(read.makers())
+        settings, notes = read.backends(models), read.notes_on(models)
+        return CatalogFile(str(path), models, errors, settings, notes, read.skipped, read.copies, is_foreign=True)
     items, backends = tables_of(toml_tables(path), str(path))
     makers = (lambda item=item: entry(item, str(path)) for item in items)
     return CatalogFile(str(path), *_sorted_out(makers), backends)

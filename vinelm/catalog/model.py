@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from datetime import date
-from functools import cache
-from importlib import resources
+from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from vinelm.errors import ConfigError
+
+class LongPromptRates(BaseModel):
+    """Rates, in dollars per million tokens, of all tokens of a call whose prompt is longer than ``above`` tokens.
+
+    A rate that is None is that of the price.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    above: int = Field(ge=1)
+    input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class Price(BaseModel):
@@ -21,6 +32,9 @@ class Price(BaseModel):
         input: Dollars per million prompt tokens, >= 0.
         output: Dollars per million completion tokens, >= 0.
         cached: Dollars per million prompt tokens that are read from a prompt cache; None charges them as ``input``.
+        cache_write: Dollars per million prompt tokens that are written to a prompt cache; None charges them as ``input``.
+        cache_write_1h: The same for an entry that is kept for an hour; None charges them as ``cache_write``.
+        long_prompts: Other rates for long prompts, in ascending order of their thresholds.
         call: Dollars per call, added to those of the tokens.
         source: Where the figures come from.
         as_of: The day on which they were read.
@@ -31,15 +45,48 @@ class Price(BaseModel):
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
     cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    long_prompts: tuple[LongPromptRates, ...] = ()
     call: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     source: str
     as_of: date
 
-    def cost_usd(self, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> float:
-        """Return the dollars of one call. ``tokens_cached`` is the part of ``tokens_in`` that was read from a prompt cache."""
-        cached = self.input if self.cached is None else self.cached
-        fresh = max(tokens_in - tokens_cached, 0)
-        return self.call + (fresh * self.input + tokens_cached * cached + tokens_out * self.output) / 1e6
+    def cost_usd(
+        self, tokens_in: int, tokens_out: int, tokens_cached: int = 0, tokens_written: int = 0, tokens_written_1h: int = 0
+    ) -> float:
+        """Return the dollars of one call.
+
+        Args:
+            tokens_in: All tokens of the prompt.
+            tokens_out: All tokens of the answer.
+            tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
+            tokens_written: The part of ``tokens_in`` that was written to a prompt cache.
+            tokens_written_1h: The part of ``tokens_written`` that is kept for an hour.
+        """
+        rate = partial(self._rate, tokens_in)
+        rate_in = rate("input", 0.0)
+        write = rate("cache_write", rate_in)
+        fresh = max(tokens_in - tokens_cached - tokens_written, 0)
+        dollars = fresh * rate_in + tokens_cached * rate("cached", rate_in) + tokens_out * rate("output", 0.0)
+        if tokens_written:
+            dollars += (tokens_written - tokens_written_1h) * write + tokens_written_1h * rate("cache_write_1h", write)
+        return self.call + dollars / 1e6
+
+    def _rate(self, tokens_in: int, name: str, otherwise: float) -> float:
+        """The rate for a prompt of this length."""
+        rates = [getattr(long, name) for long in self.long_prompts if tokens_in > long.above]
+        found = next((rate for rate in reversed(rates) if rate is not None), getattr(self, name))
+        return otherwise if found is None else float(found)
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out rates that are not set: stores and tries of before these rates hold the same price in the same words."""
+        plain: dict[str, Any] = handler(self)
+        return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
+
+
+_LATER_RATES = ("cache_write", "cache_write_1h", "long_prompts")
 
 
 class Model(BaseModel):
@@ -50,7 +97,7 @@ class Model(BaseModel):
         provider: The backend that calls it.
         model_id: The provider's name of the model.
         price: Its price.
-        price_id: The entry of the bundled price file that ``price`` was taken from; None if it was given.
+        price_id: ``PROVIDER/MODEL`` under which ``price`` was looked up; None if the price was given.
         engine: The endpoint whose load it shares with other entries.
         api_base: The URL of the endpoint; None takes the provider's default.
         api_key_env: The environment variable of the API key. The key itself is never stored.
@@ -77,38 +124,3 @@ class Model(BaseModel):
     def prompt_cache(self) -> tuple[str, str]:
         """The key of the prompt cache that its calls share: a cached prefix serves only the same model on the same engine."""
         return self.engine, self.model_id
-
-
-@cache
-def bundled_prices() -> Mapping[str, Price]:
-    """Return the dated price file of the package (``vinelm/prices.toml``), id to price."""
-    plain = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(encoding="utf-8"))
-    return {price_id: Price.model_validate(fields) for price_id, fields in plain["price"].items()}
-
-
-def entry(item: Mapping[str, Any], where: str) -> Model:
-    """Return the model that a ``[[model]]`` table describes; :class:`ConfigError` names the table and the key at fault."""
-    label = f"{where}: model {item.get('name', '?')!r}"
-    fields = dict(item)
-    if "model" in fields:
-        fields["model_id"] = fields.pop("model")
-    if "price" not in fields and "price_id" in fields:
-        price_id = fields["price_id"]
-        try:
-            fields["price"] = bundled_prices()[str(price_id)]
-        except KeyError:
-            raise ConfigError(
-                f"{label}: no price known for {price_id!r}: add price = {{ input, output, source, as_of }}"
-            ) from None
-    if "price" not in fields:
-        raise ConfigError(f"{label}: no price: add price = {{ input, output, source, as_of }} or a price_id of the price file")
-    fields.setdefault("engine", fields.get("api_base") or fields.get("provider", ""))
-    try:
-        return Model.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(("model" if n == "model_id" else n) for n in Model.model_fields)
-        hint = f": known keys are {known}" if first["type"] == "extra_forbidden" else f": {first['msg']}"
-        wrong = "unknown key" if first["type"] == "extra_forbidden" else "bad value for"
-        raise ConfigError(f"{label}: {wrong} {'model' if key == 'model_id' else key!r}{hint}") from error

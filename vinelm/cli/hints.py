@@ -14,6 +14,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
     {
         "budget-required": "use --budget-usd",
         "estimate-uncertain": "--max-error FRACTION accepts less certain estimates",
+        "few-held-out-requests": "--requests N, or --dataset PATH",
         "inline-one-worker": "use --isolation thread, or --workers 1",
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",
         "load-crashed": "use --isolation inline",
@@ -28,6 +29,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "log-stage-without-run": "--stage-column needs --run-column; --stage names stages",
         "log-too-many-rows": "options --depth and --only-model",
         "max-error": "use --max-error",
+        "no-held-out-requests": "--dataset PATH",
+        "optimism-decides": "--accept-optimism plans all the same",
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",

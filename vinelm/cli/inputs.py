@@ -60,6 +60,7 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
+    from vinelm.api import bind_workflow
     from vinelm.backends import create_backends
     from vinelm.workflows import load_workflow
 
@@ -71,7 +72,8 @@ def load_inputs(
     catalog, note = _catalog(workflow, models, preset)
     template = workflow.template if stop is None else workflow.template.with_stop(cast("StopRule", stop))
     bound = replace(workflow, template=template.bind(tuple(catalog)))
-    return Inputs(workflow=bound, catalog=catalog, backends=create_backends(catalog, workflow=bound, seed=seed), note=note)
+    backends = create_backends(catalog, workflow=bound, seed=seed)
+    return Inputs(workflow=bind_workflow(bound, catalog, backends), catalog=catalog, backends=backends, note=note)
 
 
 def catalog_for_check(models: Path | None) -> Catalog:

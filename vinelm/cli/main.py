@@ -27,6 +27,7 @@ COMMANDS = (
     "trie",
     "plan",
     "explain",
+    "verify",
     "calibrate",
     "report",
 )

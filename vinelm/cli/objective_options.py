@@ -43,7 +43,7 @@ def in_options() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise ConfigError(_in_options(str(error))) from error
+        raise ConfigError(_in_options(str(error)), code=error.code) from error
 
 
 def _in_options(message: str) -> str:

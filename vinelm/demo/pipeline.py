@@ -49,8 +49,8 @@ def with_stop_rule(settings: DemoSettings, stop: StopRule) -> DemoSettings:
     return replace(settings, workflow=replace(settings.workflow, template=settings.workflow.template.with_stop(stop)))
 
 
-def _prepared_folder(folder: Path) -> Path:
-    """Create the folder and delete the store of an earlier demo; returns the folder."""
+def _prepare_folder(folder: Path) -> None:
+    """Create the folder and delete the store of an earlier demo."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for tail in ("", "-wal", "-shm", ".lock"):
@@ -59,11 +59,10 @@ def _prepared_folder(folder: Path) -> Path:
         raise ConfigError(
             f"{folder}: cannot write to this folder ({error.strerror}): choose another folder", code="output-not-writable"
         ) from error
-    return folder
 
 
 def profile_training(settings: DemoSettings, training: Sequence[Request], step: StepProgress) -> TrainingProfile:
-    """Profile a sample of the training split into ``demo.db``, replacing an earlier one.
+    """Profile a sample of the training split into ``demo.db``, which must not exist.
 
     The profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the workflow's
     own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
@@ -75,7 +74,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     from vinelm.reports import usd
     from vinelm.traces import ObservationStore
 
-    path = _prepared_folder(settings.output_dir) / "demo.db"
+    path = settings.output_dir / "demo.db"
     settings = with_stop_rule(settings, "oracle")
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
@@ -167,6 +166,7 @@ def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> De
         start: Starts a progress bar with this title and returns its callback.
     """
     training, held_out = split(settings)
+    _prepare_folder(settings.output_dir)  # first: a folder that cannot be written to is refused before a process is started
     with table_in_background(settings.recorded_table, [request.id for request in (*training, *held_out)]) as table:
         profiled = profile_training(settings, training, start("profile training requests"))
         oracle_trie, workflow_trie = (estimate_trie(settings, profiled, rule) for rule in ("oracle", "workflow"))

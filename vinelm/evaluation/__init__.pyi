@@ -44,3 +44,6 @@ from .verdict import PairwiseComparison as PairwiseComparison
 from .verdict import PolicyComparison as PolicyComparison
 from .verdict import Verdict as Verdict
 from .verdict import compare as compare
+from .verification import verify as verify
+from .verification_log import VerifiedRequest as VerifiedRequest
+from .verification_result import Verification as Verification

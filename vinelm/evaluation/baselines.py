@@ -8,6 +8,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.promise import single_model_paths
 from vinelm.trie import BoolArray, Trie
 
 
@@ -57,10 +58,7 @@ def best_single_model(planner: Planner, objective: Objective) -> tuple[str, ...]
 
 def any_single_model_nodes(annotated: AnnotatedTrie) -> BoolArray:
     """Mark the answerable nodes whose whole path runs on one model, whichever it is. Shape (n + 1,)."""
-    nodes = np.zeros(len(annotated.trie), np.bool_)
-    for model in annotated.trie.models:
-        nodes |= single_model_nodes(annotated, model)
-    return nodes
+    return single_model_paths(annotated.trie)
 
 
 def best_workflow_level(planner: Planner, objective: Objective) -> tuple[str, ...]:

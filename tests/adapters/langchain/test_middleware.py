@@ -1,12 +1,13 @@
 """VineMiddleware: an agent made with create_agent runs each model call on the policy's model, and can be profiled."""
 
 import asyncio
+import warnings
 
 import pytest
 from adapters.kit import path_of, run, thread
 from adapters.kit_chat import ScriptedBackend, calls_then, chat_control, follow
 from conftest import make_catalog
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -216,6 +217,50 @@ def test_tokens_come_once(mode):
     else:
         tokens = asyncio.run(collect())
     assert [token for token in tokens if token] == ["one ", "two ", "three"]
+
+
+def test_a_routed_call_leaves_the_warning_filters_of_the_process_alone(monkeypatch):
+    """They belong to every thread. LangChain replaces them for a while whenever it makes a request, ``override`` included."""
+    replaced, own = [], warnings.catch_warnings
+
+    def counting(*args, **kwargs):
+        replaced.append(1)
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(warnings, "catch_warnings", counting)
+    counts = []
+    for middleware in ([], [VineMiddleware(agent_control(ScriptedBackend(TWICE)))]):
+        bare = ScriptedBackend(TWICE).chat_model(make_catalog()["m0"], Spending)
+        replaced.clear()
+        create_agent(bare, [add], middleware=middleware).invoke(question())
+        counts.append(len(replaced))
+    assert counts[0] == counts[1] > 0
+
+
+def test_a_routed_request_is_what_override_would_make():
+    seen = []
+
+    class Seeing(AgentMiddleware):
+        def __init__(self, name):
+            super().__init__()
+            self.given_name = name
+
+        @property
+        def name(self):
+            return self.given_name
+
+        def wrap_model_call(self, request, handler):
+            seen.append(request)
+            return handler(request)
+
+    vine = agent_control(ScriptedBackend(TWICE))
+    changed = wrapping(model_settings={"parallel": True}, system_message=SystemMessage("be brief"), tool_choice="add")
+    build_agent(vine, Seeing("inside"), first=[changed, Seeing("outside")]).invoke(question(), context=vine.context())
+    assert len(seen) == 6
+    for given, routed in zip(seen[::2], seen[1::2], strict=True):
+        assert routed == given.override(model=routed.model)
+        assert given.model is not routed.model
+        assert routed.model_settings == {"parallel": True}
 
 
 # -- what is bound survives the switch (langchain#36568, langchain#38847) --------------------------------------------

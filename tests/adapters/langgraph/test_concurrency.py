@@ -99,16 +99,17 @@ def test_sixty_tasks_each_in_a_with_block_of_its_own():
 
 
 def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
-    runs = RunRegistry(bound=3)
-    controls = [object() for _ in range(5)]
     made = []
 
-    def of(i):
-        def make():
-            made.append(i)
-            return f"policy {i}", None
+    def new_policy(i):
+        made.append(i)
+        return f"policy {i}"
 
-        return runs.of(None, controls[i], make).policy
+    runs = RunRegistry(new_policy, bound=3)
+    controls = [object() for _ in range(5)]
+
+    def of(i):
+        return runs.of(None, controls[i], i).policy
 
     for i in (0, 1, 2, 0, 3, 4):
         assert of(i) == f"policy {i}"
@@ -118,8 +119,8 @@ def test_the_map_of_runs_is_bounded_and_keeps_the_newest():
 
 
 def test_a_control_is_held_as_long_as_its_run_so_that_its_id_is_not_given_again():
-    runs = RunRegistry()
-    ids = {id(runs.of(None, object(), lambda: (None, None)).control) for _ in range(100)}
+    runs = RunRegistry(lambda context: None)
+    ids = {id(runs.of(None, object(), None).control) for _ in range(100)}
     assert len(ids) == len(runs) == 100
 
 

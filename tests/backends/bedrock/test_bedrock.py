@@ -127,7 +127,7 @@ def test_kinds_of_refusal(transport, client, mode, code, status, kind):
     error, usage = fails(client(settings=ONCE), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert str(error).startswith(f"m: {kind}: Bedrock answered HTTP {status} ({code})")
-    assert (usage.cost_usd == 0.0) == (kind != "timeout")
+    assert (usage.cost_usd == 0.0) == (status not in (408, 424, 500, 504))  # which may have been worked on
 
 
 def test_a_prompt_that_is_too_long(transport, client):

@@ -152,20 +152,20 @@ def test_kinds_of_refusal(transport, client, mode, streams, case):
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
     assert (error.kind, usage.retries) == (kind, 0)
     assert str(error).startswith(f"m: {kind}: Gemini answered HTTP {status} ({name})")
-    assert (usage.cost_usd == 0.0) == (kind != "timeout")
+    assert (usage.cost_usd == 0.0) == (status not in (408, 424, 500, 504))  # which may have been worked on
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", ["header", "body"])
 def test_retries_are_recorded_and_not_timed(transport, client, mode, how):
-    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.15s"}
-    asked = {"retry_after": "0.15"} if how == "header" else {"details": [info]}
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.05s"}
+    asked = {"retry_after": "0.05"} if how == "header" else {"details": [info]}
     transport.answers(refusing(429, "RESOURCE_EXHAUSTED", times=2, then=answering("four"), **asked))
     made = client()
     assert made.ask(mode).text == "four"
     (usage,) = made.usages
     assert (usage.retries, usage.cost_usd, len(transport.asked)) == (2, COST, 3)
-    assert usage.waited_s > 0.29
+    assert usage.waited_s > 0.09
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -229,7 +229,8 @@ def test_a_stream_that_is_left_gives_its_connection_back(transport, client):
         pieces = made.chat().stream("?")
         assert next(pieces).text == "four"
         pieces.close()
-    (pool,) = [one.sync()._api_client._httpx_client._transport._pool for one in made.backend.transport.clients.all()]
+    (client_,) = [one.sync()._api_client._httpx_client for one in made.backend.transport.clients.all()]
+    (pool,) = client_._transport._pools.values()
     assert [connection for connection in pool.connections if not connection.is_closed()] == []
     assert [usage.finish_reason for usage in made.usages] == [None] * 3
 

@@ -126,6 +126,32 @@ def test_a_prompt_of_no_tokens_is_not_believed():
     assert usage.tokens_in > 0
 
 
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
+@pytest.mark.parametrize("which", ["input_tokens", "output_tokens"])
+@pytest.mark.parametrize("value", [-5, 10**9, 10**400, 7.5, "7", True, None, [7]], ids=lambda value: str(value)[:8])
+def test_impossible_usage_is_booked_at_the_bound(mode, which, value):
+    made = Live(Whole(usage={**USAGE, which: value}))
+    assert made.ask(mode, PROMPT).text == "four"
+    (usage,) = made.usages
+    assert usage.tokens_estimated
+    bound_usd = made.backend.upper_bound_usd(made.model, [HumanMessage(PROMPT)]) / 2
+    assert usage.cost_usd == pytest.approx(bound_usd)
+
+
+@pytest.mark.parametrize("mode", ["ainvoke", "astream"])
+def test_an_asynchronous_call_ends_with_its_time(mode):
+    class Endless(Whole):
+        async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+            await asyncio.sleep(60)
+
+    made = Live(Endless(), max_retries=0)
+    made.model = made.model.model_copy(update={"timeout_s": 0.05})
+    with pytest.raises(CallError) as raised:
+        made.ask(mode, PROMPT)
+    assert raised.value.kind == "timeout"
+    assert raised.value.cost_usd == pytest.approx(made.backend.upper_bound_usd(made.model, [HumanMessage(PROMPT)]) / 2)
+
+
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -305,8 +331,9 @@ def test_catalog_of_strings():
         ("gemini", "gemini-2.5-flash", "gemini/gemini-2.5-flash", "GEMINI_API_KEY"),
     ]
     assert next(iter(catalog)) == "openai:gpt-4.1-mini"
-    other = Catalog.from_strings(["anthropic:claude-x"], prices={"anthropic:claude-x": PRICE})
-    assert (other.models[0].provider, other.models[0].model_id) == ("langchain", "anthropic:claude-x")
+    others = ["xai:grok-x", "anthropic:claude-x"]
+    other = Catalog.from_strings(others, prices=dict.fromkeys(others, PRICE))
+    assert [(m.provider, m.model_id) for m in other.models] == [("langchain", "xai:grok-x"), ("anthropic", "claude-x")]
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_without_usage_tokens_are_estimated(transport, client, mode):
     (usage,) = made.usages
     assert usage.tokens_estimated
     assert (usage.tokens_out, usage.tokens_cached) == (5, None)
-    assert usage.cost_usd == PRICE.cost_usd(usage.tokens_in, 5) > 0
+    assert usage.cost_usd >= PRICE.cost_usd(usage.tokens_in, made.model.max_tokens)  # as much may have been reasoned, unseen
 
 
 def test_absent_details_are_unknown(transport, client):

@@ -125,7 +125,7 @@ def test_kinds_of_refusal(transport, client, mode, streams, case):
     status, message, kind = case
     transport.answers(refusing(status, message=message))
     error, usage = fails(client(settings={**ONCE, "stream": streams}), mode)
-    assert (error.kind, usage.cost_usd) == (kind, 0.0)
+    assert (error.kind, usage.cost_usd == 0.0) == (kind, status != 500)  # which may have been worked on
 
 
 @pytest.mark.parametrize("mode", SHELLS)

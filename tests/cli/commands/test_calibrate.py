@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -25,18 +26,18 @@ engine = "gpu-1"
 api_base = "{url}"
 api_key_env = "ACME_API_KEY"
 max_tokens = 20
-price = {{ input = 1.0, output = 2.0, source = "a test", as_of = 2026-01-01 }}
+price = {{ input = 1.0, output = 2.0, source = "a test", as_of = {TODAY} }}
 
 [[model]]
 name = "other"
 provider = "simulated"
 model = "gemma-27b"
-price = {{ input = 1.0, output = 2.0, source = "a test", as_of = 2026-01-01 }}
+price = {{ input = 1.0, output = 2.0, source = "a test", as_of = {TODAY} }}
 
 [backend.openai]
 stream = false
 limits = {{ gpu-1 = {{ concurrency = 1 }} }}
-"""
+""".replace("{TODAY}", date.today().isoformat())
 INTERRUPTIBLE = """
 import signal, sys
 from vinelm.cli.main import main

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import date, timedelta
 
 import pytest
 from backends.wire_openai import answering, problem
@@ -10,7 +11,8 @@ from backends.wire_server import WireServer
 from vinelm.cli.main import main
 
 CANARY = "sk-canary-doctor-1"
-PRICE = 'price = { input = 1.0, output = 10.0, source = "a test", as_of = 2026-01-01 }'
+TODAY = date.today().isoformat()
+PRICE = f'price = {{ input = 1.0, output = 10.0, source = "a test", as_of = {TODAY} }}'
 ENTRY = """
 [[model]]
 name = "{name}"
@@ -75,7 +77,7 @@ def test_without_yes_nothing_is_sent(wire, capsys):
     assert (said["is_ok"], said["is_called"], said["spent_usd"], said["problems"]) == (True, False, 0, [])
     (model,) = said["models"]
     assert model["price"] == {
-        "input": 1.0, "output": 10.0, "cached": None, "call": 0.0, "source": "a test", "as_of": "2026-01-01", "price_id": None,
+        "input": 1.0, "output": 10.0, "cached": None, "call": 0.0, "source": "a test", "as_of": TODAY, "price_id": None,
     }  # fmt: skip
     assert model["limits"] == {"requests_per_min": 60}
     assert model["is_reached"] is None
@@ -185,10 +187,10 @@ def test_an_answer_that_fills_the_context(wire, capsys):
 
 
 WRONG = [
-    (lambda text: text.replace(PRICE, ""), "models.toml: model 'small': no price: add price = "),
+    (lambda text: text.replace(PRICE, ""), "models.toml: model 'small': no price known for 'openai/small-1': add price = "),
     (lambda text: text.replace(PRICE, 'price_id = "nobody/knows"'), "no price known for 'nobody/knows'"),
     (lambda text: text.replace("ACME_API_KEY", "NOT_SET_KEY"), "environment variable NOT_SET_KEY is not set"),
-    (lambda text: text.replace('"openai"', '"opnai"'), "unknown provider 'opnai': known are azure"),
+    (lambda text: text.replace('"openai"', '"opnai"'), "unknown provider 'opnai': known are anthropic, azure"),
     (lambda text: text + "[backend.openai]\nlimits = { f = { concurrency = 2 } }\n", "engine 'f', which no model has"),
     (lambda text: text + "[backend.openai]\nlimits = { e-small = { rpm = 2 } }\n", "'e-small': unknown key 'rpm'"),
     (lambda text: text + "[backend.bedrock]\nstream = true\n", "[backend.bedrock] has no effect"),
@@ -218,12 +220,11 @@ def test_one_broken_entry_does_not_hide_the_others(wire, capsys):
 
 
 def test_an_old_price_is_a_note(wire, capsys):
-    catalog(entry(wire, price=PRICE.replace("2026", "2019")))
+    catalog(entry(wire, price=PRICE.replace(TODAY, (date.today() - timedelta(days=91)).isoformat())))
     code, said = asked_in_json(capsys)
     (note,) = said["models"][0]["notes"]
     assert code == 0
-    assert note.startswith("its price was read ")
-    assert note.endswith("days ago: compare it with a test")
+    assert note == "its price was read 91 days ago: compare it with a test, and give it with today's date"
 
 
 def test_simulated_models_have_nobody_to_call(capsys):

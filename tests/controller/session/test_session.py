@@ -152,7 +152,7 @@ def test_observe_plans_and_changes_nothing(planner):
     assert session.should_continue(("m0",), False, {}) is True
     assert "would have ended" in session.steps[-1].note
     assert session.should_continue(("m0",), True, {}) is False
-    assert session.should_continue(("m0", "m0", "m0"), False, {}) is True
+    assert session.should_continue(("m0", "m0", "m0"), False, {}) is False  # the template's bound holds in every mode
 
 
 def test_off_does_not_plan(planner):

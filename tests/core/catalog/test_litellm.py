@@ -1,7 +1,6 @@
 """LiteLLM's own YAML, as its documentation writes it, loads without a change."""
 
 import datetime
-import os
 
 import pytest
 
@@ -54,25 +53,23 @@ def environment(monkeypatch, tmp_path):
 def load(text):
     with open("config.yaml", "w", encoding="utf-8") as file:
         file.write(text)
-    os.utime("config.yaml", (1_767_268_800, 1_767_268_800))  # 2026-01-01, noon
     return Catalog.from_file("config.yaml")
 
 
 def test_a_config_loads_unchanged(caplog):
     catalog = load(CONFIG)
-    (note,) = caplog.messages
     left_out = (
         "litellm_settings.drop_params, litellm_settings.success_callback, router_settings.routing_strategy, general_settings, "
         "gpt-4.1-mini.stream_timeout, gpt-4o.drop_params"
     )
-    assert note == f"config.yaml: has no effect here (see docs/providers.md): {left_out}"
+    assert caplog.messages == [f"config.yaml: has no effect here (see docs/providers.md): {left_out}"]
     assert list(catalog) == ["gpt-4.1-mini", "gpt-4o", "gpt-4o-2", "deepseek", "flash"]
     mini, gpt, local, deepseek, flash = catalog.models
     assert (mini.provider, mini.model_id, mini.api_base, mini.api_key_env) == ("openai", "gpt-4.1-mini", None, "MY_OPENAI_KEY")
     assert (mini.price_id, mini.timeout_s, mini.options) == ("openai/gpt-4.1-mini", 300.0, {"temperature": 0.5})
     assert (gpt.provider, gpt.model_id, gpt.max_tokens, gpt.api_key_env) == ("openai", "gpt-4o", 900, "OPENAI_API_KEY")
     assert (gpt.price.input, gpt.price.output, gpt.price.cached, gpt.options) == (2.5, 10.0, 1.25, {})
-    assert (gpt.price.source, gpt.price.as_of) == ("model_info in config.yaml", datetime.date(2026, 1, 1))
+    assert (gpt.price.source, gpt.price.as_of) == ("model_info in config.yaml", datetime.date.today())
     assert (local.model_id, local.api_base, local.api_key_env) == ("openai/gpt-oss-20b", "http://gpu-1:8000/v1", None)
     assert (local.price.input, local.price.output, local.engine) == (0.0, 0.0, "http://gpu-1:8000/v1")
     assert (deepseek.provider, deepseek.model_id, deepseek.options) == ("bedrock", "deepseek.v3.2", {"region": "us-west-2"})
@@ -102,28 +99,27 @@ WRONG = [
     ("model_list: []", "config.yaml: has no model_list"),
     ("a: [", "config.yaml, line 1: not valid YAML"),
     ("model_list: [{model_name: x}]", "entry 1 of model_list has no litellm_params"),
-    (one("model: cohere/command-r"), "model 'm': unknown LiteLLM provider in 'cohere/command-r': known are anthropic"),
-    (one("model: command-r"), "unknown LiteLLM provider in 'command-r': .* provider = \"langchain\""),
-    (one("model: vertex_ai/claude-x", PRICED), "of Vertex AI only Gemini models are called"),
+    (one("model: sagemaker/a"), "model 'm': unknown LiteLLM provider in 'sagemaker/a': leave the entry out"),
+    (one("model: mine"), "unknown LiteLLM provider in 'mine': .* provider = \"langchain\""),
+    (one("model: vertex_ai/llama-x", PRICED), "of Vertex AI only Gemini and Claude models are called"),
     (one("model: azure/a", PRICED), "no api_base: add the URL of its server, or set AZURE_API_BASE"),
-    (one("model: azure/a, api_base: 'https://x'", PRICED), "no api_version: add it, or set AZURE_API_VERSION"),
     (one("model: azure/a, api_base: 'https://x', api_version: v1", "base_model: gpt-x"), "no price known for 'gpt-x'"),
     (one(f"model: azure/a, azure_ad_token: {CANARY}", PRICED), "azure_ad_token is not supported: give the entry an api_key"),
     (one("model: bedrock/a, aws_role_name: r", PRICED), "aws_role_name is not supported"),
-    (one(f"model: anthropic/claude-x, api_key: {CANARY}", PRICED), "reads the key from ANTHROPIC_API_KEY: set that variable"),
+    (one(f"model: anthropic/claude-x, api_key: {CANARY}", PRICED), "api_key holds the key itself"),
     (one("model: vertex_ai/gemini-x, vertex_credentials: /k.json", PRICED), "set GOOGLE_APPLICATION_CREDENTIALS"),
-    ("include: [more.yaml]\n" + one("model: openai/a", PRICED), "include is not supported: copy"),
+    ("include: [more.yaml]\n" + one("model: openai/a", PRICED), "more.yaml: cannot read the catalog"),
     (one("model: openai/*"), "'openai/\\*' stands for many models"),
     (one("api_base: http://x/v1"), "litellm_params has no model"),
     (one("model: openai/nobody-knows"), "no price known for 'openai/nobody-knows': add input_cost_per_token"),
     (one("model: openai/a", "input_cost_per_token: much, output_cost_per_token: 1"), "must be dollars"),
-    (one("model: openai/a", "input_cost_per_token: -1, output_cost_per_token: 1"), "price.input"),
+    (one("model: openai/a", "input_cost_per_token: -1, output_cost_per_token: 1"), "must be dollars"),
     (one(f"model: openai/a, api_key: {CANARY}", PRICED), "api_key holds the key itself"),
     (one("model: openai/a, api_key: none", PRICED), "api_key holds the key itself"),
     (one("model: hosted_vllm/a", PRICED), "no api_base: add the URL of its server"),
     (one("model: hosted_vllm/a, api_base: os.environ/NOT_SET", PRICED), "api_base: environment variable NOT_SET is not set"),
     (one(f"model: bedrock/a, aws_secret_access_key: {CANARY}", PRICED), "aws_secret_access_key is only read from the env"),
-    (one(f"model: openai/a, extra_headers: {{Authorization: {CANARY}}}", PRICED), "holds a secret"),
+    (one(f"model: openai/a, extra_headers: {{Authorization: {CANARY}}}", PRICED), "the header 'Authorization' cannot be sent"),
     (one("model: openai/a, timeout: soon", PRICED), "timeout_s"),
 ]
 
@@ -178,7 +174,7 @@ litellm_settings: {{request_timeout: 60, num_retries: 9}}
 """)
     deployed, series, newer, vertex, claude = catalog.models
     assert (deployed.provider, deployed.model_id, deployed.api_key_env) == ("azure", "my-mini", "MY_AZURE_KEY")
-    assert (deployed.api_base, deployed.price_id) == ("https://res.openai.azure.com/", "openai/gpt-4.1-mini")
+    assert (deployed.api_base, deployed.price_id) == ("https://res.openai.azure.com/", "azure/gpt-4.1-mini")
     assert deployed.options == {"api_version": "2025-01-01-preview"}
     assert (series.model_id, series.api_base, series.api_key_env) == ("my-o3", "https://mine.openai.azure.com", "AZURE_API_KEY")
     assert series.options == {"api_version": "2025-02-01"}
@@ -186,13 +182,13 @@ litellm_settings: {{request_timeout: 60, num_retries: 9}}
     assert newer.api_key_env == "AZURE_API_KEY"
     assert (vertex.provider, vertex.model_id, vertex.api_key_env) == ("vertex", "gemini-2.5-flash", None)
     assert vertex.options == {"location": "europe-west4", "project": "p-1", "temperature": 0.1}
-    assert (claude.provider, claude.model_id, claude.api_key_env) == ("langchain", "anthropic:claude-sonnet-x", None)
+    assert (claude.provider, claude.model_id, claude.api_key_env) == ("anthropic", "claude-sonnet-x", "ANTHROPIC_API_KEY")
     assert {model.timeout_s for model in catalog.models} == {30.0}
     assert {name: table["max_retries"] for name, table in catalog.backends.items()} == dict.fromkeys(
-        ("azure", "openai", "vertex", "langchain"), 2
+        ("azure", "openai", "vertex", "anthropic"), 2
     )
     assert catalog.backends["azure"]["limits"] == {"azure/deployed": {"requests_per_min": 10}}
-    assert list(create_backends(catalog)) == ["azure", "openai", "vertex", "langchain"]
+    assert list(create_backends(catalog)) == ["azure", "openai", "vertex", "anthropic"]
 
 
 def test_prices_of_other_kinds_are_neither_sent_nor_silent(caplog):
@@ -211,7 +207,8 @@ def test_doctor_reads_it_entry_by_entry(capsys):
 
     with open("config.yaml", "w", encoding="utf-8") as file:
         file.write(one("model: hosted_vllm/a, api_base: 'http://127.0.0.1:9/v1'", PRICED))
-        file.write("  - {model_name: b, litellm_params: {model: cohere/b}}\nrouter_settings: {routing_strategy: least-busy}\n")
+        file.write("  - {model_name: b, litellm_params: {model: sagemaker/b}}\n")
+        file.write("router_settings: {routing_strategy: least-busy}\n")
     assert main(["doctor", "config.yaml"]) == 1
     said = capsys.readouterr().out
     assert "problem config.yaml: model 'b': unknown LiteLLM provider" in " ".join(said.split())

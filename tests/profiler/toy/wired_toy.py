@@ -6,6 +6,7 @@ from types import MappingProxyType
 from profiling_toy import LoadedWorkflow, State, catalog_for, toy
 
 from vinelm.backends import Counts, ProviderSettings
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -33,8 +34,8 @@ class ToyWire:
         text = str(messages[-1].content)
         return TransportRequest({"prompt": text}, len(text), is_streamed)
 
-    def upper_bound_usd(self, model, body):
-        return model.price.cost_usd(1000, model.max_tokens)
+    def attempt_bound(self, model, body):
+        return AttemptBound(1000, model.max_tokens)
 
     def connect(self, model):
         pass
@@ -46,7 +47,7 @@ class ToyWire:
         time.sleep(self.seconds)
         if "flaky" in request.body["prompt"] and not self.refused:
             self.refused = True
-            raise AttemptFailed("rate_limit", "slow down")
+            raise AttemptFailed("rate_limit", "slow down", may_be_billed=False)
         yield Delta()
         yield Delta(text="right", finish_reason="stop", counts=Counts(*TOKENS))
 

@@ -37,7 +37,7 @@ class Scripted:
 
         return Model()
 
-    def route(self, fn, *, again, end):
+    def route(self, fn, *, again, end, times=None):
         return lambda state: end if fn(state) else again
 
 

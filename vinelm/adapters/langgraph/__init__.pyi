@@ -2,6 +2,7 @@ from .adapter import AdapterHolder as AdapterHolder
 from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
 from .build import refuse_unsupported as refuse_unsupported
+from .exits import with_graph_exits as with_graph_exits
 from .invocation import InvocationScope as InvocationScope
 from .path_channel import PATH_KEY as PATH_KEY
 from .path_channel import Entry as Entry

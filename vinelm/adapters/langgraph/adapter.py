@@ -34,7 +34,7 @@ from vinelm.objective import Objective
 from vinelm.policies import DefaultPolicy
 from vinelm.protocols import ChatModelSource, Policy
 from vinelm.telemetry import Observer, ObserverGroup
-from vinelm.template import Template
+from vinelm.template import Loop, Template
 from vinelm.workflow import Request
 
 Node = Callable[..., Any]
@@ -78,8 +78,8 @@ class GraphAdapter:
         self._new_policy = new_policy
         self._stages: dict[str, str | None] = {}
         self._agents: set[str] = set()
-        self._routes = 0
-        self._runs = RunRegistry(observers=self.observers)
+        self._agains: list[str] = []
+        self._runs = RunRegistry(self._policy_of, observers=self.observers)
 
     @property
     def adapter(self) -> GraphAdapter:
@@ -155,16 +155,38 @@ class GraphAdapter:
     @property
     def can_end(self) -> bool:
         """Whether some edge asks the policy whether to go on; without one only the workflow itself ends a request."""
-        return self._routes > 0 or not self._stages
+        return bool(self._agains) or not self._stages
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The destinations ``again`` of the edges wrapped so far."""
+        return tuple(self._agains)
+
+    def exits_of(self, template: Template) -> frozenset[str] | None:
+        """Return the stages of ``template`` after which a request can end, as far as the wrapped edges tell.
+
+        The graph is not needed: an edge that leads back to a stage stands after the stage before it. The template's last stage
+        is an exit, too, unless it stands in a loop that has an edge elsewhere.
+
+        Returns:
+            The names; None if no edge is wrapped, or one leads back to a node that is no stage.
+        """
+        names = {stage.name for stage in template.stages}
+        if not self._agains or not names.issuperset(self._agains):
+            return None
+        last = template.steps[-1]
+        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in last.stages)
+        return template.stages_before(self._agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
 
     def observe(self, observer: Observer) -> None:
         """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
         self.observers.add(observer)
 
-    def route(self, fn: Node, *, again: str, end: str) -> Node:
+    def route(self, fn: Node, *, again: str, end: str, times: int | None = None) -> Node:
         """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
 
-        The policy receives the verdict of ``fn`` and may end the loop earlier or, in a profile, later.
+        The policy receives the verdict of ``fn`` and may end the loop earlier or, in a profile, later. Whatever the policy, the
+        template's number of invocations bounds the loop.
 
         Args:
             fn: ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a
@@ -172,10 +194,18 @@ class GraphAdapter:
                 and is followed as it is.
             again: the node that the loop goes on with.
             end: the place behind the loop.
+            times: the most times that the edge leads to ``again`` in one run, >= 1; by default what the template allows, and
+                25 where no template is known.
+
+        Raises:
+            WorkflowError: ``fn`` cannot be wrapped, or ``times`` is less than 1.
         """
-        asked = injected_parameters(fn, f"route to {again!r} or {end!r}", ROUTE_INJECTED)
-        self._routes += 1
-        return make_route(self, fn, asked, again, end)
+        label = f"route to {again!r} or {end!r}"
+        if times is not None and times < 1:
+            raise WorkflowError(f"{label}: times is {times}: it must be at least 1")
+        asked = injected_parameters(fn, label, ROUTE_INJECTED)
+        self._agains.append(again)
+        return make_route(self, fn, asked, again=again, end=end, times=times)
 
     # -- one run -----------------------------------------------------------------------------------------------
 
@@ -317,25 +347,19 @@ class GraphAdapter:
         if key is None and AMBIENT.get() is context:
             key = context
 
-        def make() -> tuple[Policy, RunContext]:
-            own = context if context.objective is not None or objective is None else replace(context, objective=objective)
-            return self._policy_of(own), own
-
+        if context.objective is None and objective is not None:
+            context = replace(context, objective=objective)
         if key is None:
-            return GraphRun(None, *make(), self.observers)
-        return self._runs.of(None if channel is None else channel.opening, key, make)
+            return GraphRun(None, self._policy_of(context), context, self.observers)
+        return self._runs.of(None if channel is None else channel.opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
         if runtime.control is None:
             raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
-
-        def make() -> tuple[Policy, RunContext]:
-            context = carried_by(runtime.context)
-            if context.started_at is None and opening is not None and not self.models.is_virtual_time:
-                context = replace(context, started_at=opening.at_s)
-            return self._policy_of(context), context
-
-        return self._runs.of(opening, runtime.control, make)
+        context = carried_by(runtime.context)
+        if context.started_at is None and opening is not None and not self.models.is_virtual_time:
+            context = replace(context, started_at=opening.at_s)
+        return self._runs.of(opening, runtime.control, context)
 
     def _policy_of(self, context: RunContext) -> Policy:
         """The policy of a new run."""

@@ -113,6 +113,11 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
         """Add the entries of one superstep."""
         if not values:
             return False
+        if len(values) == 1 and len(values[0]) == 1:  # no fan-out: nothing to compare with
+            [entry] = values[0]
+            self.path = (*self.path[: entry["k"]], entry)
+            self.closed = False
+            return True
         placed: dict[int, Entry] = {}
         for entry in (entry for entries in values for entry in entries):
             first = placed.setdefault(entry["k"], entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, get_args, get_origin
 
@@ -13,9 +14,16 @@ from vinelm.adapters.langgraph.run_registry import GraphRun
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import own_state
 from vinelm.errors import WorkflowError
+from vinelm.template import Template
 
 ROUTE_INJECTED = ("config", "runtime")
 """Parameters that a route's function may have besides the state."""
+
+
+UNDECLARED_TIMES = 25
+"""The most turns of a loop whose bound is declared nowhere."""
+ROUTE_MARK = "__vinelm_route_end__"
+"""Attribute of a route's path function: the destination at which the loop ends."""
 
 
 class RouteHost(Protocol):
@@ -24,14 +32,23 @@ class RouteHost(Protocol):
     def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress."""
 
+    @property
+    def template(self) -> Template | None:
+        """The workflow's shape; None if it is not known."""
 
-def make_route(host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, again: str, end: str) -> Callable[..., Any]:
+
+def make_route(
+    host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, *, again: str, end: str, times: int | None = None
+) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
+
+    Whatever the policy and its mode, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a
+    row the edge leads to ``again``), and by :data:`UNDECLARED_TIMES` where neither is known.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     """
     declared = get_args(asked.returns) if get_origin(asked.returns) is Literal else ()
-    edge = _Edge(host, asked, again, end, frozenset((again, end, *declared)))
+    edge = _Edge(host, asked, again=again, end=end, destinations=frozenset((again, end, *declared)), times=times)
 
     def route(state: Any, config: RunnableConfig) -> Any:
         own, arguments = edge.arguments(state, config)
@@ -42,6 +59,7 @@ def make_route(host: RouteHost, fn: Callable[..., Any], asked: InjectedParameter
         return edge.decide(await fn(own, **arguments), own, config)
 
     wrapped: Callable[..., Any] = aroute if asked.is_async else route
+    setattr(wrapped, ROUTE_MARK, end)
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", "route")
     wrapped.__doc__ = getattr(fn, "__doc__", None)
     destinations = Literal[tuple(dict.fromkeys((again, end, *declared)))]  # type: ignore[valid-type]
@@ -52,10 +70,20 @@ def make_route(host: RouteHost, fn: Callable[..., Any], asked: InjectedParameter
 
 
 class _Edge:
-    __slots__ = ("again", "asked", "destinations", "end", "host")
+    __slots__ = ("again", "asked", "destinations", "end", "host", "times")
 
-    def __init__(self, host: RouteHost, asked: InjectedParameters, again: str, end: str, destinations: frozenset[str]) -> None:
+    def __init__(
+        self,
+        host: RouteHost,
+        asked: InjectedParameters,
+        *,
+        again: str,
+        end: str,
+        destinations: frozenset[str],
+        times: int | None,
+    ) -> None:
         self.host, self.asked, self.again, self.end, self.destinations = host, asked, again, end, destinations
+        self.times = times
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
         own, _ = own_state(state)
@@ -75,9 +103,28 @@ class _Edge:
         if found is None:
             return own
         run, path = found
-        if run.should_continue(path, finished, state):
+        if run.should_continue(path, finished, state) and self._has_turns_left(run, path):
             return self.again if finished else onward
+        run.end_loop(self.again)
         return self.end
+
+    def _has_turns_left(self, run: GraphRun, path: tuple[str, ...]) -> bool:
+        """Whether the loop's bound allows one more turn, which is then counted."""
+        template = run.policy.template or self.host.template
+        if template is not None and template.stage_after(len(path)) is None:
+            return False
+        undeclared = UNDECLARED_TIMES if template is None else template.depth
+        allowed = undeclared if self.times is None else self.times
+        if run.take_turn(self.again, allowed):
+            return True
+        if self.times is None and template is None:
+            warnings.warn(
+                f"the loop to {self.again!r} was ended after {allowed} turns: VineLM knows neither its template nor its bound: "
+                "pass VineLM(..., template=), or vine.route(..., times=)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return False
 
     def _finished(self, verdict: Any) -> bool | None:
         if isinstance(verdict, bool):

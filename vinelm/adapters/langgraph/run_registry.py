@@ -36,6 +36,7 @@ class GraphRun:
         "_prefix",
         "_stage",
         "_step",
+        "_turns",
         "_unwritten_usd",
         "context",
         "control",
@@ -54,6 +55,21 @@ class GraphRun:
         self._begun = self._failed = 0  # invocations of the current decision
         self._chat_path: tuple[str, ...] = ()  # of the run's chat models, which no channel carries
         self._unwritten_usd = 0.0
+        self._turns: dict[str, int] = {}
+
+    def take_turn(self, again: str, allowed: int) -> bool:
+        """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
+        with self._lock:
+            taken = self._turns.get(again, 0)
+            if taken >= allowed:
+                return False
+            self._turns[again] = taken + 1
+            return True
+
+    def end_loop(self, again: str) -> None:
+        """Forget the turns of the loop to ``again``: it was left, and the run may begin it anew."""
+        with self._lock:
+            self._turns.pop(again, None)
 
     def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return ``prefix`` and the policy's model for the invocation of ``stage`` in superstep ``step``.
@@ -173,11 +189,15 @@ class RunRegistry:
     the newest ``bound`` runs are kept, and an older one loses its policy.
 
     Args:
+        new_policy: returns the policy of a new run; called once per run.
         bound: number of runs to keep, at least 1.
         observers: notified of the runs' decisions.
     """
 
-    def __init__(self, bound: int = 4096, observers: ObserverGroup = _NOBODY) -> None:
+    def __init__(
+        self, new_policy: Callable[[RunContext], Policy], bound: int = 4096, observers: ObserverGroup = _NOBODY
+    ) -> None:
+        self._new_policy = new_policy
         self._bound = bound
         self._observers = observers
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
@@ -191,12 +211,12 @@ class RunRegistry:
         """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
         return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
 
-    def of(self, opening: ChannelSession | None, control: Any, make: Callable[[], tuple[Policy, RunContext]]) -> GraphRun:
-        """Return the same run, made with the policy and context that ``make`` returns if it is new."""
+    def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
+        """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
         with self._lock:
             run = self.known(opening, control)
             if run is None:
-                run = GraphRun(control, *make(), self._observers)
+                run = GraphRun(control, self._new_policy(context), context, self._observers)
                 if opening is not None:
                     opening.owned[self] = run
                     return run

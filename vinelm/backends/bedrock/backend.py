@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.bedrock.request import check_options, converse_request, upper_bound_usd
+from vinelm.backends.bedrock.client import MAX_CONNECTIONS, BedrockClient, region_of
+from vinelm.backends.bedrock.request import attempt_bound, check_options, converse_request
 from vinelm.backends.bedrock.response import FINISH_FAILURES, begun, failed, pieces, whole
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
-from vinelm.backends.remote.client_pool import ClientPool, keep_quiet
+from vinelm.backends.remote.client_pool import ClientPool
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, FailureKind
-
-CONNECT_TIMEOUT_S = 15.0
-MAX_CONNECTIONS = 256
-"""Connections of one client, and threads that wait for asynchronous callers."""
-BEARER = "AWS_BEARER_TOKEN_BEDROCK"
+from vinelm.errors import FailureKind
 
 
 class BedrockTransport:
@@ -33,8 +28,8 @@ class BedrockTransport:
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self) -> None:
-        self.clients: ClientPool[Any] = ClientPool(
-            _make_client, lambda model: (model.api_base, region_of(model), model.timeout_s)
+        self.clients: ClientPool[BedrockClient] = ClientPool(
+            BedrockClient, lambda model: (model.api_base, region_of(model), model.timeout_s)
         )
         self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, thread_name_prefix="vinelm-bedrock")
 
@@ -48,9 +43,9 @@ class BedrockTransport:
         """Build the arguments of ``converse``."""
         return converse_request(model, messages, options, is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars."""
-        return upper_bound_usd(model, body)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
+        return attempt_bound(body)
 
     def connect(self, model: Model) -> None:
         """Create the client."""
@@ -62,7 +57,7 @@ class BedrockTransport:
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
-        client = self.clients.of(model)
+        client = self.clients.of(model).api
         if not request.is_streamed:
             response = client.converse(modelId=model.model_id, **request.body)
             yield begun(response)
@@ -110,46 +105,6 @@ class BedrockBackend(RemoteBackend[BedrockTransport]):
     option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. boto3 is synchronous: async
     calls wait on threads of the backend.
     """
-
-
-def region_of(model: Model) -> str:
-    """Return the model's region; :class:`ConfigError` if there is none, or boto3 does not read the entry's key variable."""
-    if model.api_key_env not in (None, BEARER):
-        raise ConfigError(f"model {model.name!r}: api_key_env is {model.api_key_env}: Bedrock's API key is read from {BEARER}")
-    if model.api_key_env is not None and not os.environ.get(BEARER, "").strip():
-        raise ConfigError(f"model {model.name!r}: environment variable {BEARER} is not set: put the API key there")
-    region = model.options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if not region:
-        raise ConfigError(f'model {model.name!r}: no AWS region: add options = {{ region = "us-east-1" }} or set AWS_REGION')
-    return str(region)
-
-
-def _make_client(model: Model) -> Any:
-    try:
-        import boto3
-        import botocore.session
-        from botocore.config import Config
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
-    keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
-    config = Config(
-        connect_timeout=min(model.timeout_s, CONNECT_TIMEOUT_S),
-        read_timeout=model.timeout_s,
-        retries={"total_max_attempts": 1},
-        max_pool_connections=MAX_CONNECTIONS,
-    )
-    session = botocore.session.get_session()
-    session.register_component("data_loader", _loader())
-    made = boto3.Session(botocore_session=session)
-    return made.client("bedrock-runtime", region_name=region_of(model), endpoint_url=model.api_base, config=config)
-
-
-@cache
-def _loader() -> Any:
-    """Return the loader of boto3's service descriptions. It is cached: loading them takes 90 % of creating a client."""
-    from botocore.loaders import create_loader
-
-    return create_loader()
 
 
 def _when_done(step: Future[Any], close: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
@@ -45,14 +45,14 @@ def converse_request(
     return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Return an upper bound of the call's cost in dollars, including retries."""
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
-    return call_meter.upper_bound_usd(
-        model,
+    return AttemptBound.of(
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["inferenceConfig"]["maxTokens"],
         links=prompt.count("s3Location"),
+        writes_cache="cachePoint" in prompt,
     )
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, counted, seconds_of
+from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.failures import status_may_be_billed
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
@@ -79,7 +81,7 @@ def _whole(response: Mapping[str, Any]) -> Delta:
         reasoning="".join(_thought(block["reasoningContent"]) for block in content if "reasoningContent" in block),
         tools=list(_tools(content)),
         finish_reason=response["stopReason"],
-        counts=_counts(response["usage"]),
+        counts=_counts(response.get("usage")),
         provider_latency_s=_latency_s(response),
     )
 
@@ -102,7 +104,7 @@ def _event(event: Mapping[str, Any]) -> Delta:
     if stop := event.get("messageStop"):
         return Delta(finish_reason=stop["stopReason"])
     if metadata := event.get("metadata"):
-        return Delta(counts=_counts(metadata["usage"]), provider_latency_s=_latency_s(metadata))
+        return Delta(counts=_counts(metadata.get("usage")), provider_latency_s=_latency_s(metadata))
     return Delta()
 
 
@@ -110,15 +112,21 @@ def _thought(block: Mapping[str, Any]) -> str:
     return str(block.get("reasoningText", {}).get("text", ""))
 
 
-def _counts(usage: Mapping[str, Any]) -> Counts:
+def _counts(usage: Any) -> Counts | None:
     """Return the token counts. Unlike Converse's ``inputTokens``, ``tokens_in`` includes prompt cache reads and writes."""
+    if not isinstance(usage, Mapping):
+        return None
     read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
-    return Counts(int(usage["inputTokens"]) + (read or 0) + (written or 0), int(usage["outputTokens"]), read)
+    parts = [counted(part) for part in (usage.get("inputTokens"), read or 0, written or 0)]
+    if None in parts:
+        return None
+    return Counts.stated(sum(part or 0 for part in parts), usage.get("outputTokens"), read, written=written)
 
 
 def _latency_s(response: Mapping[str, Any]) -> float | None:
-    milliseconds = response.get("metrics", {}).get("latencyMs")
-    return None if milliseconds is None else float(milliseconds) / 1000.0
+    metrics = response.get("metrics")
+    milliseconds = seconds_of(metrics.get("latencyMs")) if isinstance(metrics, Mapping) else None
+    return None if milliseconds is None else milliseconds / 1000.0
 
 
 def failed(error: Exception) -> AttemptFailed | None:
@@ -128,18 +136,17 @@ def failed(error: Exception) -> AttemptFailed | None:
     if isinstance(error, exceptions.ClientError):
         return _refused(error.response)
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError | exceptions.TokenRetrievalError):
-        return AttemptFailed("auth", "no AWS credentials found: set them, or AWS_BEARER_TOKEN_BEDROCK, in the environment")
+        return AttemptFailed(
+            "auth", "no AWS credentials found: set them, or AWS_BEARER_TOKEN_BEDROCK, in the environment", may_be_billed=False
+        )
     if isinstance(error, exceptions.InvalidEndpointConfigurationError):
-        return AttemptFailed("auth", "a Bedrock API key is only sent to an endpoint with https://")
+        return AttemptFailed("auth", "a Bedrock API key is only sent to an endpoint with https://", may_be_billed=False)
     if isinstance(error, exceptions.ParamValidationError):
-        return AttemptFailed("malformed", "Converse has no such request: does the entry's options fit it?", is_final=True)
-    if isinstance(error, exceptions.ConnectTimeoutError | exceptions.ReadTimeoutError):
-        return AttemptFailed("timeout", "the server took too long")
+        said = "Converse has no such request: does the entry's options fit it?"
+        return AttemptFailed("malformed", said, is_final=True, may_be_billed=False)
     if isinstance(error, parsers.ResponseParserError | eventstream.ParserError | ValueError):
         return AttemptFailed("malformed", "the server's answer cannot be parsed")
-    if isinstance(error, exceptions.HTTPClientError):
-        return AttemptFailed("server", "the connection failed or broke off")
-    return _transport(error)
+    return openai_response.failed(error)
 
 
 def _refused(response: Mapping[str, Any]) -> AttemptFailed:
@@ -156,17 +163,9 @@ def _refused(response: Mapping[str, Any]) -> AttemptFailed:
     where = "reported an error in the stream" if status in (None, 200) else f"answered HTTP {status}"
     hint = ": does the region have that model, and does it know the entry's options?" if kind == "malformed" else ""
     wait_s = retry_after_s(metadata.get("HTTPHeaders", {}))
-    return AttemptFailed(kind, f"Bedrock {where}{shown}{hint}", retry_after_s=wait_s, is_final=kind == "malformed")
-
-
-def _transport(error: Exception) -> AttemptFailed | None:
-    """Recognise urllib3's errors while a stream is read, by name: urllib3 is not a dependency."""
-    names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] == "urllib3"}
-    if "TimeoutError" in names:
-        return AttemptFailed("timeout", "the server took too long")
-    if names or isinstance(error, OSError):
-        return AttemptFailed("server", "the connection failed or broke off")
-    return None
+    billed = status is None or status == 200 or status_may_be_billed(status, is_api_error=bool(shown))
+    said = f"Bedrock {where}{shown}{hint}"
+    return AttemptFailed(kind, said, retry_after_s=wait_s, is_final=kind == "malformed", may_be_billed=billed)
 
 
 _SHOWN = frozenset(

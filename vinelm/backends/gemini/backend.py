@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.gemini.client import clients_of, kept_responses
-from vinelm.backends.gemini.request import check_options, config_options, content_request, upper_bound_usd
+from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, failed
 from vinelm.backends.gemini.thought_signatures import Signatures
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport
 from vinelm.backends.remote.response import Delta
@@ -42,9 +43,9 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
         """Build the contents and the config."""
         return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars."""
-        return upper_bound_usd(model, body)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
+        return attempt_bound(body)
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the model's key or the SDK is missing, or an option is unknown."""
@@ -138,12 +139,16 @@ def _config(model: Model, config: Mapping[str, Any]) -> Any:
 
 
 def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:
+    unfit = AttemptFailed("malformed", "google-genai has no such options or contents", is_final=True, may_be_billed=False)
     config = _config(model, {**request.body["config"], "http_options": {"timeout": round(model.timeout_s * 1000)}})
     if config is None:
-        raise AttemptFailed("malformed", "google-genai's GenerateContentConfig has no such options", is_final=True)
+        raise unfit
     from google.genai import types
 
-    contents = [types.Content.model_validate(turn) for turn in request.body["contents"]]
+    try:
+        contents = [types.Content.model_validate(turn) for turn in request.body["contents"]]
+    except ValueError:
+        raise unfit from None
     return {"model": model.model_id, "contents": contents, "config": config}
 
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from vinelm.backends.http.clients import async_http_client, http_client
 from vinelm.backends.remote.client_pool import EventLoopClients
 
 if TYPE_CHECKING:
     from google.genai import Client
 
-MAX_CONNECTIONS = 256
 _RESPONSES: ContextVar[list[Any] | None] = ContextVar("vinelm_gemini_responses", default=None)
 
 
@@ -30,15 +30,11 @@ def clients_of(**settings: Any) -> EventLoopClients[Client, Client]:
     """Create google-genai's clients with these settings (key, endpoint, ...): one for all threads, one per event loop."""
 
     def make() -> tuple[Client, Any]:
-        import httpx2
-
-        http = httpx2.Client(event_hooks={"response": [_keep]}, limits=_limits(), follow_redirects=True)
+        http = http_client("httpx2", event_hooks={"response": [_keep]})
         return _made(settings, httpx_client=http), http.close
 
     def amake() -> tuple[Client, Any]:
-        import httpx2
-
-        http = httpx2.AsyncClient(event_hooks={"response": [_akeep]}, limits=_limits(), follow_redirects=True)
+        http = async_http_client("httpx2", event_hooks={"response": [_akeep]})
         return _made(settings, httpx_async_client=http), http.aclose
 
     return EventLoopClients(make, amake)
@@ -50,12 +46,6 @@ def _made(settings: dict[str, Any], **http: Any) -> Client:
 
     given = dict(settings)
     return Client(http_options=HttpOptions(base_url=given.pop("base_url", None), **http), **given)
-
-
-def _limits() -> Any:
-    import httpx2
-
-    return httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
 
 
 def _keep(response: Any) -> None:

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signatures
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
@@ -52,11 +52,10 @@ def content_request(
     return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Return an upper bound of the call's cost in dollars, including retries."""
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
     prompt = _prompt_text(body)
-    return call_meter.upper_bound_usd(
-        model,
+    return AttemptBound.of(
         prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
         max_tokens=body["config"]["max_output_tokens"],
     )

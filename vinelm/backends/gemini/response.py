@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, counted
 from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.failures import status_may_be_billed
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
@@ -100,9 +101,11 @@ def _counts(usage: Any) -> Counts | None:
     """Return the token counts. Unlike ``candidatesTokenCount``, ``tokens_out`` includes thoughts, which are billed alike."""
     if usage is None or usage.prompt_token_count is None:
         return None
-    thoughts = usage.thoughts_token_count
-    tokens_in = usage.prompt_token_count + (usage.tool_use_prompt_token_count or 0)
-    return Counts(tokens_in, (usage.candidates_token_count or 0) + (thoughts or 0), usage.cached_content_token_count, thoughts)
+    thoughts, fetched = usage.thoughts_token_count, usage.tool_use_prompt_token_count
+    parts = (usage.prompt_token_count, fetched or 0, usage.candidates_token_count or 0, thoughts or 0)
+    if any(counted(part) is None for part in parts):
+        return None
+    return Counts.stated(parts[0] + parts[1], parts[2] + parts[3], usage.cached_content_token_count, thoughts)
 
 
 def failed(error: Exception) -> AttemptFailed | None:
@@ -119,9 +122,9 @@ def _unauthorized(error: Exception) -> AttemptFailed | None:
     from google.auth import exceptions
 
     if isinstance(error, exceptions.TransportError) or getattr(error, "retryable", False) is True:
-        return AttemptFailed("server", "Google's token endpoint cannot be reached")
+        return AttemptFailed("server", "Google's token endpoint cannot be reached", may_be_billed=False)
     if isinstance(error, exceptions.GoogleAuthError):
-        return AttemptFailed("auth", "Google's credentials were rejected: check that they are still valid")
+        return AttemptFailed("auth", "Google's credentials were rejected: check that they are still valid", may_be_billed=False)
     return None
 
 
@@ -137,7 +140,9 @@ def _refused(error: Any) -> AttemptFailed:
     }.get(kind, "")
     shown = f" ({error.status})" if error.status in _SHOWN else ""
     where = f"answered HTTP {status}" if isinstance(status, int) else "reported an error in the stream"
-    return AttemptFailed(kind, f"Gemini {where}{shown}{hint}", retry_after_s=_wait_s(error), is_final=kind == "malformed")
+    billed = status_may_be_billed(status, is_api_error=isinstance(error.details, Mapping) and "error" in error.details)
+    said = f"Gemini {where}{shown}{hint}"
+    return AttemptFailed(kind, said, retry_after_s=_wait_s(error), is_final=kind == "malformed", may_be_billed=billed)
 
 
 def _wait_s(error: Any) -> float | None:

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableBinding
 
 from vinelm.backends.langchain.response import FINISH_FAILURES, LangChainStreamReader, failed
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -64,11 +64,14 @@ class LangChainTransport:
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars, if the chat model respects the entry's ``max_tokens``."""
-        size = len(_prompt_text(body).encode("utf-8", "surrogatepass"))
-        bound: int = body["max_tokens"]
-        return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=bound)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost, if the chat model respects the entry's ``max_tokens``."""
+        prompt = _prompt_text(body)
+        return AttemptBound.of(
+            prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+            max_tokens=body["max_tokens"],
+            writes_cache="cache_control" in prompt or "cachePoint" in prompt,
+        )
 
     def connect(self, model: Model) -> None:
         """Create the chat model."""

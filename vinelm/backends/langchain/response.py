@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from vinelm.backends.base import Counts
+from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind, VineLMError
@@ -69,7 +70,7 @@ class LangChainStreamReader:
 
     def _delta(self, message: Any) -> Delta:
         if message.usage_metadata:
-            self._usage = add_usage(self._usage, message.usage_metadata)
+            self._add(message.usage_metadata)
         reason = next((message.response_metadata[key] for key in _REASON_KEYS if message.response_metadata.get(key)), None)
         self._has_reason |= reason is not None
         return Delta(
@@ -80,6 +81,13 @@ class LangChainStreamReader:
             finish_reason=None if reason is None else str(getattr(reason, "name", reason)),
             counts=_counts(self._usage),
         )
+
+    def _add(self, usage: Any) -> None:
+        """Add the usage of a piece. What cannot be added is no usage, and then nothing is known of the whole."""
+        try:
+            self._usage = add_usage(self._usage, usage)
+        except (AttributeError, TypeError, ValueError, KeyError):
+            self._usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
     def _pieces(self, message: Any) -> list[ToolPiece]:
         if isinstance(message, AIMessageChunk):
@@ -98,10 +106,17 @@ class LangChainStreamReader:
 
 def _counts(usage: UsageMetadata | None) -> Counts | None:
     """Return the token counts; None also for zero prompt tokens, which must not be accounted as free."""
-    if usage is None or usage["input_tokens"] <= 0:
+    if not isinstance(usage, Mapping) or not usage.get("input_tokens"):
         return None
-    into, out = usage.get("input_token_details", {}), usage.get("output_token_details", {})
-    return Counts(usage["input_tokens"], usage["output_tokens"], into.get("cache_read"), out.get("reasoning"))
+    parts: list[Any] = [usage.get("input_token_details"), usage.get("output_token_details")]
+    into, out = [part if isinstance(part, Mapping) else {} for part in parts]
+    return Counts.stated(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        into.get("cache_read"),
+        out.get("reasoning"),
+        written=into.get("cache_creation"),
+    )
 
 
 def failed(error: Exception) -> AttemptFailed | None:
@@ -133,16 +148,18 @@ def _by_status(error: Any) -> AttemptFailed | None:
     kind = _BY_STATUS.get(status) or ("malformed" if status < 500 else "server")
     headers = getattr(response, "headers", None)
     wait_s = retry_after_s(headers) if isinstance(headers, Mapping) else None
-    return AttemptFailed(kind, f"the server answered HTTP {status}", retry_after_s=wait_s, is_final=kind == "malformed")
+    billed = status_may_be_billed(status)
+    said = f"the server answered HTTP {status}"
+    return AttemptFailed(kind, said, retry_after_s=wait_s, is_final=kind == "malformed", may_be_billed=billed)
 
 
 def _by_name(error: Exception) -> AttemptFailed:
     names = " ".join(base.__name__ for base in type(error).__mro__)
     if "Timeout" in names:
-        return AttemptFailed("timeout", "the server took too long")
+        return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if "RateLimit" in names or "ResourceExhausted" in names:
-        return AttemptFailed("rate_limit", "the server asks to slow down")
+        return AttemptFailed("rate_limit", "the server asks to slow down", may_be_billed=False)
     if isinstance(error, OSError) or "Connect" in names or "NetworkError" in names or "ProtocolError" in names:
-        return AttemptFailed("server", "the connection failed or broke off")
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=was_sent(error))
     name = type(error).__name__
     return AttemptFailed("unknown", f"the chat model raised {name}: call it directly to see why", is_final=True)

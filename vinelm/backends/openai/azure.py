@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+from vinelm.backends.http.clients import async_http_client, http_client, library_of_openai
 from vinelm.backends.openai.backend import OpenAITransport
 from vinelm.backends.openai.client import LOGGERS, elsewhere, named_key
 from vinelm.backends.openai.request import check_options
@@ -48,14 +49,16 @@ class AzureTransport(OpenAITransport):
         def make() -> tuple[OpenAI, Any]:
             from openai import AzureOpenAI
 
-            client = AzureOpenAI(**settings, default_headers=elsewhere())
+            client = AzureOpenAI(**settings, http_client=http_client(library_of_openai()), default_headers=elsewhere())
             _refuse_ambient_token(client, model)
             return client, client.close
 
         def amake() -> tuple[AsyncOpenAI, Any]:
             from openai import AsyncAzureOpenAI
 
-            client = AsyncAzureOpenAI(**settings, default_headers=elsewhere())
+            client = AsyncAzureOpenAI(
+                **settings, http_client=async_http_client(library_of_openai()), default_headers=elsewhere()
+            )
             _refuse_ambient_token(client, model)
             return client, client.close
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, named_key, timeout_of
-from vinelm.backends.openai.request import check_options, completion_request, upper_bound_usd
+from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
+from vinelm.backends.http.transport import DEADLINE
+from vinelm.backends.openai.client import OpenAISdkTransport, named_key, timeout_of
+from vinelm.backends.openai.request import attempt_bound, check_options, completion_request
 from vinelm.backends.openai.response import FINISH_FAILURES, begun, delta_of, failed
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -18,6 +22,9 @@ from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import FailureKind
+
+DRAIN_S, DRAIN_PIECES = 0.25, 16
+"""Seconds and pieces that a stream is given to end after its answer has."""
 
 
 class OpenAITransport(OpenAISdkTransport):
@@ -31,9 +38,9 @@ class OpenAITransport(OpenAISdkTransport):
         """Build the body of the completion."""
         return completion_request(model, messages, options, is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars."""
-        return upper_bound_usd(model, body)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
+        return attempt_bound(body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
@@ -48,7 +55,7 @@ class OpenAITransport(OpenAISdkTransport):
             with closing(parsed) as chunks:
                 for chunk in chunks:
                     yield delta_of(chunk, is_streamed=True)
-                    if chunk.usage is not None and not chunk.choices:
+                    if _is_last(chunk):
                         drained(raw.http_response)
                         break
         finally:
@@ -66,6 +73,9 @@ class OpenAITransport(OpenAISdkTransport):
                 return
             async for chunk in parsed:
                 yield delta_of(chunk, is_streamed=True)
+                if _is_last(chunk):
+                    await adrained(raw.http_response)
+                    break
         finally:
             await raw.http_response.aclose()
 
@@ -98,13 +108,29 @@ class OpenAIBackend(RemoteBackend[OpenAITransport]):
 
 
 def drained(response: Any) -> None:
-    """Read a stream to its end, so that the connection can be reused.
-
-    The SDK stops at ``[DONE]``, and its synchronous client would then drop the connection; its async client drains it.
-    """
+    """Read a stream to its end, so that the connection can be reused, unless the end does not come at once."""
+    deadline = response.extensions.get(DEADLINE)
     with suppress(Exception):  # the answer is complete, only the connection is lost
-        for _ in response.stream:
+        if deadline is not None:
+            deadline.shorten(DRAIN_S)
+        for _, _ in zip(range(DRAIN_PIECES), response.stream, strict=False):
             pass
+
+
+async def adrained(response: Any) -> None:
+    """Like :func:`drained`, for a coroutine."""
+    pieces = 0
+    with suppress(Exception):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in response.stream:
+                pieces += 1
+                if pieces >= DRAIN_PIECES:
+                    break
+
+
+def _is_last(chunk: Any) -> bool:
+    """Whether a chunk is the one with the usage, after which nothing of the answer follows."""
+    return chunk.usage is not None and not chunk.choices
 
 
 def _arguments(model: Model, request: TransportRequest) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from vinelm.backends.http.answer_body import BodyLimits
+from vinelm.backends.http.clients import async_http_client, http_client, library_of_openai
+from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -14,7 +17,6 @@ if TYPE_CHECKING:
 
 NO_KEY = "none"
 """The key sent to a server that needs none, instead of one that the SDK finds in the environment."""
-CONNECT_TIMEOUT_S = 15.0
 LOGGERS = ("openai._base_client",)
 """Loggers of the SDK, whose older versions log whole requests."""
 
@@ -39,32 +41,37 @@ def api_key(model: Model) -> str:
 class OpenAISdkTransport(SdkTransport["OpenAI", "AsyncOpenAI"]):
     """Base of transports that use the openai SDK's HTTP client."""
 
+    body_limits = BodyLimits()
+    """The largest response."""
+
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key is missing."""
         api_key(model)
 
     def _made(self, model: Model) -> EventLoopClients[OpenAI, AsyncOpenAI]:
         key = api_key(model)  # read outside of the cache: a missing key must not be cached
-        return clients_of(self._base(model), key)
+        return clients_of(self._base(model), key, self.body_limits)
 
     def _base(self, model: Model) -> str:
         return model.api_base or "https://api.openai.com/v1"
 
 
-def clients_of(base_url: str, key: str) -> EventLoopClients[OpenAI, AsyncOpenAI]:
+def clients_of(base_url: str, key: str, limits: BodyLimits) -> EventLoopClients[OpenAI, AsyncOpenAI]:
     """Create the clients of one server, with the SDK's retries disabled."""
     keep_quiet(*LOGGERS)
 
     def make() -> tuple[OpenAI, Any]:
         from openai import OpenAI
 
-        client = OpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        http = http_client(library_of_openai(), limits)
+        client = OpenAI(api_key=key, base_url=base_url, http_client=http, **_settings(base_url))
         return client, client.close
 
     def amake() -> tuple[AsyncOpenAI, Any]:
         from openai import AsyncOpenAI
 
-        client = AsyncOpenAI(api_key=key, base_url=base_url, **_settings(base_url))
+        http = async_http_client(library_of_openai(), limits)
+        client = AsyncOpenAI(api_key=key, base_url=base_url, http_client=http, **_settings(base_url))
         return client, client.close
 
     return EventLoopClients(make, amake)
@@ -84,7 +91,7 @@ def elsewhere() -> dict[str, Any]:
 
 
 def timeout_of(model: Model) -> Timeout:
-    """Return the timeouts: seconds to connect, and between two pieces of a response."""
+    """Return the timeouts: seconds to connect, and for the whole attempt (see :mod:`vinelm.backends.http.deadline`)."""
     from openai import Timeout
 
     return Timeout(model.timeout_s, connect=min(model.timeout_s, CONNECT_TIMEOUT_S))

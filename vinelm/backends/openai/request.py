@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
@@ -52,11 +52,10 @@ def completion_request(
     return TransportRequest(body=body, prompt_chars=chars, is_streamed=is_streamed)
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Return an upper bound of the call's cost in dollars, including retries."""
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
     sent = {key: value for key, value in body.items() if key not in LIMIT_NAMES}
-    return call_meter.upper_bound_usd(
-        model,
+    return AttemptBound.of(
         prompt_bytes=len(json.dumps(sent, ensure_ascii=False).encode("utf-8", "surrogatepass")),
         max_tokens=body.get("max_tokens") or body["max_completion_tokens"],
         links=sum(_attachments(message) for message in body["messages"]),

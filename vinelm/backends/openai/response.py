@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, counted, seconds_of
+from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
@@ -46,10 +47,8 @@ def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:
     wanted = "text/event-stream" if is_streamed else "application/json"
     if kind != wanted:
         raise AttemptFailed("malformed", f"the server answered with another content type than {wanted}: is api_base right?")
-    try:
-        latency_s = float(headers.get("openai-processing-ms", "")) / 1000.0
-    except ValueError:
-        latency_s = None
+    latency_ms = seconds_of(headers.get("openai-processing-ms"))
+    latency_s = None if latency_ms is None else latency_ms / 1000.0
     return Delta(request_id=headers.get("x-request-id"), provider_latency_s=latency_s)
 
 
@@ -65,7 +64,7 @@ def delta_of(response: Any, *, is_streamed: bool) -> Delta:
 def _delta(response: Any, is_streamed: bool) -> Delta:
     if not is_streamed and not response.choices:
         raise ValueError("no choices")
-    counts = _counts(response.usage)
+    counts = _counts(getattr(response, "usage", None))
     if not response.choices:  # the chunk with the usage
         return Delta(counts=counts, request_id=_text(response.id) or None)
     choice = response.choices[0]
@@ -102,12 +101,11 @@ def _counts(usage: Any) -> Counts | None:
         return None
     into, out = getattr(usage, "prompt_tokens_details", None), getattr(usage, "completion_tokens_details", None)
     cached, reasoning = getattr(into, "cached_tokens", None), getattr(out, "reasoning_tokens", None)
-    return Counts(
-        max(int(usage.prompt_tokens), 0),
-        max(int(usage.completion_tokens or 0), 0),
-        None if cached is None else int(cached),
-        None if reasoning is None else int(reasoning),
-    )
+    asked, answered = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+    parts = [part for part in map(counted, (asked, answered, reasoning)) if part is not None]
+    if len(parts) == 3 and getattr(usage, "total_tokens", None) == sum(parts):
+        answered = parts[1] + parts[2]  # some servers count reasoning apart, and bill it all the same
+    return Counts.stated(asked, answered, cached, reasoning)
 
 
 def failed(error: Exception) -> AttemptFailed | None:
@@ -117,9 +115,9 @@ def failed(error: Exception) -> AttemptFailed | None:
     if isinstance(error, openai.APIStatusError):
         return _refused(error)
     if isinstance(error, openai.APITimeoutError):
-        return AttemptFailed("timeout", "the server took too long")
+        return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if isinstance(error, openai.APIConnectionError):
-        return AttemptFailed("server", "the connection failed or broke off")
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=was_sent(error))
     if isinstance(error, openai.APIResponseValidationError):
         return AttemptFailed("malformed", "the server's answer is no chat completion")
     if isinstance(error, openai.APIError):
@@ -143,18 +141,22 @@ def _refused(error: Any) -> AttemptFailed:
     }.get(kind, "")
     final = kind == "malformed" or code == "insufficient_quota"
     wait_s = retry_after_s(error.response.headers)
-    return AttemptFailed(kind, f"the server answered HTTP {status}{_said(code)}{hint}", retry_after_s=wait_s, is_final=final)
+    billed = status_may_be_billed(status, is_api_error=isinstance(error.body, dict))
+    said = f"the server answered HTTP {status}{_said(code)}{hint}"
+    return AttemptFailed(kind, said, retry_after_s=wait_s, is_final=final, may_be_billed=billed)
 
 
 def _transport(error: Exception) -> AttemptFailed | None:
     """Recognise the HTTP client's errors, which older SDKs let through in a stream, by name: it is not a dependency."""
     names = {
-        base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore")
+        base.__name__
+        for base in type(error).__mro__
+        if base.__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
     }
     if "TimeoutException" in names:
-        return AttemptFailed("timeout", "the server took too long")
+        return AttemptFailed("timeout", "the server took too long", may_be_billed=was_sent(error))
     if names:
-        return AttemptFailed("server", "the connection failed or broke off")
+        return AttemptFailed("server", "the connection failed or broke off", may_be_billed=was_sent(error))
     return None
 
 

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from vinelm.backends.remote.chat_model import RemoteChatModel
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, rate_limiters
-from vinelm.backends.remote.retry import SETTINGS, RetryPolicy
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
@@ -64,7 +64,8 @@ class RemoteBackend(Generic[T]):
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
         """See :class:`vinelm.protocols.PricesCalls`."""
-        return self.transport.upper_bound_usd(model, self.transport.request(model, messages, options, is_streamed=True).body)
+        body = self.transport.request(model, messages, options, is_streamed=True).body
+        return BILLED_ATTEMPTS * self.transport.attempt_bound(model, body).usd(model.price)
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""

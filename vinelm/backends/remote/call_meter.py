@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.base import Counts, estimate_tokens
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.response import Delta, ResponseBuilder
-from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed, RetryPolicy
+from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
-
-TEMPLATE_TOKENS = 1024
-"""Tokens that a server's chat template may add to the prompt: a default system prompt, instructions for tools."""
-ATTACHMENT_TOKENS = 16384
-"""Tokens that an image, sound or file behind a link may count for; one that is sent along is bounded by its bytes."""
-
-
-def upper_bound_usd(model: Model, *, prompt_bytes: int, max_tokens: int, links: int = 0) -> float:
-    """Return the most dollars that a call can cost, :data:`~vinelm.backends.remote.retry.BILLED_ATTEMPTS` attempts included.
-
-    Every token of the prompt stands for at least one of its bytes; the template's own and ``links`` attachments come on top.
-    """
-    tokens_in = prompt_bytes + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
-    price = model.price
-    return BILLED_ATTEMPTS * price.cost_usd(tokens_in, max_tokens, tokens_in if (price.cached or 0.0) > price.input else 0)
 
 
 @dataclass(slots=True)
 class MeteredCall:
     """Times and prices the attempts of one call and makes its usage record.
 
-    ``finish_failures`` maps a provider's finish reasons to failures. Where the provider does not count the tokens of an
-    attempt that it began to answer (or of one that timed out), they are estimated from the text's length: what may have been
-    billed is never counted as free.
+    ``finish_failures`` maps a provider's finish reasons to failures; ``bound`` computes the upper bound of one attempt.
+
+    What an attempt costs: nothing, if it was not sent or the server refused it; the tokens that the server counted, if the
+    answer has its end and the counts are possible; in every other case its upper bound, since nobody knows what will be billed
+    (the server may go on after a timeout, and may have reasoned at length without a word of it in the answer). The token counts
+    of the record are then estimated from the length of the text.
     """
 
     model: Model
@@ -47,6 +36,7 @@ class MeteredCall:
     messages: Sequence[BaseMessage]
     prompt_chars: int
     is_streamed: bool
+    bound: Callable[[], AttemptBound]
     attempts: int = 0
     billed: int = 0
     is_complete: bool = False
@@ -75,7 +65,7 @@ class MeteredCall:
         self.answer.add(delta)
         if self.is_streamed and self._ttft_s is None and delta.is_token:
             self._ttft_s = max(now_s - self._started_s, 0.0)
-        if now_s - self._started_s > self.model.timeout_s and self.answer.finish_reason is None:
+        if now_s - self._started_s > self.model.timeout_s:
             raise AttemptFailed("timeout", f"no end after {self.model.timeout_s:g} s")
 
     def hand_out(self) -> None:
@@ -99,19 +89,36 @@ class MeteredCall:
         if self.answer.is_empty:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
+    def survives(self, failed: AttemptFailed) -> bool:
+        """Return whether the answer was complete before the connection failed: it is used then, not bought again."""
+        return failed.kind in ("timeout", "server") and self.answer.finish_reason is not None
+
     def end(self, failed: AttemptFailed | None) -> None:
         """End the attempt: stop its clock and add its price."""
         self._ended_s = self.context.clock.now()
-        self._counts, self._is_estimated = self.answer.counts, False
-        may_be_billed = self.answer.has_begun or (failed is not None and failed.kind == "timeout")
-        if self._counts is None and may_be_billed:
-            chars = self.answer.chars
-            self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(chars) if chars else 0)
-            self._is_estimated = True
-        if self._counts is not None:
-            counts = self._counts
-            self.billed += 1
-            self._cost_usd += self.model.price.cost_usd(counts.tokens_in, counts.tokens_out, counts.cached or 0)
+        answer, self._counts, self._is_estimated = self.answer, None, False
+        if answer.counts is not None and not self._believes(answer.counts):
+            answer.counts = None
+        if failed is not None and not failed.may_be_billed:
+            return
+        self.billed += 1
+        if answer.counts is not None and answer.finish_reason is not None:
+            counts = self._counts = answer.counts
+            self._cost_usd += self.model.price.cost_usd(
+                counts.tokens_in, counts.tokens_out, counts.cached or 0, counts.written, counts.written_1h
+            )
+            return
+        self._counts = Counts(estimate_tokens(self.prompt_chars), estimate_tokens(answer.chars) if answer.chars else 0)
+        self._is_estimated = True
+        self._cost_usd += self.bound().usd(self.model.price)
+
+    def _believes(self, counts: Counts) -> bool:
+        """Whether counts are possible; ``bound`` is only computed where they are not ordinary."""
+        if counts.tokens_out == 0 and self.answer.chars:
+            return False
+        if 0 < counts.tokens_in <= self.prompt_chars and counts.tokens_out <= self.model.max_tokens:
+            return True
+        return self.bound().believes(counts)
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
         """Return whether another attempt follows."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
+from functools import cache
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -18,12 +19,14 @@ from pydantic import Field
 
 from vinelm.backends.base import bound_instance, estimate_tokens
 from vinelm.backends.remote.call_meter import MeteredCall
+from vinelm.backends.remote.failures import own_failure, unforeseen
 from vinelm.backends.remote.response import Delta
-from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
+from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
-from vinelm.errors import FailureKind
+from vinelm.errors import FailureKind, VineLMError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, CallPermit, RatePermit
 
@@ -50,6 +53,13 @@ class RemoteChatModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangChain's tracers show of the model."""
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = self.binding.model.provider
+        params["ls_model_name"] = kwargs.get("model") or self.binding.model.model_id
+        return params
 
     def bind_tools(
         self,
@@ -123,14 +133,16 @@ class RemoteChatModel(BaseChatModel):
         with _Account(bound, metered, request) as account:
             bound.transport.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
-                with bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket, account.attempt(ticket):
-                    with closing(bound.transport.send(bound.model, request)) as deltas:
-                        for delta in deltas:
-                            metered.see(delta)
-                            if is_handed_out and delta.is_token:
-                                metered.hand_out()
-                                yield delta
-                    metered.check()
+                with (
+                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket,
+                    account.attempt(ticket),
+                    closing(bound.transport.send(bound.model, request)) as deltas,
+                ):
+                    for delta in deltas:
+                        metered.see(delta)
+                        if is_handed_out and delta.is_token:
+                            metered.hand_out()
+                            yield delta
                 with attempt:
                     account.raise_attempt()
         account.raise_call()
@@ -143,13 +155,13 @@ class RemoteChatModel(BaseChatModel):
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 async with bound.rate_limiter.aadmit(_tokens(bound.model, request), sleep) as ticket:
                     with account.attempt(ticket):
-                        async with aclosing(bound.transport.asend(bound.model, request)) as deltas:
+                        answer = within(bound.model.timeout_s, bound.transport.asend(bound.model, request))
+                        async with aclosing(answer) as deltas:
                             async for delta in deltas:
                                 metered.see(delta)
                                 if is_handed_out and delta.is_token:
                                     metered.hand_out()
                                     yield delta
-                        metered.check()
                 with attempt:
                     account.raise_attempt()
         account.raise_call()
@@ -168,6 +180,7 @@ class RemoteChatModel(BaseChatModel):
             messages=messages,
             prompt_chars=request.prompt_chars,
             is_streamed=request.is_streamed,
+            bound=cache(lambda: bound.transport.attempt_bound(bound.model, request.body)),
         )
         return request, metered
 
@@ -197,15 +210,26 @@ class _Account:
         self._metered.begin()
         try:
             yield
-        except AttemptFailed as failed:
-            self._last = failed
+            self._metered.check()
         except Exception as error:
-            self._last = self._bound.transport.failed(error)
-            if self._last is None:
-                raise
+            self._last = self._failed(error)
         finally:
             self._metered.end(self._last)
             ticket.settle(self._metered.tokens)
+
+    def _failed(self, error: Exception) -> AttemptFailed | None:
+        """Translate what an attempt raised; None if the answer is complete nevertheless."""
+        if isinstance(error, VineLMError):  # of this side, or of a model inside
+            self._last = AttemptFailed("unknown", "not the model's", may_be_billed=self._metered.answer.has_begun)
+            raise error
+        failed = own_failure(error) or self._bound.transport.failed(error) or unforeseen(error)
+        if not self._metered.survives(failed):
+            return failed
+        try:
+            self._metered.check()
+        except AttemptFailed as failed_check:
+            return failed_check
+        return None
 
     def raise_attempt(self) -> None:
         """Raise the failure of the last attempt, if it failed."""
@@ -221,7 +245,7 @@ class _Account:
     def __enter__(self) -> _Account:
         bound = self._bound
         if bound.call.guard is not None:
-            self._permit = bound.call.guard.authorize(bound.transport.upper_bound_usd(bound.model, self._request.body))
+            self._permit = bound.call.guard.authorize(BILLED_ATTEMPTS * self._metered.bound().usd(bound.model.price))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, UsageMetadata
-from langchain_core.messages.tool import default_tool_parser, tool_call_chunk
+from langchain_core.messages.tool import default_tool_parser, invalid_tool_call, tool_call_chunk
 
 from vinelm.backends.base import Counts
+from vinelm.backends.remote.retry import AttemptFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,19 @@ class Delta:
         """Whether the piece holds output of the model."""
         return bool(self.text or self.reasoning or self.tools)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether everything that must be a text is one: SDKs do not check what a server sends."""
+        texts: list[object] = [self.text, self.reasoning]
+        for piece in self.tools:
+            texts += [piece.arguments, piece.id or "", piece.name or ""]
+        return all(isinstance(text, str) for text in texts)
+
     def chunk(self) -> AIMessageChunk:
         """Convert the piece to a LangChain chunk."""
         tools = [tool_call_chunk(name=t.name, args=t.arguments, id=t.id, index=t.index) for t in self.tools]
-        more = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        return AIMessageChunk(content=self.text, additional_kwargs=more, tool_call_chunks=tools)
+        more = {"reasoning_content": _encodable(self.reasoning)} if self.reasoning else {}
+        return AIMessageChunk(content=_encodable(self.text), additional_kwargs=more, tool_call_chunks=tools)
 
 
 @dataclass(slots=True)
@@ -65,8 +75,14 @@ class ResponseBuilder:
     _tools: dict[int, list[ToolPiece]] = field(default_factory=dict)
 
     def add(self, delta: Delta) -> None:
-        """Add the next piece. Of values that arrive more than once, the last one counts."""
+        """Add the next piece. Of values that arrive more than once, the last one counts.
+
+        Raises:
+            AttemptFailed: It is malformed: something is not a text that must be one.
+        """
         self.has_begun = True
+        if not delta.is_text:
+            raise AttemptFailed("malformed", "the server's answer has something else where a text belongs")
         if delta.text:
             self._text.append(delta.text)
         if delta.reasoning:
@@ -74,9 +90,9 @@ class ResponseBuilder:
         for piece in delta.tools:
             self._tools.setdefault(piece.index, []).append(piece)
         self.is_refused |= delta.is_refused
-        self.finish_reason = delta.finish_reason or self.finish_reason
+        self.finish_reason = _label(delta.finish_reason) or self.finish_reason
         self.counts = delta.counts or self.counts
-        self.request_id = delta.request_id or self.request_id
+        self.request_id = _label(delta.request_id) or self.request_id
         if delta.provider_latency_s is not None:
             self.provider_latency_s = delta.provider_latency_s
 
@@ -93,14 +109,13 @@ class ResponseBuilder:
 
     def message(self, model_name: str) -> AIMessage:
         """Return the whole answer. A tool call whose arguments are not a JSON object goes to ``invalid_tool_calls``."""
-        calls, invalid = default_tool_parser([_tool(pieces) for _, pieces in sorted(self._tools.items())])
-        not_objects = [call for call in calls if not isinstance(call["args"], dict)]
-        more = {"reasoning_content": "".join(self._reasoning)} if self._reasoning else {}
+        parsed = [_parsed(_tool(pieces)) for _, pieces in sorted(self._tools.items())]
+        more = {"reasoning_content": _encodable("".join(self._reasoning))} if self._reasoning else {}
         return AIMessage(
-            content="".join(self._text),
+            content=_encodable("".join(self._text)),
             additional_kwargs=more,
-            tool_calls=[call for call in calls if call not in not_objects],
-            invalid_tool_calls=[*invalid, *(_invalid(call) for call in not_objects)],
+            tool_calls=[call for call in parsed if call["type"] == "tool_call"],
+            invalid_tool_calls=[call for call in parsed if call["type"] != "tool_call"],
             usage_metadata=self.usage_metadata(),
             response_metadata=self.metadata(model_name),
         )
@@ -127,17 +142,47 @@ class ResponseBuilder:
         }
         if counts.cached is not None:
             usage["input_token_details"] = {"cache_read": counts.cached}
+        if counts.written:
+            usage.setdefault("input_token_details", {})["cache_creation"] = counts.written
         if counts.reasoning is not None:
             usage["output_token_details"] = {"reasoning": counts.reasoning}
         return usage
 
 
 def _tool(pieces: Sequence[ToolPiece]) -> dict[str, Any]:
-    name = "".join(piece.name or "" for piece in pieces)
-    call_id = next((piece.id for piece in pieces if piece.id), None)
-    arguments = "".join(piece.arguments for piece in pieces) or "{}"
+    name = _encodable("".join(piece.name or "" for piece in pieces))
+    call_id = next((_encodable(piece.id) for piece in pieces if piece.id), None)
+    arguments = _encodable("".join(piece.arguments for piece in pieces)) or "{}"
     return {"id": call_id, "function": {"name": name, "arguments": arguments}}
 
 
-def _invalid(call: Any) -> Any:
-    return {"type": "invalid_tool_call", "name": call["name"], "args": str(call["args"]), "id": call["id"], "error": None}
+def _parsed(raw: dict[str, Any]) -> Any:
+    """Parse one tool call. What is no JSON object, or JSON that cannot be read, becomes an invalid call."""
+    given = raw["function"]
+    try:
+        calls, invalid = default_tool_parser([raw])
+    except (ValueError, RecursionError):  # a number of 5,000 digits, lists 1,000 deep
+        return invalid_tool_call(name=given["name"], args=given["arguments"], id=raw["id"])
+    if invalid:
+        return invalid[0]
+    (call,) = calls
+    arguments: Any = call["args"]
+    if isinstance(arguments, dict):
+        return call
+    return invalid_tool_call(name=given["name"], args=str(arguments), id=raw["id"])
+
+
+def _label(value: object) -> str | None:
+    """Return an id or a finish reason as the server states it; None for what is not a short text of visible characters."""
+    return value if isinstance(value, str) and _LABEL.fullmatch(value) else None
+
+
+def _encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON can state and no file or database can keep; join those that fit."""
+    if _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_LABEL = re.compile(r"[!-~]{1,200}")
+_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -29,14 +29,24 @@ class AttemptFailed(Exception):
         kind: The kind of the failure.
         retry_after_s: Seconds that the server asked to wait; None if it did not.
         is_final: Whether further attempts would fail, too.
+        may_be_billed: False only if the request certainly costs nothing: it was not sent, or the server refused it.
     """
 
-    def __init__(self, kind: FailureKind, detail: str, *, retry_after_s: float | None = None, is_final: bool = False) -> None:
+    def __init__(
+        self,
+        kind: FailureKind,
+        detail: str,
+        *,
+        retry_after_s: float | None = None,
+        is_final: bool = False,
+        may_be_billed: bool = True,
+    ) -> None:
         super().__init__(detail)
         self.kind: FailureKind = kind
         self.detail = detail
         self.retry_after_s = retry_after_s
         self.is_final = is_final
+        self.may_be_billed = may_be_billed
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed, RetryPolicy
 from vinelm.catalog import Model
@@ -38,8 +39,8 @@ class Transport(Protocol):
     ) -> TransportRequest:
         """Build the request. Raises :class:`~vinelm.errors.ConfigError` for options that the backend sets itself."""
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars, including retries."""
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
 
     def connect(self, model: Model) -> None:
         """Import the SDK and create its client, before the latency of an attempt is measured."""

@@ -8,15 +8,18 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from vinelm.backends.openai.backend import drained
-from vinelm.backends.openai.client import CONNECT_TIMEOUT_S, OpenAISdkTransport, timeout_of
+from vinelm.backends.http.answer_body import BodyLimits
+from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
+from vinelm.backends.openai.backend import adrained, drained
+from vinelm.backends.openai.client import OpenAISdkTransport, timeout_of
 from vinelm.backends.openai.response import begun
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
-from vinelm.backends.sglang.request import check_options, generate_request, upper_bound_usd
+from vinelm.backends.sglang.request import attempt_bound, check_options, generate_request
 from vinelm.backends.sglang.response import FINISH_FAILURES, SGLangStreamReader, failed
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
@@ -28,6 +31,7 @@ class SGLangTransport(OpenAISdkTransport):
     """The transport over the openai SDK's HTTP client; see :class:`vinelm.backends.remote.transport.Transport`."""
 
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
+    body_limits = BodyLimits(stream=None)  # each event repeats the text so far
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
@@ -35,9 +39,9 @@ class SGLangTransport(OpenAISdkTransport):
         """Build the body of the generation."""
         return generate_request(model, messages, options, is_streamed=is_streamed)
 
-    def upper_bound_usd(self, model: Model, body: Mapping[str, Any]) -> float:
-        """Return an upper bound of the call's cost in dollars."""
-        return upper_bound_usd(model, body)
+    def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
+        """Return the most tokens that one attempt can cost."""
+        return attempt_bound(body)
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
@@ -70,7 +74,11 @@ class SGLangTransport(OpenAISdkTransport):
         try:
             yield begun(events.response.headers, is_streamed=True)
             async for event in events:
-                yield reader.delta(event)
+                delta = reader.delta(event)
+                yield delta
+                if delta.finish_reason is not None:
+                    await adrained(events.response)
+                    return
         finally:
             await events.response.aclose()
 

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.openai.request import wire_messages
-from vinelm.backends.remote import call_meter
+from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.sglang.chat_template import chat_template
@@ -59,10 +59,10 @@ def generate_request(
     return TransportRequest(body=body, prompt_chars=len(text), is_streamed=is_streamed)
 
 
-def upper_bound_usd(model: Model, body: Mapping[str, Any]) -> float:
-    """Return an upper bound of the call's cost in dollars, including retries."""
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
     size = len(body["text"].encode("utf-8", "surrogatepass"))
-    return call_meter.upper_bound_usd(model, prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
+    return AttemptBound.of(prompt_bytes=size, max_tokens=body["sampling_params"]["max_new_tokens"])
 
 
 def check_options(model: Model, options: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, seconds_of
 from vinelm.backends.openai import response as openai_response
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -42,13 +42,12 @@ class SGLangStreamReader:
         reason = facts.get("finish_reason")
         if isinstance(reason, Mapping) and reason.get("type") == "abort":
             raise _aborted(reason)
-        latency_s = facts.get("e2e_latency")
         return Delta(
             text=self._new(response["text"]),
             finish_reason=str(reason["type"]) if isinstance(reason, Mapping) else reason,
             counts=_counts(facts),
             request_id=facts.get("id"),
-            provider_latency_s=None if latency_s is None else float(latency_s),
+            provider_latency_s=seconds_of(facts.get("e2e_latency")),
         )
 
     def _new(self, text: Any) -> str:
@@ -68,21 +67,15 @@ class SGLangStreamReader:
 
 
 def _counts(facts: Mapping[str, Any]) -> Counts | None:
-    if facts.get("prompt_tokens") is None or facts.get("completion_tokens") is None:
-        return None
-    cached, reasoning = facts.get("cached_tokens"), facts.get("reasoning_tokens")
-    return Counts(
-        int(facts["prompt_tokens"]),
-        int(facts["completion_tokens"]),
-        None if cached is None else int(cached),
-        None if reasoning is None else int(reasoning),
+    return Counts.stated(
+        facts.get("prompt_tokens"), facts.get("completion_tokens"), facts.get("cached_tokens"), facts.get("reasoning_tokens")
     )
 
 
 def _aborted(reason: Mapping[str, Any]) -> AttemptFailed:
     said, status = str(reason.get("message") or ""), reason.get("status_code")
     if _TOO_LONG.search(said):
-        return AttemptFailed("context_length", "the engine aborted the request: the prompt is too long")
+        return AttemptFailed("context_length", "the engine aborted the request: the prompt is too long", may_be_billed=False)
     if status in (429, 503) or _FULL.search(said):
         return AttemptFailed("rate_limit", "the engine aborted the request: its queue is full")
     if status == 400:
@@ -97,5 +90,6 @@ def failed(error: Exception) -> AttemptFailed | None:
     if isinstance(error, openai.APIError) and _TOO_LONG.search(str(error.message)):
         status = getattr(error, "status_code", None)
         if status is None or status == 400:
-            return AttemptFailed("context_length", "the server refused the request: the prompt is too long")
+            refused = "the server refused the request: the prompt is too long"
+            return AttemptFailed("context_length", refused, may_be_billed=status is None)
     return openai_response.failed(error)

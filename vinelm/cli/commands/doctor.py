@@ -71,11 +71,12 @@ def _plain(one: ModelDiagnosis) -> dict[str, Any]:
 
 
 def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ...], *, is_called: bool) -> None:
+    from vinelm.catalog import variables_of_files
     from vinelm.cli.console import say, show_table
     from vinelm.reports import usd
 
     if found:
-        columns = ("model", "provider", "status", "$/Mtok in, out", "price date", "limits per minute")
+        columns = ("model", "provider", "status", "$/Mtok in, out", "price from", "price date", "limits per minute")
         show_table("Models", columns, [_row(one) for one in found])
     answered = [one for one in found if one.probe is not None and one.probe.is_reached]
     if answered:
@@ -89,6 +90,9 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
             say(f"note     {one.model.name}: {note}", hanging=9)
     for note in notes:
         say(f"note     {note}", hanging=9)
+    if taken := variables_of_files():
+        names = ", ".join(sorted(taken))
+        say(f"note     from {', '.join(sorted(set(taken.values())))}: {names}", hanging=9)
     if is_called:
         click.echo(f"Spent {usd(_spent(found))}.")
     elif any(one.upper_bound_usd is not None for one in found):
@@ -97,6 +101,8 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
 
 
 def _row(one: ModelDiagnosis) -> tuple[str, ...]:
+    from vinelm.catalog import price_origin
+
     price, limits = one.model.price, one.limits
     status = "problem" if not one.is_ok else "ready" if one.probe is None else "answers"
     words = {"requests_per_min": "requests", "tokens_per_min": "tokens", "concurrency": "concurrent"}
@@ -107,6 +113,7 @@ def _row(one: ModelDiagnosis) -> tuple[str, ...]:
         one.model.provider,
         status,
         f"{price.input:g}, {price.output:g}{per_call}",
+        price_origin(one.model),
         price.as_of.isoformat(),
         limited or "none",
     )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @stop_option
 @click.option(
     "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
-    help="Fail if half the 90 % interval of the best path's accuracy is wider than this. 1 never fails.",
+    help="Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
+    "1 never fails.",
 )  # fmt: skip
 @click.option(
     "--check/--no-check",
@@ -46,7 +47,8 @@ def command(
     """Estimate the accuracy, cost and latency of every sequence of model choices from the observations in STORE.
 
     Writes an annotated trie, which also covers paths with few observations or none. Validates it by predicting each half of
-    the requests from the other half. Exit code 1 if there are too few observations for --max-error; nothing is written then,
+    the requests from the other half; this also measures how much choosing the best of many estimates promises too much, which
+    `vinelm plan` takes into account. Exit code 1 if there are too few observations for --max-error; nothing is written then,
     and the message says how to get more.
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
@@ -102,7 +104,8 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
     title = "Validation: each half of the requests predicted from the other half"
     show_table(title, ("depth", "rows", "predicted", "observed", "difference (points)"), rows)
     best, width = percent(found["best_accuracy"]), 100 * found["best_half_width"]
-    say(f"Best path: {best} accuracy, +/- {width:.1f} points (90 % interval).")
+    promised = percent(found["best_promised"])
+    say(f"Best path: {promised} promised accuracy ({best} estimated), +/- {width:.1f} points (90 % interval).")
     if found["held_out_error"] is not None:
         say(
             f"Held-out error of a path's accuracy: {100 * found['held_out_error']:.1f} points, net of sampling noise "
@@ -111,7 +114,8 @@ def _show_evidence(found: Mapping[str, Any]) -> None:
     if found["optimism"] is not None:
         say(
             "Optimism: the best paths by one half of the requests are estimated "
-            f"{_points(found['optimism'])} points higher than by the other half."
+            f"{_points(found['optimism'])} points higher than by the other half, on average over cost "
+            "caps. Promises allow for it."
         )
     for other in found["disagreements"]:
         say(

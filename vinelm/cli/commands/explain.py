@@ -157,7 +157,10 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
     from vinelm.cli.console import say
 
     found = decision.intervals.get("accuracy")
-    interval = f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. " if found else ""
+    interval = ""
+    if found:
+        promised = f"Promised accuracy: {100 * decision.promise.accuracy:.1f} %. "
+        interval = f"{promised}Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %. "
     say(f"{interval}{decision.reason[0].upper()}{decision.reason[1:]}.")
     if decision.request.objective.risk == "dp":
         say("The stochastic program made the choice; the reasons above compare the steps by their mean times.")
@@ -179,7 +182,12 @@ def _print_json(objective: Objective, decision: Decision) -> None:
             "elapsed_s": query.elapsed_s,
             "spent_usd": query.spent_usd,
             "load": load,
-            "decision": {**decision.to_dict(), "intervals": decision.intervals, "relaxed": decision.relaxed},
+            "decision": {
+                **decision.to_dict(),
+                "intervals": decision.intervals,
+                "relaxed": decision.relaxed,
+                "promise": decision.promise.to_dict(),
+            },
             "used": {bound: decision.view.used(bound) for bound in decision.view.bounds},
             "candidates": [found.to_dict() for found in alternatives(decision)],
         }

@@ -10,6 +10,7 @@ import click
 from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
+    from vinelm.controller import Decision
     from vinelm.evaluation import PlannedPolicy, Plans
     from vinelm.objective import Objective
 
@@ -17,15 +18,24 @@ if TYPE_CHECKING:
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @objective_options
+@click.option(
+    "--accept-optimism", is_flag=True,
+    help="Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
+)  # fmt: skip
 @json_option
-def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
+def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) -> None:
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
-    stage) and the best single model. Exit code 2 if no path meets the bounds; the message names the binding one.
+    stage) and the best single model. The promised accuracy is what to expect from serving the plan: its estimate, less what
+    choosing the best of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
+
+    Exit code 1 if selection alone can produce the plan's advantage over a single model; the message says what to buy. Exit code
+    2 if no path meets the bounds; the message names the binding one.
 
     Example: vinelm plan nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --max-latency-s 15
     """
+    from vinelm.api import require_evidence
     from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.evaluation import Plans
     from vinelm.vinefile import load_trie
@@ -38,6 +48,8 @@ def command(*, trie: Path, as_json: bool, **bounds: Any) -> None:
         _print_json(objective, planned, plans)
     else:
         show_plan(objective, planned, plans)
+    if not accept_optimism and planned[0].decision is not None:
+        require_evidence(planned[0].decision)
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) -> None:
@@ -57,18 +69,26 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) 
     best = planned[0].decision
     if best is None:
         return
-    for line in (*_interval_lines(best), *_slack_lines(best)):
+    for line in (*promise_lines(best), *_slack_lines(best)):
         click.echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
     latency = "seconds if every invocation runs, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
 
-def _interval_lines(best: Any) -> list[str]:
-    found = best.intervals.get("accuracy")
-    if found is None:
-        return ["Accuracy interval: unknown, this estimator gives no standard errors."]
-    return [f"Accuracy interval (90 %): {100 * found[0]:.1f} % to {100 * found[1]:.1f} %"]
+def promise_lines(best: Decision) -> list[str]:
+    """The promised accuracy with its interval, and what was taken off for the optimism of choosing."""
+    promise = best.promise
+    if promise.interval is None:
+        lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]
+    else:
+        low, high = promise.interval
+        lines = [f"Accuracy interval (90 %): {100 * low:.1f} % to {100 * high:.1f} %"]
+    if promise.optimism is None:
+        return [*lines, "Optimism of the choice: not measured (`vinelm estimate --check` does)."]
+    off = 100 * (promise.estimate - promise.accuracy)
+    promised = f"Promised accuracy: {100 * promise.accuracy:.1f} % (estimate less {off:.1f} points of selection optimism)"
+    return [promised, *lines]
 
 
 def _slack_lines(best: Any) -> list[str]:
@@ -92,6 +112,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
             **item.decision.to_dict(),
             "stages": list(plans.trie.edges(item.decision.target)),
             "intervals": item.decision.intervals,
+            "promise": item.decision.promise.to_dict(),
         }
         for item in planned
     ]

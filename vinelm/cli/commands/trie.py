@@ -67,7 +67,7 @@ def _thinned(nodes: list[int], top: int) -> list[int]:
 
 def _path(annotated: AnnotatedTrie, node: int) -> dict[str, Any]:
     """Return one path's annotations; the 90th percentiles are of a request in which every invocation runs, at zero load."""
-    from vinelm.estimator import Z90
+    from vinelm.promise import Z90
 
     error = annotated.accuracy_se
     return {

@@ -1,4 +1,4 @@
-"""Names of made-up people and things, and of real cities."""
+"""Invented names of people and things, and real cities."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ CITIES = (
 
 
 def people(dice: Dice, count: int) -> list[str]:
-    """So many full names, no two alike; some with an apostrophe."""
+    """Return ``count`` distinct full names, some with an apostrophe."""
     return dice.sample([f"{first} {last}" for first in FIRST for last in LAST], count)
 
 
 def titles(dice: Dice, first: str, second: str, count: int) -> list[str]:
-    """So many titles of two words, no two alike; words are separated by spaces, ``_`` stands for a space inside one."""
+    """Return ``count`` distinct titles of two words. Words are separated by spaces; ``_`` stands for a space inside one."""
     pairs = [f"{a} {b}".replace("_", " ") for a in first.split() for b in second.split()]
     return dice.sample(pairs, count)

@@ -12,7 +12,9 @@ import io
 import json
 import mmap as memory_map
 import os
+import shutil
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -28,11 +30,14 @@ from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, Trie
+from vinelm.vinefile.structure import check_annotated
 
 FORMAT = "vinelm-trie"
 VERSION = 1
 """Incremented when an older reader would misread the file. Newer readers open older files."""
 ALIGNMENT = 64
+MAPPED_FROM = 64 * 2**20
+"""Size in bytes from which a file is mapped into memory instead of read."""
 _MANIFEST = "manifest.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
 _PADDING_ID = 0x4C56  # "VL": our tag of the ZIP extra field that carries the padding
@@ -65,18 +70,20 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
 def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
     """Read an annotated trie that :func:`save_trie` wrote, in this version or an older one. Its arrays are read-only.
 
+    Changing or truncating the file afterwards does not affect the trie: what was read stays as it was.
+
     Args:
         path: The ``.vine`` file.
-        mmap: Map the file into memory, so that processes share its pages. It must then not be changed in place; replacing
-            it is safe.
+        mmap: A file of 64 MB or more is copied to a temporary file without a name, which is mapped into memory and needs room
+            in the folder for temporary files. False reads it into memory, as smaller files always are.
 
     Raises:
-        TrieFileError: The file is missing, damaged, or written by a newer version.
+        TrieFileError: The file is missing, damaged, written by a newer version, or its arrays do not form a trie.
     """
     path = Path(path)
     try:
         with path.open("rb") as file:
-            data: Any = memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ) if mmap else file.read()
+            data = _content(file, mmap=mmap)
     except FileNotFoundError as error:
         raise TrieFileError(f"{path}: no such trie file: write one with `vinelm estimate`") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
@@ -85,13 +92,18 @@ def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
         members = _members(data)
         manifest = json.loads(bytes(members[_MANIFEST]).decode("utf-8"))
         _check_version(path, manifest)
-        return _annotated(manifest, members)
+        annotated = _annotated(manifest, members)
     except TrieFileError:
         raise
     except Exception as error:  # whatever a damaged byte can lead zipfile, json and numpy to raise
         raise TrieFileError(
             f"{path}: not a trie file, or damaged ({_one_line(error)}): write it again with `vinelm estimate`"
         ) from error
+    try:
+        check_annotated(annotated)
+    except Exception as error:  # a label that is no text, a template without models
+        raise TrieFileError(f"{path}: not a valid trie: {_one_line(error)}: write it again with `vinelm estimate`") from error
+    return annotated
 
 
 # -- writing ---------------------------------------------------------------------------------------------------
@@ -140,6 +152,16 @@ def _padding(start: int) -> bytes:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
+
+
+def _content(file: BinaryIO, *, mmap: bool) -> Any:
+    """The bytes of the file, in memory or in a private copy: mapping the file itself would end in SIGBUS if it is truncated."""
+    if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
+        return file.read()
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy, 2**20)
+        copy.flush()
+        return memory_map.mmap(copy.fileno(), 0, access=memory_map.ACCESS_READ)
 
 
 def _members(data: Any) -> dict[str, memoryview]:

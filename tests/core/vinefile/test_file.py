@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm import vinefile
 from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+from vinelm.vinefile import file as vinefile
 from vinelm.vinefile import load_trie, save_trie
 
-OLD = Path(__file__).parent / "data" / "v1.vine"
+OLD = Path(__file__).parents[1] / "data" / "v1.vine"
 
 
 def make_trie(seed: int = 0) -> AnnotatedTrie:

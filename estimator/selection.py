@@ -1,0 +1,67 @@
+"""Measure how optimistic the choice of the best of many paths is: choose on one half of the requests, judge by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.promise import SelectionOptimism, single_model_paths
+from vinelm.trie import BoolArray, FloatArray
+
+N_CAPS = 10
+SMALLEST_CAP = 1e-6
+"""Smallest cost cap relative to the largest, where some path is free."""
+
+Halves = tuple[AnnotatedTrie, AnnotatedTrie]
+
+
+def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
+    """Return the optimism of selection over a grid of cost caps, and its mean over the caps before smoothing.
+
+    The mean may be negative. The curve is smoothed over neighbouring caps, and no optimism is below 0.
+
+    Args:
+        splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
+        fitted: The fit to all requests: the curve's costs are its own.
+    """
+    gaps = np.array([_gaps(chooser, judge) for one, other in splits for chooser, judge in ((one, other), (other, one))])
+    mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
+    accuracy, advantage = (tuple(float(value) for value in np.maximum(_smoothed(row), 0.0)) for row in mean)
+    cost = tuple(float(cap) for cap in _caps(fitted))
+    return SelectionOptimism(cost_usd=cost, accuracy=accuracy, advantage=advantage), float(mean[0].mean())
+
+
+def _gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
+    """Promised less judged, shape (2, caps): the chosen path's accuracy, and its advantage over the chosen single model."""
+    caps = _caps(chooser)
+    best, single = chooser.trie.answerable, single_model_paths(chooser.trie)
+    rows = []
+    for path, alone in zip(_chosen(chooser, best, caps), _chosen(chooser, single, caps), strict=True):
+        gap = float(chooser.accuracy[path] - judge.accuracy[path])
+        rows.append((gap, 0.0 if alone is None else gap - float(chooser.accuracy[alone] - judge.accuracy[alone])))
+    return np.array(rows).T
+
+
+def _chosen(chooser: AnnotatedTrie, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
+    """The most accurate candidate under each cap, the first in trie order on ties; None where all cost more."""
+    for cap in caps:
+        allowed = candidates & (chooser.path_cost_usd <= cap)
+        yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
+
+
+def _caps(fitted: AnnotatedTrie) -> FloatArray:
+    """Evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
+    cost = fitted.path_cost_usd[fitted.trie.answerable]
+    high = float(cost.max())
+    if high <= 0.0:
+        return np.zeros(N_CAPS)
+    caps = np.geomspace(max(float(cost.min()), SMALLEST_CAP * high), high, N_CAPS)
+    caps[-1] = high  # free of rounding: the last cap allows every path
+    return np.asarray(np.maximum(caps, float(cost.min())), dtype=np.float64)
+
+
+def _smoothed(values: FloatArray) -> FloatArray:
+    """Mean of each value and its neighbours: one cap's gap has the noise of few choices."""
+    return np.array([values[max(at - 1, 0) : at + 2].mean() for at in range(len(values))])

@@ -1,0 +1,149 @@
+"""The wire formats of the providers that VineLM speaks to itself, as a server writes them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from binascii import crc32
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TEXT = "four"
+MODEL = "model-1"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One provider: its catalog entry's fields, and how its server writes an answer.
+
+    ``usage`` holds what the usage of a correct answer says; a lie replaces it.
+    """
+
+    name: str
+    usage: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    stream_type: str = "text/event-stream"
+
+    def whole(self, text: str = TEXT, usage: Any = None, finish: bool = True) -> bytes:
+        """Return a whole answer."""
+        return json.dumps(self._answer(text, self.usage if usage is None else usage, finish, is_whole=True)).encode()
+
+    def piece(self, text: str) -> bytes:
+        """Return an event with a piece of text."""
+        return self.event(self._answer(text, None, False, is_whole=False))
+
+    def end(self, usage: Any = None) -> bytes:
+        """Return the events that end an answer: the finish reason and the usage."""
+        return self.event(self._answer("", self.usage if usage is None else usage, True, is_whole=False))
+
+    def finished(self) -> bytes:
+        """Return an event with the finish reason, without usage."""
+        return self.event(self._answer("", None, True, is_whole=False))
+
+    def event(self, payload: Any) -> bytes:
+        """Return one server-sent event."""
+        return b"data: " + (payload if isinstance(payload, bytes) else json.dumps(payload).encode()) + b"\n\n"
+
+    def idle(self) -> bytes:
+        """Return what keeps a stream open without saying anything."""
+        return b": keep-alive\n\n"
+
+    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
+        raise NotImplementedError
+
+
+class OpenAIWire(Wire):
+    """Chat completions."""
+
+    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
+        said = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message" if is_whole else "delta": said, "finish_reason": "stop" if finish else None}
+        kind = "chat.completion" if is_whole else "chat.completion.chunk"
+        return {"id": "c1", "object": kind, "created": 1, "model": MODEL, "choices": [choice], "usage": usage}
+
+
+class SGLangWire(Wire):
+    """SGLang's ``/generate`` with increments."""
+
+    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
+        facts = {"id": "c1", "finish_reason": {"type": "stop"} if finish else None}
+        return {"text": text, "meta_info": {**facts, **(usage if isinstance(usage, dict) else {})}}
+
+
+class GeminiWire(Wire):
+    """``generateContent``, also on Vertex AI."""
+
+    def idle(self) -> bytes:
+        """google-genai takes a comment for a broken answer."""
+        return b"\n\n"
+
+    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
+        candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+        if finish:
+            candidate["finishReason"] = "STOP"
+        answer = {"candidates": [candidate], "modelVersion": MODEL, "responseId": "c1"}
+        return answer if usage is None else {**answer, "usageMetadata": usage}
+
+
+class BedrockWire(Wire):
+    """Converse and ConverseStream, with AWS's framing of events."""
+
+    def piece(self, text: str) -> bytes:
+        """Return an event with a piece of text."""
+        return frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}})
+
+    def end(self, usage: Any = None) -> bytes:
+        """Return the events that end an answer."""
+        return self.finished() + frame("metadata", {"usage": self.usage if usage is None else usage, "metrics": {}})
+
+    def finished(self) -> bytes:
+        """Return an event with the finish reason."""
+        return frame("messageStop", {"stopReason": "end_turn"})
+
+    def event(self, payload: Any) -> bytes:
+        """Return one event, a piece of text by its name."""
+        return frame("contentBlockDelta", payload)
+
+    def idle(self) -> bytes:
+        """Return an event that the API does not have."""
+        return frame("ping", {})
+
+    def _answer(self, text: str, usage: Any, finish: bool, *, is_whole: bool) -> Any:
+        output = {"message": {"role": "assistant", "content": [{"text": text}]}}
+        return {"output": output, "stopReason": "end_turn" if finish else None, "usage": usage, "metrics": {}}
+
+
+def frame(kind: str, payload: Any) -> bytes:
+    """Return one message of ``application/vnd.amazon.eventstream``."""
+    head = b""
+    for key, value in (("event-type", kind), ("content-type", "application/json"), ("message-type", "event")):
+        name, text = f":{key}".encode(), value.encode()
+        head += struct.pack("!B", len(name)) + name + struct.pack("!BH", 7, len(text)) + text
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    prelude = struct.pack("!II", 16 + len(head) + len(body), len(head))
+    prelude += struct.pack("!I", crc32(prelude))
+    return prelude + head + body + struct.pack("!I", crc32(prelude + head + body))
+
+
+_KEY = {"api_key_env": "VINELM_HOSTILE_KEY"}
+_OPENAI_USAGE = {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}
+_GEMINI_USAGE = {"promptTokenCount": 20, "candidatesTokenCount": 7, "totalTokenCount": 27}
+WIRES: tuple[Wire, ...] = (
+    OpenAIWire("openai", _OPENAI_USAGE, _KEY, path="/v1"),
+    OpenAIWire("azure", _OPENAI_USAGE, {**_KEY, "options": {"api_version": "2025-04-01-preview"}}),
+    SGLangWire(
+        "sglang",
+        {"prompt_tokens": 20, "completion_tokens": 7},
+        {**_KEY, "options": {"chat_template": "chatml", "incremental_stream": True}},
+    ),
+    GeminiWire("gemini", _GEMINI_USAGE, _KEY),
+    GeminiWire("vertex", _GEMINI_USAGE, _KEY),
+    BedrockWire(
+        "bedrock",
+        {"inputTokens": 20, "outputTokens": 7, "totalTokens": 27},
+        {"options": {"region": "us-east-1"}},
+        stream_type="application/vnd.amazon.eventstream",
+    ),
+)

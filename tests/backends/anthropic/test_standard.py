@@ -1,0 +1,29 @@
+"""The public standard suite for chat models, over the Anthropic backend's class."""
+
+import pytest
+from backends.remote_kit import KEY, Client
+
+pytest.importorskip("anthropic")
+pytest.importorskip("langchain_tests")
+from langchain_tests.unit_tests import ChatModelUnitTests
+
+from vinelm.backends.remote.chat_model import RemoteChatModel
+
+
+class TestStandard(ChatModelUnitTests):
+    @pytest.fixture(autouse=True)
+    def _key(self, monkeypatch):
+        monkeypatch.setenv("MY_KEY", KEY)
+
+    @pytest.fixture
+    def benchmark(self):
+        """Runs once: no test asserts a wall-clock time."""
+        return lambda timed: timed()
+
+    @property
+    def chat_model_class(self):
+        return RemoteChatModel
+
+    @property
+    def chat_model_params(self):
+        return {"binding": Client("http://127.0.0.1:9", provider="anthropic", api_key_env="MY_KEY").chat().binding}

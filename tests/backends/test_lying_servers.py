@@ -1,0 +1,305 @@
+"""Servers that lie: sizes, redirects, impossible usage, nonsense. Every provider, over a real socket."""
+
+import gzip
+import json
+import zlib
+from contextlib import suppress
+
+import pytest
+from backends import wire_anthropic, wire_bedrock, wire_gemini, wire_openai, wire_sglang
+from backends.providers import PROVIDERS, SECRETS
+from backends.remote_kit import COST, ONCE, PROMPT, fails
+from langchain_core.messages import HumanMessage
+
+from vinelm.backends.http.answer_body import AnswerBody
+from vinelm.errors import CallError
+
+pytest.importorskip("boto3")
+pytest.importorskip("google.genai")
+pytestmark = pytest.mark.usefixtures("credentials")
+OURS = [name for name in PROVIDERS if name != "langchain"]
+WAYS = [(mode, streams) for mode in ("invoke", "ainvoke") for streams in (True, False)]
+
+
+@pytest.fixture(params=OURS)
+def provider(request):
+    return PROVIDERS[request.param]
+
+
+@pytest.fixture
+def client(provider, transport, kept):
+    return lambda **how: kept(provider.client(transport, **how))
+
+
+def bound_usd(made, prompt=PROMPT):
+    """Of one attempt."""
+    return made.backend.upper_bound_usd(made.model, [HumanMessage(prompt)]) / 2
+
+
+def is_bound(usd, made):
+    return usd == pytest.approx(bound_usd(made), rel=0.01)
+
+
+@pytest.mark.parametrize(("mode", "streams"), WAYS)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(provider, transport, client, mode, streams, status):
+    """Followed, the prompt would be sent to a place that nobody named, or round and round."""
+
+    async def reply(asked, out):
+        await out.whole(b"", status, location=asked.path)
+
+    transport.answers(reply)
+    error, usage = fails(client(settings={"stream": streams}), mode, SECRETS)
+    assert (error.kind, error.cost_usd, usage.retries, len(transport.asked)) == ("malformed", 0.0, 0, 1)
+    assert f"HTTP {status}" in str(error)
+    assert "api_base" in str(error)
+
+
+def bomb(encoding):
+    """256 MiB of blanks in a quarter of a megabyte."""
+    made = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    return b"".join([*(made.compress(b" " * (1 << 20)) for _ in range(256)), made.flush()])
+
+
+@pytest.mark.parametrize(("mode", "streams"), WAYS)
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_bomb_is_given_up_early(provider, transport, client, mode, streams, encoding, monkeypatch):
+    seen = []
+    monkeypatch.setattr(AnswerBody, "pieces", measured(AnswerBody.pieces, seen))
+
+    async def reply(asked, out):
+        kind = "application/json"
+        if provider.words.is_stream(asked):
+            kind = wire_bedrock.STREAM if provider.name == "bedrock" else "text/event-stream"
+        await out.whole(BOMBS[encoding], content_type=kind, content_encoding=encoding)
+
+    transport.answers(reply)
+    made = client(settings={**ONCE, "stream": streams}, timeout_s=60.0)
+    error, _ = fails(made, mode, SECRETS)
+    assert error.kind == "malformed"
+    assert is_bound(error.cost_usd, made)
+    assert 0 < max(seen) <= 1 << 16  # decompressed in steps
+    assert sum(seen) <= 17 << 20
+
+
+def measured(pieces, seen):
+    def measuring(self, data):
+        for piece in pieces(self, data):
+            seen.append(len(piece))
+            yield piece
+
+    return measuring
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "nonsense"])
+def test_an_encoding_that_was_not_asked_for_is_refused(provider, transport, client, encoding):
+    async def reply(asked, out):
+        await out.whole(b"xxxx", content_encoding=encoding)
+
+    transport.answers(reply)
+    error, _ = fails(client(settings={"stream": False}), "invoke", SECRETS)
+    assert (error.kind, len(transport.asked)) == ("malformed", 1)
+    assert transport.asked[0].headers["accept-encoding"] == "gzip, deflate"
+
+
+@pytest.mark.parametrize(("mode", "streams"), WAYS)
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
+def test_a_compressed_answer_is_read(provider, transport, client, mode, streams, encoding):
+    def packed(data):
+        if encoding == "gzip":
+            return gzip.compress(data)
+        made = zlib.compressobj(9, zlib.DEFLATED, -15 if encoding.startswith("raw") else 15)
+        return made.compress(data) + made.flush()
+
+    async def reply(asked, out):
+        kept = []
+        head, out.send = out.head, keep(kept)
+        out.head = nothing
+        await provider.words.answering("fo", "ur")(asked, out)
+        del out.send
+        is_stream = provider.words.is_stream(asked)
+        body = b"".join(dechunked(b"".join(kept))) if is_stream else b"".join(kept)
+        kind = "application/json"
+        if is_stream:
+            kind = wire_bedrock.STREAM if provider.name == "bedrock" else "text/event-stream"
+        data = packed(body)
+        await head(content_type=kind, content_encoding=encoding.split()[-1], content_length=len(data))
+        await out.send(data)
+
+    transport.answers(reply)
+    assert client(settings={"stream": streams}).ask(mode).text == "four"
+
+
+def keep(kept):
+    async def send(data):
+        kept.append(data)
+
+    return send
+
+
+async def nothing(*_, **__):
+    pass
+
+
+def dechunked(data):
+    while data:
+        size, _, rest = data.partition(b"\r\n")
+        yield rest[: int(size, 16)]
+        data = rest[int(size, 16) + 2 :]
+
+
+IMPOSSIBLE = [-1, -(10**9), 10**9, 10**18, 10**400, 0]
+ODD = [7.5, 1e300, "7", True, None, [7], {"n": 7}, [], "x" * 10_000]
+"""What an SDK may refuse with the whole answer, hand on as it comes, or mend: 7.5 becomes 7, and true 1."""
+NAMES = {
+    "openai": (wire_openai, "prompt_tokens", "completion_tokens"),
+    "azure": (wire_openai, "prompt_tokens", "completion_tokens"),
+    "bedrock": (wire_bedrock, "inputTokens", "outputTokens"),
+    "anthropic": (wire_anthropic, "input_tokens", "output_tokens"),
+    "gemini": (wire_gemini, "promptTokenCount", "candidatesTokenCount"),
+    "vertex": (wire_gemini, "promptTokenCount", "candidatesTokenCount"),
+}
+
+
+def with_usage(provider, which, value):
+    """A server whose answer is in order but for one count."""
+    if provider.name == "sglang":
+        return wire_sglang.answering("four", **{("prompt_tokens", "completion_tokens")[which]: value})
+    words, *names = NAMES[provider.name]
+    usage = {**words.USAGE, names[which]: value}
+    if words is wire_gemini and which:
+        usage["thoughtsTokenCount"] = 0
+    if words is wire_anthropic:  # its stream has the prompt's count in the first event
+        return words.answering("four", usage=usage, begun={**words.BEGUN, **({} if which else usage)})
+    return words.answering("four", usage=usage)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("which", [0, 1], ids=["in", "out"])
+def test_impossible_usage_is_missing_usage(provider, transport, client, which, streams):
+    made = client(settings={**ONCE, "stream": streams})
+    for value in IMPOSSIBLE:
+        if provider.name in ("bedrock", "anthropic") and (which, value) == (0, 0):
+            continue  # which counts apart what came from a cache
+        transport.answers(with_usage(provider, which, value))
+        message = made.ask("invoke", PROMPT)
+        assert (message.text, message.usage_metadata) == ("four", None), value
+        usage = made.usages.pop()
+        assert usage.tokens_estimated
+        assert is_bound(usage.cost_usd, made), value
+        assert 0 < usage.tokens_in < 100
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("which", [0, 1], ids=["in", "out"])
+def test_odd_usage_is_missing_or_mended(provider, transport, client, which, streams):
+    made = client(settings={**ONCE, "stream": streams})
+    for value in ODD:
+        transport.answers(with_usage(provider, which, value))
+        with suppress(CallError):
+            assert made.ask("invoke", PROMPT).text == "four"
+        usage = made.usages.pop()
+        assert 0 < usage.cost_usd <= 1.01 * bound_usd(made)
+        assert is_bound(usage.cost_usd, made) == usage.tokens_estimated, value
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+def test_usage_before_the_end_of_a_broken_stream_is_not_the_bill(transport, kept, mode):
+    """The counts so far are those of a part; nobody knows what the rest cost."""
+
+    async def reply(asked, out):
+        await wire_openai.begin(out)
+        await out.event(wire_openai.chunk({"content": "four"}) | {"usage": wire_openai.USAGE})
+        out.close()
+
+    transport.answers(reply)
+    made = kept(PROVIDERS["openai"].client(transport, settings=ONCE))
+    error, usage = fails(made, mode, SECRETS)
+    assert (error.kind, usage.tokens_estimated) == ("server", True)
+    assert is_bound(error.cost_usd, made)
+
+
+def test_a_body_that_is_cut_is_bought_twice_at_most_and_both_count(provider, transport, client):
+    async def reply(asked, out):
+        await out.head(content_type="application/json", content_length=1000)
+        await out.send(provider.words.HALF)
+        out.close()
+
+    transport.answers(reply)
+    made = client(settings={"stream": False})
+    error, usage = fails(made, "invoke", SECRETS)
+    assert (len(transport.asked), usage.retries) == (2, 1)
+    assert error.cost_usd == pytest.approx(2 * bound_usd(made), rel=0.01)
+
+
+def test_nobody_listens_and_nothing_is_booked(provider, kept):
+    where = type("Nowhere", (), {"url": "http://127.0.0.1:9/v1"})
+    for mode in ("invoke", "ainvoke"):
+        made = kept(provider.client(where, settings={"max_retries": 1}))
+        error, usage = fails(made, mode, SECRETS)
+        assert (error.kind, error.cost_usd, usage.retries) == ("server", 0.0, 1)
+
+
+DEEP = b'{"a":' * 100_000
+
+
+@pytest.mark.parametrize(("mode", "streams"), WAYS)
+def test_deep_json_is_a_failure_of_that_call(provider, transport, client, mode, streams):
+    async def reply(asked, out):
+        if provider.words.is_stream(asked) and provider.name == "bedrock":
+            await provider.words.begin(out)
+            return await out.chunk(raw_frame(DEEP))
+        if provider.words.is_stream(asked) and provider.name == "anthropic":
+            await provider.words.begin(out)
+            return await out.chunk(b"event: content_block_delta\ndata: " + DEEP + b"\n\n")
+        if provider.words.is_stream(asked):
+            await provider.words.begin(out)
+            return await out.event(DEEP.decode())
+        return await out.whole(DEEP)
+
+    transport.answers(reply)
+    made = client(settings={**ONCE, "stream": streams})
+    error, _ = fails(made, mode, SECRETS)
+    assert error.kind in ("malformed", "server")
+    assert is_bound(error.cost_usd, made)
+
+
+def raw_frame(payload):
+    """An event of Bedrock's stream whose JSON is ``payload``."""
+    frame, dumps = wire_bedrock.frame, json.dumps
+    wire_bedrock.json.dumps = lambda *_, **__: payload.decode()
+    try:
+        return frame({}, event_type="contentBlockDelta", content_type="application/json", message_type="event")
+    finally:
+        wire_bedrock.json.dumps = dumps
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("arguments", ["[" * 100_000, "1" * 5_000, '{"n": ' + "1" * 5_000 + "}", '"\\ud800"', "nul"])
+def test_arguments_of_a_tool_that_cannot_be_parsed(transport, kept, mode, arguments):
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    transport.answers(wire_openai.answering({"tool_calls": [call]}, finish_reason="tool_calls"))
+    made = kept(PROVIDERS["openai"].client(transport))
+    message = made.ask(mode)
+    assert (message.tool_calls, message.invalid_tool_calls[0]["name"]) == ([], "f")
+    json.dumps(message.invalid_tool_calls).encode()
+    assert made.usages[0].cost_usd == COST
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
+def test_text_that_no_file_can_keep(transport, kept, mode):
+    async def reply(asked, out):
+        await wire_openai.begin(out)
+        for piece in ('"a\\ud83e\\udda5"', '"\\ud800b\\u0000"'):
+            await out.event('{"id": "1", "choices": [{"index": 0, "delta": {"content": ' + piece + "}}]}")
+        for event in list(wire_openai.chunks())[1:]:
+            await out.event(json.dumps(event | {"id": "\ud800", "model": "\x00"}))
+        await out.finish()
+
+    transport.answers(reply)
+    made = kept(PROVIDERS["openai"].client(transport))
+    assert made.ask(mode).text == "a🦥�b\x00"
+    assert "\ud800" not in (made.usages[0].provider_request_id or "")
+
+
+BOMBS = {encoding: bomb(encoding) for encoding in ("gzip", "deflate")}

@@ -1,0 +1,28 @@
+"""Short runs of the attacks of `scripts/hostile.py`; the script itself runs them at length."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def part(monkeypatch):
+    """Imports one part of the script."""
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "scripts"), *sys.path])
+    return lambda name: import_module(f"hostile_parts.{name}")
+
+
+def test_no_wrong_trie_file_gets_through(part):
+    found = part("tries").run(print, files=60, seed=3)
+    assert found["through"] == []
+    assert found["refused"] > 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the attacks run in forks")
+def test_no_random_command_line_gets_through(part):
+    found = part("command_line").run(print, cases=25, seed=4)
+    assert found["through"] == []
+    assert set(found["exits"]) <= {"0", "1", "2", "3"}

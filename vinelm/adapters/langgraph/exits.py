@@ -1,0 +1,93 @@
+"""The stages after which a graph lets a request end, read off its compiled edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langgraph.graph import END
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.errors import TemplateError, WorkflowError
+from vinelm.template import Template
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def with_graph_exits(template: Template, graph: Graph) -> Template:
+    """Return the template in which only stages that the graph lets a request end after are answerable.
+
+    A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
+    follows. An edge to END of the application's own that may also lead to another stage counts where the graph has no
+    ``vine.route``, and after the last stage: VineLM cannot make it end there, but the application may.
+
+    Args:
+        template: The workflow's shape.
+        graph: The compiled graph, with a node for each stage.
+
+    Raises:
+        WorkflowError: No stage that is declared answerable is one that a request can end after.
+    """
+    edges = _Edges(graph)
+    names = {stage.name for stage in template.stages}
+    exits = {name for name in names if edges.can_end_after(name, names, is_last=name == template.stages[-1].name)}
+    if not exits:
+        return template  # the edges are chosen at run time (Command without annotations): nothing is known about them
+    try:
+        return template.with_exits(exits)
+    except TemplateError as error:
+        declared = ", ".join(repr(stage.name) for stage in template.stages if stage.answerable)
+        raise WorkflowError(
+            f"no request could end with an answer: only {declared} is declared answerable, and the graph's exits stand after "
+            f"{', '.join(map(repr, sorted(exits)))}: declare those answerable, or move vine.route"
+        ) from error
+
+
+class _Edges:
+    """Where each node leads: through plain edges and the application's own branches, and through ends of ``vine.route``."""
+
+    def __init__(self, graph: Graph) -> None:
+        builder = graph.builder
+        self.own: dict[str, set[str]] = {node: set() for node in builder.nodes}
+        self.route_ends: dict[str, set[str]] = {node: set() for node in builder.nodes}
+        for source, target in builder._all_edges:
+            self.own.setdefault(source, set()).add(target)
+        for node, spec in builder.nodes.items():
+            self.own[node].update(spec.ends or ())
+        for source, branches in builder.branches.items():
+            for branch in branches.values():
+                self._add_branch(source, branch, set(builder.nodes) | {END})
+        self.has_routes = any(self.route_ends.values())
+
+    def can_end_after(self, stage: str, stages: set[str], *, is_last: bool) -> bool:
+        region = {stage, *self._tools_after(stage, stages)}
+        ways_out = {target for node in region for target in self._targets(node)}
+        may_end = END in ways_out
+        if not ways_out & stages or is_last or not self.has_routes:
+            return may_end
+        ends = {end for node in region for end in self.route_ends.get(node, ())}
+        return any(end == END or (end not in stages and END in self._reached(end, stages)) for end in ends)
+
+    def _add_branch(self, source: str, branch: Any, everywhere: set[str]) -> None:
+        targets: Mapping[str, str] = branch.ends or {name: name for name in everywhere}
+        self.own.setdefault(source, set()).update(targets.values())
+        for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
+            end = getattr(function, ROUTE_MARK, None)
+            if end is not None:
+                self.route_ends.setdefault(source, set()).add(targets.get(end, end))
+
+    def _targets(self, node: str) -> set[str]:
+        return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
+
+    def _tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
+        """The nodes that are reached from ``node`` before any stage."""
+        waiting, seen = [node], {node}
+        while waiting:
+            for target in self._targets(waiting.pop()) - stages - seen - {END}:
+                seen.add(target)
+                waiting.append(target)
+                yield target
+
+    def _reached(self, node: str, stages: set[str]) -> set[str]:
+        return {target for tool in (node, *self._tools_after(node, stages)) for target in self._targets(tool)}

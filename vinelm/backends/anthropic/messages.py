@@ -1,0 +1,132 @@
+"""LangChain messages as turns of Anthropic's Messages API.
+
+Wire format: https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
+
+from vinelm.backends.anthropic.thinking import ThinkingBlocks
+from vinelm.errors import WorkflowError
+
+_NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
+_ODD_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def system_blocks(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """Return the text of all system messages, in their order."""
+    return [block for message in messages if isinstance(message, SystemMessage) for block in _checked(message)]
+
+
+def conversation(messages: Sequence[BaseMessage], model_id: str, known: ThinkingBlocks | None) -> list[dict[str, Any]]:
+    """Convert the other messages to user and assistant turns; joins turns of one role, as results of parallel calls require.
+
+    Args:
+        messages: The conversation.
+        model_id: The model that is asked.
+        known: Thinking blocks to send back; None if the model is not to think.
+
+    Raises:
+        WorkflowError: The format cannot represent a message.
+    """
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if isinstance(message, SystemMessage):
+            continue
+        role = "assistant" if isinstance(message, AIMessage) else "user"
+        blocks = [*_thought(message, model_id, known), *_checked(message)]
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def is_thinking_answered(messages: Sequence[BaseMessage], model_id: str, known: ThinkingBlocks) -> bool:
+    """Return whether the thinking of every tool call since the user's last turn is known."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            if any(known.get(model_id, call_id) is None for call_id in _call_ids(message)):
+                return False
+        elif not isinstance(message, ToolMessage | SystemMessage):
+            return True
+    return True
+
+
+def _thought(message: BaseMessage, model_id: str, known: ThinkingBlocks | None) -> Iterator[dict[str, Any]]:
+    if known is None or not isinstance(message, AIMessage):
+        return
+    for call_id in _call_ids(message)[:1]:
+        yield from (dict(block) for block in known.get(model_id, call_id) or ())
+
+
+def _call_ids(message: AIMessage) -> list[str]:
+    return [str(call["id"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
+
+
+def _checked(message: BaseMessage) -> list[dict[str, Any]]:
+    try:
+        return list(_blocks(message))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # their message contains the chat message
+    raise WorkflowError("a message has content that Anthropic's API cannot represent: send text, images or PDF files")
+
+
+def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    if isinstance(message, ToolMessage):
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id)}
+        if content := list(_content(message)):
+            result["content"] = content
+        yield {**result, "is_error": True} if message.status == "error" else result
+        return
+    yield from _content(message)
+    if isinstance(message, AIMessage):
+        for call in message.tool_calls:
+            yield {"type": "tool_use", "id": _id(call["id"]), "name": call["name"], "input": call["args"]}
+        for broken in message.invalid_tool_calls:
+            arguments = {"invalid_json": broken["args"]}
+            yield {"type": "tool_use", "id": _id(broken["id"]), "name": broken["name"] or "unknown", "input": arguments}
+
+
+def _id(call_id: Any) -> str:
+    """The id of a call in the API's alphabet; other providers use more characters."""
+    return _ODD_IN_ID.sub("_", str(call_id))
+
+
+def _content(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    """The parts of a message; the API refuses empty texts."""
+    parts: Sequence[Any] = [message.content] if isinstance(message.content, str) else message.content
+    for part in parts:
+        if isinstance(part, str) or part.get("type") == "text":
+            text = part if isinstance(part, str) else part["text"]
+            marks = {} if isinstance(part, str) else {key: part[key] for key in ("cache_control",) if part.get(key)}
+            if text.strip():
+                yield {"type": "text", "text": text, **marks}
+        elif part.get("type") not in _NOT_SENT:
+            without_calls: dict[str, Any] = {"tool_calls": []} if isinstance(message, AIMessage) else {}
+            plain = message.model_copy(update={"content": [part], **without_calls})
+            (converted,) = convert_to_openai_messages([plain], text_format="block")
+            yield from (_attachment(sent) for sent in converted["content"])
+
+
+def _attachment(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part["type"] == "image_url":
+        return {"type": "image", "source": _source(part["image_url"]["url"])}
+    if part["type"] == "file":
+        return {"type": "document", "source": _source(part["file"]["file_data"])}
+    raise ValueError("no such attachment")
+
+
+def _source(url: str) -> dict[str, str]:
+    if url.startswith(("http://", "https://")):
+        return {"type": "url", "url": url}
+    head, _, data = url.partition(";base64,")
+    kind = head.removeprefix("data:")
+    if not data or not (kind.startswith("image/") or kind == "application/pdf"):
+        raise ValueError("neither a link nor base64 data")
+    return {"type": "base64", "media_type": kind, "data": data}

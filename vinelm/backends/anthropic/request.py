@@ -1,0 +1,150 @@
+"""Build a request of Anthropic's Messages API from LangChain messages, and bound its cost.
+
+Wire format: https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from vinelm.backends.anthropic.messages import conversation, is_thinking_answered, system_blocks
+from vinelm.backends.anthropic.thinking import ThinkingBlocks
+from vinelm.backends.remote.attempt_bound import AttemptBound
+from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.transport import TransportRequest
+from vinelm.catalog import Model
+from vinelm.errors import ConfigError
+
+OURS = ("messages", "system", "stream", "max_tokens", "timeout", "speed", "extra_body", "extra_headers", "extra_query")
+"""Parameters that the backend sets, or whose price is another; not allowed as options."""
+NOT_SENT = ("anthropic_version",)
+"""Options that are not sent in the body."""
+
+
+def message_request(
+    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], known: ThinkingBlocks, *, is_streamed: bool
+) -> TransportRequest:
+    """Build the body. Options go into it under the API's names; ``stop`` and ``response_format`` are translated.
+
+    Thinking is switched off for a call that the API would refuse with it: one whose own ``max_tokens`` leaves no room for it,
+    one that forces a tool call, and one that goes on after a tool call whose thinking this process does not have.
+
+    Raises:
+        ConfigError: An option is set by the backend, or a tool is none of the caller's.
+        WorkflowError: The format cannot represent a message.
+    """
+    own = {key: value for key, value in model.options.items() if key not in NOT_SENT}
+    asked = asked_of(model, own, options, OURS)
+    body: dict[str, Any] = {**_in_words_of_the_api(model, asked.rest), "max_tokens": asked.limit}
+    if system := system_blocks(messages):
+        body["system"] = system
+    if asked.tools:
+        body["tools"] = [_tool(model, tool) for tool in asked.tools]
+        body |= _choice(model, asked.choice, body.pop("parallel_tool_calls", None), body["tools"])
+    body.pop("parallel_tool_calls", None)
+    is_answered = is_thinking_answered(messages, model.model_id, known)
+    is_off = _must_not_think(body, is_answered=is_answered)
+    if is_off:
+        _switch_off(body)
+    body["messages"] = conversation(messages, model.model_id, known if is_answered and not is_off else None)
+    return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
+
+
+def attempt_bound(body: Mapping[str, Any]) -> AttemptBound:
+    """Return the most tokens that one attempt can cost."""
+    prompt = _prompt_text(body)
+    return AttemptBound.of(
+        prompt_bytes=len(prompt.encode("utf-8", "surrogatepass")),
+        max_tokens=body["max_tokens"],
+        links=prompt.count('"type": "url"'),
+        writes_cache="cache_control" in prompt or "cache_control" in body,
+    )
+
+
+def check_options(model: Model, options: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` for an option that the backend sets itself, or a budget that leaves no room for an answer."""
+    refuse_ours(model, options, OURS)
+    thinking = options.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    if isinstance(budget, int) and budget >= model.max_tokens:
+        raise ConfigError(
+            f"model {model.name!r}: thinking.budget_tokens = {budget} leaves no room in max_tokens = {model.max_tokens}: "
+            "raise max_tokens"
+        )
+
+
+def _in_words_of_the_api(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(options)
+    stop, form = given.pop("stop", None), given.pop("response_format", None)
+    if stop:
+        given["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if form is not None:
+        schema = form.get("json_schema", {}).get("schema") if isinstance(form, Mapping) else None
+        if not isinstance(schema, Mapping):
+            raise ConfigError(f"model {model.name!r}: response_format must be a json_schema: Anthropic has no other")
+        given["output_config"] = {
+            **(given.get("output_config") or {}),
+            "format": {"type": "json_schema", "schema": dict(schema)},
+        }
+    return given
+
+
+def _tool(model: Model, tool: Any) -> dict[str, Any]:
+    if isinstance(tool, Mapping) and "type" in tool and tool["type"] != "function":
+        raise ConfigError(f"model {model.name!r}: a tool that runs at Anthropic is billed apart, which is not supported")
+    function = convert_to_openai_tool(tool)["function"]
+    sent: dict[str, Any] = {
+        "name": function["name"],
+        "input_schema": function.get("parameters") or {"type": "object", "properties": {}},
+    }
+    if function.get("description"):
+        sent["description"] = function["description"]
+    if function.get("strict"):
+        sent["strict"] = True
+    return sent
+
+
+def _choice(model: Model, choice: Any, is_parallel: Any, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names = [tool["name"] for tool in tools]
+    if isinstance(choice, Mapping):
+        choice = (choice.get("function") or {}).get("name") or choice.get("name") or choice.get("type")
+    if choice in names:
+        chosen: dict[str, Any] = {"type": "tool", "name": choice}
+    elif choice in ("any", "required", True):
+        chosen = {"type": "any"}
+    elif choice in (None, "auto"):
+        chosen = {"type": "auto"}
+    else:
+        raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
+    if is_parallel is False:
+        chosen["disable_parallel_tool_use"] = True
+    return {} if chosen == {"type": "auto"} else {"tool_choice": chosen}
+
+
+def _must_not_think(body: Mapping[str, Any], *, is_answered: bool) -> bool:
+    """Whether the API would refuse the call with the thinking that it asks for. A fixed budget has stricter rules."""
+    thinking = body.get("thinking")
+    if not isinstance(thinking, Mapping) or thinking.get("type") == "disabled":
+        return False
+    is_forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    has_budget = thinking.get("type") == "enabled"
+    has_room = int(thinking.get("budget_tokens") or 0) < int(body["max_tokens"])
+    return is_forced or (has_budget and not (has_room and is_answered))
+
+
+def _switch_off(body: dict[str, Any]) -> None:
+    """Older models do not think without being asked; newer ones may, and know ``disabled``."""
+    if body["thinking"].get("type") == "enabled":
+        del body["thinking"]
+    else:
+        body["thinking"] = {"type": "disabled"}
+
+
+def _prompt_text(body: Mapping[str, Any]) -> str:
+    prompt = {key: body[key] for key in ("system", "tools", "messages", "output_config") if key in body}
+    return json.dumps(prompt, ensure_ascii=False, default=str)

@@ -1,0 +1,43 @@
+"""HTTP clients for SDKs: limited in time and size, and without redirects."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from vinelm.backends.http.answer_body import BodyLimits
+from vinelm.backends.http.transport import AsyncBoundedTransport, BoundedTransport
+
+
+def http_client(library: str, limits: BodyLimits | None = None, *, ca_file: str | None = None, **settings: Any) -> Any:
+    """Return a client of ``library`` ("httpx" or "httpx2") for synchronous calls.
+
+    Args:
+        library: the library that the SDK is built on.
+        limits: the largest response.
+        ca_file: the certificates to trust; None for those of httpx, or of ``SSL_CERT_FILE``.
+        settings: of the library's ``Client``, such as ``event_hooks``.
+    """
+    httpx = importlib.import_module(library)
+    transport = BoundedTransport(httpx, limits or BodyLimits(), ca_file)
+    return httpx.Client(transport=transport, follow_redirects=False, **settings)
+
+
+def async_http_client(library: str, limits: BodyLimits | None = None, **settings: Any) -> Any:
+    """Like :func:`http_client`, for the coroutines of one event loop."""
+    httpx = importlib.import_module(library)
+    transport = AsyncBoundedTransport(httpx, limits or BodyLimits())
+    return httpx.AsyncClient(transport=transport, follow_redirects=False, **settings)
+
+
+def library_of_openai() -> str:
+    """Return the HTTP library that the installed openai SDK is built on."""
+    from openai import DefaultHttpxClient
+
+    return library_of(DefaultHttpxClient)
+
+
+def library_of(client: type[Any]) -> str:
+    """Return the HTTP library of an SDK's default client: httpx, or its fork httpx2."""
+    homes = [kind.__module__.partition(".")[0] for kind in client.__mro__]
+    return next(home for home in homes if home.startswith("httpx"))

@@ -1,0 +1,82 @@
+"""Variables from ``.env`` files: beside the catalog, then in the working directory. Never printed, never stored.
+
+Only the variables that models need are taken: those that the catalog names, and those that providers' SDKs read. Everything
+else in the file stays out of the environment, and so out of reach of other programs that this process starts. A variable that
+is already set, even to nothing, is never replaced. ``VINELM_DOTENV=0`` switches all of it off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+SWITCH = "VINELM_DOTENV"
+OFF = ("0", "false", "no", "off")
+MAX_BYTES = 1_000_000
+PROVIDER_VARIABLES = frozenset(
+    {
+        "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_REGION",
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_API_VERSION", "FRIENDLI_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT", "HF_TOKEN", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT",
+    }
+)  # fmt: skip
+"""Variables that providers read without being told, besides every ``..._API_KEY``."""
+ADDRESSES = ("_API_BASE",)
+"""Ends of the variables of addresses. They say where keys are sent, so they are taken only from beside the catalog."""
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_lock = threading.Lock()
+_taken: dict[str, str] = {}
+
+
+def take_variables(folder: str | Path | None = None, text: str = "") -> None:
+    """Set the variables that models need and that are not set, from ``.env`` in this folder and in the working directory.
+
+    Args:
+        folder: The folder of the catalog file; None if there is none.
+        text: The catalog file, which names variables.
+    """
+    if os.environ.get(SWITCH, "").strip().lower() in OFF:
+        return
+    named = set(_WORD.findall(text))
+    folders = dict.fromkeys(Path(where).resolve() for where in (folder, Path.cwd()) if where is not None)
+    for place in folders:
+        path = place / ".env"
+        is_beside = folder is not None and place == Path(folder).resolve()
+        for name, value in _read(path).items():
+            if name in named or _is_a_providers(name, is_beside=is_beside):
+                _set(name, value, path)
+
+
+def variables_of_files() -> Mapping[str, str]:
+    """Return the names of the variables that this process took from ``.env`` files, and the file of each."""
+    return MappingProxyType(_taken)
+
+
+def _is_a_providers(name: str, *, is_beside: bool) -> bool:
+    return name in PROVIDER_VARIABLES or name.endswith("_API_KEY") or (is_beside and name.endswith(ADDRESSES))
+
+
+def _set(name: str, value: str, path: Path) -> None:
+    with _lock:
+        if name not in os.environ:
+            os.environ[name] = value
+            _taken[name] = str(path)
+
+
+def _read(path: Path) -> Mapping[str, str]:
+    """The variables of a file; none if it is missing. A file that cannot be read is a warning without its content."""
+    from dotenv import dotenv_values
+
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
+            return {}
+        found = dotenv_values(path, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        logging.getLogger(__name__).warning("%s: cannot be read: %s", path, type(error).__name__)
+        return {}
+    return {name: value for name, value in found.items() if value is not None and "\0" not in value}

@@ -1,0 +1,209 @@
+"""Finds the price of a model: in the package's own price file, or in the data of genai-prices. No network."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from vinelm.catalog.model import Model, Price
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
+
+OLD_PRICE_DAYS = 90
+"""A price that was read longer ago than this is reported."""
+GENAI_PRICES = "genai-prices"
+_NAMES = {
+    "azure_ai": "azure", "bedrock": "aws", "cohere_chat": "cohere", "fireworks_ai": "fireworks", "gemini": "google",
+    "google_genai": "google", "google_vertexai": "google", "mistralai": "mistral", "moonshot": "moonshotai",
+    "together_ai": "together", "vertex": "google", "vertex_ai": "google", "xai": "x-ai",
+}  # fmt: skip
+"""The names of LiteLLM, of LangChain and of ours for what genai-prices calls otherwise."""
+
+_RATES = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cached": "cache_read_mtok",
+    "cache_write": "cache_write_mtok",
+    "cache_write_1h": "cache_write_1h_mtok",
+}
+"""Our rates, and their names in genai-prices."""
+
+
+class FoundPrice(NamedTuple):
+    """A price and its id: that of the package's price file, or one of the same form, ``PROVIDER/MODEL``."""
+
+    price_id: str
+    price: Price
+
+
+@cache
+def bundled_prices() -> Mapping[str, Price]:
+    """Return the dated price file of the package (``vinelm/prices.toml``), id to price."""
+    plain = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(encoding="utf-8"))
+    return {price_id: Price.model_validate(fields) for price_id, fields in plain["price"].items()}
+
+
+def find_price(provider: str, model_id: str, api_base: str | None = None) -> FoundPrice | None:
+    """Return the price of a provider's model; None if no source has it.
+
+    The package's own price file takes precedence, unless the data of genai-prices are more than 90 days younger.
+
+    Args:
+        provider: The provider as VineLM, LiteLLM or LangChain calls it, such as ``"openai"`` or ``"together_ai"``.
+        model_id: The provider's id of the model.
+        api_base: The URL that calls go to. It decides where ``provider`` is only the protocol, as for ``openai``.
+    """
+    price_id = f"{provider}/{model_id}"
+    ours = bundled_prices().get(price_id) if api_base is None or provider != "openai" else None
+    theirs = _listed(provider, model_id, api_base)
+    if ours is None or (theirs is not None and (theirs.price.as_of - ours.as_of).days > OLD_PRICE_DAYS):
+        return theirs
+    return FoundPrice(price_id, ours)
+
+
+def price_of_id(price_id: str) -> Price | None:
+    """Return the price with this id, ``PROVIDER/MODEL``; None if no source has it."""
+    provider, _, model_id = price_id.partition("/")
+    found = find_price(provider, model_id) if model_id else None
+    return None if found is None else found.price
+
+
+def old_price_note(models: Iterable[Model], today: date) -> str | None:
+    """Return one line that names the models whose price was read more than 90 days ago, and what to do; None if there are none.
+
+    Free models are left out.
+    """
+    old = [model for model in models if is_old(model, today)]
+    if not old:
+        return None
+    days = max((today - model.price.as_of).days for model in old)
+    names = ", ".join(model.name for model in old[:5]) + (f" and {len(old) - 5} more" if len(old) > 5 else "")
+    cures = dict.fromkeys(old_price_cure(model) for model in old)
+    return f"prices up to {days} days old: {names}: {next(iter(cures))}{' (more: vinelm doctor)' if len(cures) > 1 else ''}"
+
+
+def price_origin(model: Model) -> str:
+    """Return where the model's price comes from, in a few words: the catalog's entry, this package, or genai-prices."""
+    source = model.price.source
+    if GENAI_PRICES in source:
+        assumed = ", assumed" if not source.startswith(GENAI_PRICES) else ""
+        return source[source.index(GENAI_PRICES) :].partition(":")[0] + assumed
+    return "the entry" if model.price_id is None else "vinelm"
+
+
+def old_price_cure(model: Model) -> str:
+    """Return what to do about the model's old price."""
+    if GENAI_PRICES in model.price.source:
+        return "upgrade the package genai-prices, or give a price in the catalog"
+    return f"compare it with {model.price.source}, and give it with today's date"
+
+
+def is_old(model: Model, today: date) -> bool:
+    """Return whether the model's price was read more than 90 days ago; a free or offline one has none to read."""
+    price = model.price
+    if model.provider in ("recorded", "simulated"):
+        return False
+    return (today - price.as_of).days > OLD_PRICE_DAYS and bool(price.input or price.output or price.call)
+
+
+def _listed(provider: str, model_id: str, api_base: str | None) -> FoundPrice | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    snapshot = get_snapshot()
+    named = _NAMES.get(provider, provider)
+    for url, name in ((api_base, None), (None, named)):
+        if url is None and (name is None or (name == "openai" and api_base is not None)):
+            continue  # of a server that speaks OpenAI's protocol, OpenAI's prices say nothing
+        try:
+            seller = snapshot.find_provider(None, name, url)
+            model = seller.find_model(model_id, all_providers=snapshot.providers)
+        except LookupError:
+            continue
+        if model is not None and (price := _price(seller, model)) is not None:
+            return FoundPrice(f"{provider if url is None else seller.id}/{model_id}", price)
+    return None
+
+
+def _price(seller: Provider, model: ModelInfo) -> Price | None:
+    listed = _standing(model, datetime.now(tz=UTC))
+    rates = {field: _rate(listed, key) for field, key in _RATES.items()}
+    if rates["input"] is None or rates["output"] is None:
+        return None  # not a chat model
+    page = f" ({seller.pricing_urls[0]})" if seller.pricing_urls else ""
+    requests = getattr(listed, "requests_kcount", None)
+    return Price.model_validate(
+        {
+            **{field: rate for field, rate in rates.items() if rate is not None},
+            "call": float(requests) / 1000.0 if requests is not None else 0.0,
+            "long_prompts": _tiers(listed),
+            "source": f"{GENAI_PRICES} {_version()}: {model.id}{page}",
+            "as_of": _data_date(),
+        }
+    )
+
+
+def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
+    """The model's price of today; of prices that depend on the time of day, the highest."""
+    if not isinstance(model.prices, list):
+        return model.prices
+    by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]
+    by_hour = [c.prices for c in model.prices if c not in by_day]
+    begun = [c for c in by_day if c.constraint is None or c.constraint.active(now)]
+    standard = (begun[-1] if begun else model.prices[0]).prices
+    return max((standard, *by_hour), key=lambda prices: _rate(prices, "output_mtok") or 0.0)
+
+
+def _rate(listed: ModelPrice, key: str, *, above: int | None = None) -> float | None:
+    found = getattr(listed, key, None)
+    if found is None:
+        return None
+    if not hasattr(found, "tiers"):
+        return float(found)
+    tiers: TieredPrices = found
+    reached = [tier.price for tier in tiers.tiers if above is not None and tier.start <= above]
+    return float(reached[-1] if reached else tiers.base)
+
+
+def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
+    """The rates of prompts above each threshold, in ascending order."""
+    starts = sorted({tier.start for found in vars(listed).values() for tier in getattr(found, "tiers", ())})
+    return [
+        {
+            "above": start,
+            **{field: rate for field, key in _RATES.items() if (rate := _rate(listed, key, above=start)) is not None},
+        }
+        for start in starts
+    ]
+
+
+@cache
+def _data_date() -> date:
+    """The day of the data: the last change of a price that they hold, of those before the day on which they were installed.
+
+    The package does not say when its data were read; it was published on that day or later.
+    """
+    from genai_prices import data
+    from genai_prices.types import StartDateConstraint
+
+    installed = datetime.fromtimestamp(Path(str(data.__file__)).stat().st_mtime).date()
+    changes = (
+        conditional.constraint.start_date
+        for provider in data.providers
+        for model in provider.models
+        if isinstance(model.prices, list)
+        for conditional in model.prices
+        if isinstance(conditional.constraint, StartDateConstraint)
+    )
+    return max((day for day in changes if day <= installed), default=date(2024, 1, 1))
+
+
+@cache
+def _version() -> str:
+    return version("genai-prices")

@@ -1,0 +1,151 @@
+"""``vinelm verify``: serve held-out requests under a plan, and compare what was promised with what came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vinelm.cli.options import dataset_option, objective_options, output_options
+
+if TYPE_CHECKING:
+    from vinelm.evaluation import Verification
+    from vinelm.objective import Objective
+
+_SENTENCES = {
+    "kept": "Kept: the promise holds on these requests.",
+    "exceeded": "Kept: these requests did better than promised.",
+    "broken": "NOT KEPT: these requests did worse than promised. Profile more requests of this kind and estimate again.",
+    "unknown": "No verdict: the trie has no standard errors, or nothing was served.",
+}
+
+
+@click.command("verify", short_help="Serve held-out requests under a plan: promised against achieved.")
+@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("trie", type=click.Path(path_type=Path))
+@objective_options
+@click.option(
+    "--requests", type=click.IntRange(min=1), metavar="N", help="Requests to serve [default: 100, or as many as are left]."
+)
+@click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, interrupted runs included.")
+@click.option(
+    "--workflow", metavar="NAME", help="The workflow: MODULE:ATTRIBUTE for your own [default: the bundled one of the store]."
+)
+@click.option(
+    "--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog of models with prices [default: the trie's]."
+)
+@dataset_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn requests and simulated answers.")
+@click.option(
+    "--log", type=click.Path(path_type=Path), metavar="JSONL",
+    help="File that keeps each served request; the same line continues it [default: TRIE with .verify.jsonl].",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Print what would be served and its expected price. Calls nothing.")
+@output_options
+def command(
+    *, store: Path, trie: Path, budget_usd: float | None, dry_run: bool, as_json: bool, quiet: bool, **settings: Any
+) -> int | None:
+    """Serve labelled requests that were not used for the estimate under the plan for an objective, and judge its promise.
+
+    STORE is what TRIE was estimated from: requests with a row in it are not served. The promised accuracy and its interval are
+    those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk before the next one starts:
+    an interrupted run continues when the same line is run again. A --log of its own starts over.
+
+    Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval, 2 for bad input, 3 if the
+    budget ended the run early.
+
+    Example: vinelm verify runs/nl2sql.db nl2sql.vine --maximize accuracy --max-cost-usd 0.01 --requests 100 --budget-usd 2
+    """
+    from vinelm.cli.console import progress
+    from vinelm.cli.objective_options import in_options, objective_of
+    from vinelm.errors import BudgetExhausted
+    from vinelm.evaluation import verify
+    from vinelm.workflows import load_workflow
+
+    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log")}
+    objective = objective_of(settings)
+    spec = own["workflow"] or _workflow_of(store)
+    workflow = load_workflow(spec, dataset=own["dataset"])
+    with in_options(), progress(quiet=quiet) as start:
+        advance = start("verify")
+        found = verify(
+            store, trie, objective,
+            workflow=workflow, models=own["models"], requests=own["requests"], budget_usd=budget_usd, seed=own["seed"],
+            log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"), dry_run=dry_run,
+            on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
+        )  # fmt: skip
+    _print(objective, found, as_json=as_json, dry_run=dry_run)
+    if dry_run:
+        return None
+    if not found.is_complete:
+        raise BudgetExhausted(
+            f"the budget is reached after {len(found.rows)} of {found.requests} requests: raise --budget-usd and run the same"
+            " line to continue"
+        )
+    return None if found.is_kept else 1
+
+
+def _workflow_of(store: Path) -> str:
+    """The name of the bundled workflow that the store belongs to."""
+    from vinelm.errors import ConfigError
+    from vinelm.traces import ObservationStore
+    from vinelm.workflows import WORKFLOWS
+
+    with ObservationStore.open(store) as opened:
+        name = opened.identity.workflow
+    if name not in WORKFLOWS:
+        raise ConfigError(f"{store}: its workflow {name!r} is not a bundled one: use --workflow MODULE:ATTRIBUTE")
+    return name
+
+
+def _print(objective: Objective, found: Verification, *, as_json: bool, dry_run: bool) -> None:
+    from vinelm.cli.console import print_json
+
+    if as_json:
+        print_json({"objective": objective.to_dict(), "is_dry_run": dry_run, **found.to_dict()})
+    elif dry_run:
+        _show_price(objective, found)
+    else:
+        _show(objective, found)
+
+
+def _show_price(objective: Objective, found: Verification) -> None:
+    from vinelm.cli.console import say
+    from vinelm.reports import objective_words, usd
+
+    promised = found.promised_interval
+    interval = "" if promised is None else f" (90 % of such runs: {_percents(promised)})"
+    say(
+        f"Would serve {found.requests:,} held-out requests for about {usd(found.expected_usd)}: {objective_words(objective)}."
+        f" Promised accuracy: {100 * found.decision.promise.accuracy:.1f} %{interval}."
+    )
+    simulated = " The models are simulated." if found.is_simulated else ""
+    say(f"Nothing was called.{simulated} Without --dry-run, --budget-usd bounds the money.")
+
+
+def _show(objective: Objective, found: Verification) -> None:
+    from vinelm.cli.console import say, show_table
+    from vinelm.reports import objective_words, percent, usd
+
+    promise, cost = found.decision.promise, found.promised_cost_interval
+    rows = [
+        (
+            "accuracy", percent(promise.accuracy), _percents(found.promised_interval),
+            percent(found.accuracy), _percents(found.accuracy_interval), found.verdict,
+        ),
+        (
+            "cost", usd(found.decision.path_cost_usd), "-" if cost is None else f"{usd(cost[0])} to {usd(cost[1])}",
+            usd(found.mean_cost_usd), "", found.cost_verdict,
+        ),
+    ]  # fmt: skip
+    show_table(objective_words(objective), ("", "promised", "90 % interval", "achieved", "90 % interval", "<verdict"), rows)
+    failed = sum(row.failure is not None for row in found.rows)
+    failures = f", {failed} of them failed and count as wrong" if failed else ""
+    simulated = " Simulated models." if found.is_simulated else ""
+    say(f"{len(found.rows):,} held-out requests served{failures}; {usd(found.spent_usd)} spent in all.{simulated}")
+    say(_SENTENCES["broken" if not found.is_kept else found.verdict])
+
+
+def _percents(interval: tuple[float, float] | None) -> str:
+    return "-" if interval is None else f"{100 * interval[0]:.1f} % to {100 * interval[1]:.1f} %"

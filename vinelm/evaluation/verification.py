@@ -1,0 +1,238 @@
+"""Verify a plan: serve labelled requests that the estimate has not seen, and compare what was promised with what came."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vinelm.adapters.langgraph import build_graph
+from vinelm.annotated_trie import AnnotatedTrie, whole_paths
+from vinelm.api import VineLM, require_budget, require_same_workflow
+from vinelm.backends import create_backends
+from vinelm.catalog import Catalog
+from vinelm.controller import Decision, Planner
+from vinelm.errors import ConfigError
+from vinelm.evaluation.serving import judge_of, serve
+from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
+from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
+from vinelm.evaluation.verification_result import Verification
+from vinelm.objective import Objective
+from vinelm.protocols import Backend
+from vinelm.traces import ObservationStore, run_lock
+from vinelm.vinefile import load_trie
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows import load_workflow
+
+DEFAULT_REQUESTS = 100
+
+
+def verify(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path,
+    objective: Objective,
+    *,
+    workflow: Workflow | str | None = None,
+    models: Catalog | str | Path | None = None,
+    requests: int | None = None,
+    budget_usd: float | None = None,
+    seed: int = 0,
+    log: str | Path | None = None,
+    dry_run: bool = False,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> Verification:
+    """Serve requests that the estimate has not seen under the plan for an objective, and judge its promise.
+
+    Calls the models, so it spends money unless they are simulated. Every call is reserved before it is made: the dollars never
+    exceed ``budget_usd`` by more than calls cost beyond their upper bounds. With ``log`` every served request is on disk before
+    the next one starts, and the same call continues where an interrupted one stopped, the money of both counted.
+
+    Args:
+        store: The path of the store that the trie was estimated from: requests with an observation in it are not served.
+        trie: The annotated trie, or the path of its file.
+        objective: What to plan for.
+        workflow: The workflow, the name of a bundled one, or ``"module:attribute"``; None takes the bundled one of the store's
+            name. It may have another dataset than the store: requests are told apart by their ids.
+        models: A catalog or the path of its file; None takes the trie's.
+        requests: How many requests to serve, drawn at random; None takes 100, or all if fewer are left.
+        budget_usd: The most that the verification may cost in dollars. Required for models that cost money.
+        seed: Decides which requests are drawn, and the answers of simulated models.
+        log: File to append each served request to; created if missing.
+        dry_run: Serve nothing: only plan, and count the requests and their expected dollars.
+        on_done: Called as ``on_done(done, total)`` after each served request.
+
+    Returns:
+        The promise, the results and the verdict. If the budget is reached early, ``is_complete`` is False.
+
+    Raises:
+        ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and no
+            budget is given, or the log is of another verification.
+        InfeasibleError: No path meets the bounds.
+        StoreError: The store cannot be read.
+
+    Example:
+        >>> import vinelm
+        >>> best = vinelm.Objective(maximize="accuracy")
+        >>> found = vinelm.verify("my-app.db", "my-app.vine", best, workflow="my_app:workflow", requests=30)
+        >>> len(found.rows), found.verdict
+        (30, 'kept')
+    """
+    run = _prepared(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed)
+    if dry_run:
+        return run.result([], 0.0)
+    require_budget(run.backends, budget_usd)
+    limit = math.inf if budget_usd is None else budget_usd
+    path = None if log is None else Path(log)
+    with _locked(path):
+        return run.serve(limit, VerificationLog(path, run.what()), on_done)
+
+
+@contextmanager
+def _locked(path: Path | None) -> Iterator[None]:
+    with nullcontext() if path is None else run_lock(path):
+        yield
+
+
+# -- preparing -------------------------------------------------------------------------------------------------
+
+
+def _prepared(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path,
+    objective: Objective,
+    *,
+    workflow: Workflow | str | None,
+    models: Catalog | str | Path | None,
+    requests: int | None,
+    seed: int,
+) -> _Run:
+    annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    with ObservationStore.open(store) as opened:
+        identity, seen = opened.identity, {row.request_id for row in opened.observations()}
+    require_same_workflow(
+        annotated, identity.workflow, identity.dataset_digest, str(trie) if isinstance(trie, str | Path) else ""
+    )
+    if not isinstance(workflow, Workflow):
+        workflow = load_workflow(workflow or identity.workflow)
+    if workflow.name != identity.workflow:
+        raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
+    catalog = annotated.catalog if models is None else Catalog.of(models)
+    workflow = replace(workflow, template=annotated.template)
+    chosen = held_out(workflow.requests, seen, requests, seed)
+    backends = create_backends(catalog, workflow=workflow, seed=seed)
+    vine = VineLM(catalog, backends, trie=annotated)
+    app = build_graph(workflow, vine)
+    decision = _plan(annotated, vine, replace(objective, on_infeasible="raise"))
+    return _Run(workflow, annotated, vine, app, backends, objective, decision, chosen, seed)
+
+
+def _plan(annotated: AnnotatedTrie, vine: VineLM, objective: Objective) -> Decision:
+    """The plan that sessions of the application start with: over its catalog's models, to the end if it has no exit before."""
+    served = annotated if vine.adapter.can_end else whole_paths(annotated)
+    return Planner(served, available=vine.catalog).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+
+
+def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
+    """Return ``count`` of the requests whose ids are not in ``seen``, in an order that only their ids and the seed decide.
+
+    Raises:
+        ConfigError: None is left, or fewer than ``count``.
+    """
+    if count is not None and count < 1:
+        raise ConfigError(f"requests is {count}: at least one must be served")
+    left = sorted(
+        (request for request in requests if request.id not in seen),
+        key=lambda request: hashlib.sha256(f"{seed}:{request.id}".encode()).digest(),
+    )
+    if not left:
+        raise ConfigError(
+            f"every one of the {len(requests)} requests was used for the estimate: give a dataset with others",
+            code="no-held-out-requests",
+        )
+    if count is not None and count > len(left):
+        raise ConfigError(
+            f"only {len(left)} of the {len(requests)} requests were not used for the estimate, {count} are wanted: ask for"
+            " fewer, or give a larger dataset",
+            code="few-held-out-requests",
+        )
+    return left[: DEFAULT_REQUESTS if count is None else count]
+
+
+# -- serving ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A verification that is ready to serve."""
+
+    workflow: Workflow
+    annotated: AnnotatedTrie
+    vine: VineLM
+    app: Any
+    backends: Mapping[str, Backend]
+    objective: Objective
+    decision: Decision
+    requests: list[Request]
+    seed: int
+
+    def what(self) -> dict[str, Any]:
+        """What decides the results, as plain JSON; the number of requests does not, so that it can be raised later."""
+        arrays = (self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s)
+        return {
+            "workflow": self.workflow.name,
+            "dataset": self.workflow.dataset_digest,
+            "trie": hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest(),
+            "models": hashlib.sha256(repr(sorted(self.vine.catalog.to_dict().items())).encode()).hexdigest(),
+            "objective": self.objective.to_dict(),
+            "seed": self.seed,
+        }
+
+    def serve(self, limit_usd: float, log: VerificationLog, on_done: Callable[[int, int], None]) -> Verification:
+        """Serve what the log does not have yet, until the budget refuses a call."""
+        budget = VerificationBudget(limit_usd, log)
+        done = {row.request_id for row in log.rows}
+        for request in self.requests:
+            if request.id in done:
+                continue
+            row = self._serve(request, budget)
+            if budget.is_exhausted:
+                log.settle(budget.spent_usd)
+                break
+            budget.note_recorded(math.fsum(known.cost_usd for known in log.rows if known.request_id not in done) + row.cost_usd)
+            log.add(row, budget.spent_usd)
+            on_done(len(log.rows), len(self.requests))
+            if budget.spent_usd >= limit_usd:
+                break
+        return self.result(log.rows, budget.spent_usd)
+
+    def result(self, rows: Sequence[VerifiedRequest], spent_usd: float) -> Verification:
+        """The verification with these rows."""
+        wanted = {request.id for request in self.requests}
+        return Verification(
+            decision=self.decision,
+            requests=len(self.requests),
+            rows=tuple(row for row in rows if row.request_id in wanted),
+            spent_usd=spent_usd,
+            is_simulated=any(backend.is_simulated for backend in self.backends.values()),
+        )
+
+    def _serve(self, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+        judge, objective = judge_of(self.workflow, request), self.objective
+        session = self.vine.session(objective, request=request, judge=judge, clock=self.vine.new_clock())
+        capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
+        session.guard = RequestGuard(
+            objective.max_cost_usd if capped and objective.max_cost_usd is not None else math.inf, budget
+        )
+        served = serve(self.workflow, self.vine, self.app, request, objective, policy=session)
+        return VerifiedRequest(
+            request_id=served.request_id,
+            success=served.success,
+            cost_usd=served.cost_usd,
+            latency_s=served.latency_s,
+            prefix=served.prefix,
+            failure=served.failure,
+        )

@@ -1,0 +1,132 @@
+"""The result of a verification: what a plan promised, what serving it achieved, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from vinelm.controller import Decision
+from vinelm.evaluation.verification_log import VerifiedRequest
+from vinelm.promise import Z90
+
+Verdict = Literal["kept", "exceeded", "broken", "unknown"]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """A plan's promise and what serving it achieved.
+
+    Attributes:
+        decision: The plan for a new request, with its promise.
+        requests: How many requests were to be served.
+        rows: The served ones, in order.
+        spent_usd: Dollars of all calls, interrupted runs included; calls of unknown outcome count at their upper bound.
+        is_simulated: Whether some models are simulated.
+    """
+
+    decision: Decision
+    requests: int
+    rows: tuple[VerifiedRequest, ...]
+    spent_usd: float
+    is_simulated: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every request was served; otherwise the budget was reached."""
+        return len(self.rows) >= self.requests
+
+    @property
+    def expected_usd(self) -> float:
+        """Expected dollars of serving the requests that are not served yet."""
+        return (self.requests - len(self.rows)) * self.decision.path_cost_usd
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right answers, failed requests counting as wrong; None if nothing was served."""
+        return float(np.mean([row.success for row in self.rows])) if self.rows else None
+
+    @property
+    def accuracy_interval(self) -> Interval | None:
+        """90 % Wilson interval of the accuracy that the served requests show; None if nothing was served."""
+        if self.accuracy is None:
+            return None
+        n, share = len(self.rows), self.accuracy
+        middle = (share + Z90**2 / (2 * n)) / (1.0 + Z90**2 / n)
+        reach = Z90 / (1.0 + Z90**2 / n) * math.sqrt(share * (1.0 - share) / n + Z90**2 / (4 * n**2))
+        return max(middle - reach, 0.0), min(middle + reach, 1.0)
+
+    @property
+    def promised_interval(self) -> Interval | None:
+        """90 % interval of the accuracy on so many requests, their sampling included; None without standard errors."""
+        return self.decision.promise.prediction(len(self.rows) or self.requests)
+
+    @property
+    def mean_cost_usd(self) -> float | None:
+        """Mean dollars per request; None if nothing was served."""
+        return float(np.mean([row.cost_usd for row in self.rows])) if self.rows else None
+
+    @property
+    def mean_latency_s(self) -> float | None:
+        """Mean seconds per request; None if nothing was served."""
+        return float(np.mean([row.latency_s for row in self.rows])) if self.rows else None
+
+    @property
+    def promised_cost_interval(self) -> Interval | None:
+        """90 % interval of the mean dollars of so many requests; None without standard errors or below two requests."""
+        annotated, target = self.decision.metrics.annotated, self.decision.target
+        error = annotated.cost_se
+        if error is None or not math.isfinite(error[target]) or len(self.rows) < 2:
+            return None
+        sampling = float(np.var([row.cost_usd for row in self.rows], ddof=1)) / len(self.rows)
+        reach = Z90 * math.sqrt(float(error[target]) ** 2 + sampling)
+        return max(self.decision.path_cost_usd - reach, 0.0), self.decision.path_cost_usd + reach
+
+    @property
+    def verdict(self) -> Verdict:
+        """``kept`` if the accuracy lies in the promised interval, ``exceeded`` above it, ``broken`` below it.
+
+        ``unknown`` if nothing was served, or the trie has no standard errors.
+        """
+        return _verdict(self.accuracy, self.promised_interval)
+
+    @property
+    def cost_verdict(self) -> Verdict:
+        """The same for the mean dollars per request: ``broken`` is above the interval, ``exceeded`` (cheaper) below it."""
+        found = _verdict(self.mean_cost_usd, self.promised_cost_interval)
+        swapped: dict[Verdict, Verdict] = {"broken": "exceeded", "exceeded": "broken"}
+        return swapped.get(found, found)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether neither the accuracy nor the cost is worse than promised."""
+        return "broken" not in (self.verdict, self.cost_verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verification as plain JSON types."""
+        names = ("verdict", "cost_verdict", "is_kept", "is_complete", "spent_usd", "expected_usd", "requests", "is_simulated")
+        achieved = ("accuracy", "accuracy_interval", "mean_cost_usd", "mean_latency_s")
+        decision = self.decision
+        return {
+            **{name: getattr(self, name) for name in names},
+            "served": len(self.rows),
+            "failed": sum(row.failure is not None for row in self.rows),
+            "plan": list(decision.path),
+            "promised": {
+                **decision.promise.to_dict(),
+                "prediction": self.promised_interval,
+                "cost_usd": decision.path_cost_usd,
+                "cost_interval": self.promised_cost_interval,
+                "latency_s": decision.path_latency_s if decision.metrics.annotated.knows_latency else None,
+            },
+            "achieved": {name: getattr(self, name) for name in achieved},
+        }
+
+
+def _verdict(value: float | None, promised: Interval | None) -> Verdict:
+    if value is None or promised is None:
+        return "unknown"
+    return "broken" if value < promised[0] - 1e-12 else "exceeded" if value > promised[1] + 1e-12 else "kept"

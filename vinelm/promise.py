@@ -1,0 +1,169 @@
+"""What a plan promises: its estimated accuracy, corrected for having been chosen as the best of many estimates.
+
+The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
+is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and
+the trie keeps it in ``meta``. docs/estimators.md derives the correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.trie import BoolArray, Trie
+
+Z90 = 1.6448536269514722
+"""Half width of a two-sided 90 % interval in standard errors."""
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptimism:
+    """By how much a choice on half of the requests promises too much, as a function of the plan's cost.
+
+    A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective that led to
+    it, so that one curve over the cost serves every objective.
+
+    Args:
+        cost_usd: Expected dollars per request of the plan, ascending.
+        accuracy: Promised less judged accuracy of the most accurate path that costs no more; a fraction >= 0.
+        advantage: The same for its advantage over the most accurate single-model path that costs no more; a fraction >= 0.
+    """
+
+    cost_usd: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    advantage: tuple[float, ...]
+
+    @classmethod
+    def of(cls, annotated: AnnotatedTrie) -> Self | None:
+        """Return the curve that the trie's ``meta`` holds; None if it was estimated without a check, or by an older version."""
+        found = (annotated.meta.get("evidence") or {}).get("selection")
+        return None if not isinstance(found, Mapping) else cls(**{name: tuple(found[name]) for name in cls.__annotations__})
+
+    def accuracy_at(self, cost_usd: float) -> float:
+        """Return the optimism of a plan of that cost, by linear interpolation over the logarithm of the cost."""
+        return self._at(self.accuracy, cost_usd)
+
+    def advantage_at(self, cost_usd: float) -> float:
+        """Return the optimism of the advantage of a plan of that cost."""
+        return self._at(self.advantage, cost_usd)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the curve as plain JSON types."""
+        return {name: list(values) for name, values in asdict(self).items()}
+
+    def _at(self, values: tuple[float, ...], cost_usd: float) -> float:
+        scale = np.log(np.maximum(self.cost_usd, _TINY))
+        return float(np.interp(math.log(max(cost_usd, _TINY)), scale, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """The accuracy that a plan promises for further requests of the same kind. Accuracies are fractions.
+
+    The full data choose better than a half of them, so the optimism o of the full fit lies between 0 and that of a half. It is
+    taken as uniform in between: half of it comes off the estimate, and its variance o^2 / 12 widens the interval.
+
+    Args:
+        estimate: The estimate that the plan was chosen by.
+        standard_error: Of the estimate, without selection; None if the estimator gives none.
+        optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
+        advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
+        advantage_optimism: Optimism of that advantage; None if it was not measured.
+        reference: The most accurate single-model path that is neither dearer nor slower, which few alternatives compete with;
+            None if there is none.
+    """
+
+    estimate: float
+    standard_error: float | None
+    optimism: float | None
+    advantage: float
+    advantage_optimism: float | None
+    reference: int | None
+
+    @classmethod
+    def of(cls, annotated: AnnotatedTrie, node: int) -> Self:
+        """Return the promise of the plan that ends at ``node``, chosen among all paths of the trie."""
+        curve, error = SelectionOptimism.of(annotated), annotated.accuracy_se
+        cost = float(annotated.path_cost_usd[node])
+        reference = _reference(annotated, node)
+        known = error is not None and math.isfinite(error[node])
+        return cls(
+            estimate=float(annotated.accuracy[node]),
+            standard_error=float(error[node]) if known and error is not None else None,
+            optimism=None if curve is None else curve.accuracy_at(cost),
+            advantage=0.0 if reference is None else float(annotated.accuracy[node] - annotated.accuracy[reference]),
+            advantage_optimism=None if curve is None else curve.advantage_at(cost),
+            reference=reference,
+        )
+
+    @property
+    def accuracy(self) -> float:
+        """The promised accuracy: the estimate less the expected optimism."""
+        return max(self.estimate - (self.optimism or 0.0) / 2.0, 0.0)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """90 % interval of the accuracy over all further requests; None without standard errors."""
+        return self._interval(0.0)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 90 % interval before it is cut at 0 and 1; NaN without standard errors."""
+        return Z90 * math.sqrt(self._variance)
+
+    def prediction(self, requests: int) -> tuple[float, float] | None:
+        """Return the 90 % interval of the share of right answers among that many further requests.
+
+        It allows for the sampling of those requests too, and is None without standard errors. A share of 0 or 1 is not taken
+        for certain: one success and one failure are added.
+        """
+        share = (self.accuracy * requests + 1.0) / (requests + 2.0)
+        return self._interval(share * (1.0 - share) / requests)
+
+    @property
+    def is_decided_by_optimism(self) -> bool:
+        """Whether selection alone can produce the plan's estimated advantage over the single model ``reference``."""
+        if self.reference is None or not self.advantage_optimism:
+            return False
+        return self.advantage <= self.advantage_optimism
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the promise as plain JSON types, its interval included."""
+        more = {"accuracy": self.accuracy, "interval": self.interval, "is_decided_by_optimism": self.is_decided_by_optimism}
+        return asdict(self) | more
+
+    @property
+    def _variance(self) -> float:
+        error = math.nan if self.standard_error is None else self.standard_error
+        return error**2 + (self.optimism or 0.0) ** 2 / 12.0
+
+    def _interval(self, sampling_var: float) -> tuple[float, float] | None:
+        if self.standard_error is None:
+            return None
+        reach = Z90 * math.sqrt(self._variance + sampling_var)
+        return max(self.accuracy - reach, 0.0), min(self.accuracy + reach, 1.0)
+
+
+def single_model_paths(trie: Trie) -> BoolArray:
+    """Mark the answerable nodes whose whole path runs on one model, whichever it is. Shape (n + 1,)."""
+    only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
+    for level in trie.levels[1:]:
+        before = only[trie.parent[level]]
+        only[level] = np.where((before == -1) | (before == trie.model[level]), trie.model[level], -2)
+    return (only >= 0) & trie.answerable
+
+
+def _reference(annotated: AnnotatedTrie, node: int) -> int | None:
+    """The most accurate single-model path that is neither dearer nor slower; None if the plan is one itself."""
+    alone = single_model_paths(annotated.trie)
+    if alone[node]:
+        return None
+    cost, latency = annotated.path_cost_usd, annotated.path_latency_s
+    allowed = alone & (cost <= cost[node]) & (latency <= latency[node])
+    return int(np.argmax(np.where(allowed, annotated.accuracy, -1.0))) if allowed.any() else None

@@ -1,0 +1,2 @@
+from .file import load_trie as load_trie
+from .file import save_trie as save_trie

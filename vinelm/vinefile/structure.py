@@ -1,0 +1,81 @@
+"""Checks that the arrays of a trie form one: what a file with valid checksums may still get wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.errors import TrieFileError
+
+if TYPE_CHECKING:
+    from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.template import Template
+    from vinelm.trie import Trie
+
+PROBABILITIES = ("success", "stop", "stop_success")
+AMOUNTS = ("cost_usd", "cost_var", "latency_s", "latency_var")
+ROUNDING = 1e-6
+LARGEST = 1e15
+"""Dollars and seconds above it are damage, and their sums along a path would overflow."""
+
+
+def check_annotated(annotated: AnnotatedTrie) -> None:
+    """Raise :class:`TrieFileError` if the trie is not one, does not follow its template, or an annotation is out of range.
+
+    Takes time linear in the number of nodes times the depth, which is known to be small before anything else is done.
+    """
+    _check_labels(annotated.trie, annotated.template, tuple(annotated.catalog))
+    _check_tree(annotated.trie)
+    for name in PROBABILITIES:
+        values = getattr(annotated, name)
+        _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
+    for name in AMOUNTS:
+        values = getattr(annotated, name)
+        _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
+
+
+def _check_labels(trie: Trie, template: Template, catalog: tuple[str, ...]) -> None:
+    n = len(trie)
+    for name in ("parent", "end", "depth", "stage", "model", "answerable"):
+        _require(getattr(trie, name).shape == (n,), f"trie.{name} has another length than trie.parent")
+    _require(n > 0 and len(set(trie.models)) == len(trie.models), "the models are not distinct")
+    _require(trie.stages == tuple(stage.name for stage in template.stages), "the stages are not the template's")
+    _require(set(trie.models) <= set(catalog), "its catalog lacks one of the models")
+    _require(trie.depth[0] == 0 and trie.stage[0] == -1 and trie.model[0] == -1, "the root is labelled")
+    inner = trie.depth[1:]
+    _require(bool(np.all((inner >= 1) & (inner <= template.depth))), "trie.depth is outside of the template")
+    index = {name: i for i, name in enumerate(trie.stages)}
+    expected = np.array([-1, *(index[stage.name] for stage in template.invocations)])
+    _require(np.array_equal(trie.stage, expected[trie.depth]), "trie.stage does not follow the template")
+    position = {name: i for i, name in enumerate(trie.models)}
+    allowed = np.zeros((len(trie.stages), len(trie.models)), np.bool_)
+    for stage in template.stages:
+        allowed[index[stage.name], [position[model] for model in stage.models or () if model in position]] = True
+    _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "trie.model is out of range")
+    _require(bool(np.all(allowed[trie.stage[1:], trie.model[1:]])), "a stage has a model that the template does not allow")
+
+
+def _check_tree(trie: Trie) -> None:
+    """Derive parents and ends from the depths, which determine a pre-order, and compare."""
+    depth = trie.depth.astype(np.int64)
+    _require(bool(np.all(depth[1:] <= depth[:-1] + 1)), "trie.depth is not that of a pre-order")
+    n = len(depth)
+    parent, end = np.full(n, -1), np.full(n, n)
+    up: npt.NDArray[Any] = np.zeros(1, np.intp)
+    for level in range(1, int(depth.max()) + 1):
+        here = np.flatnonzero(depth == level)
+        parent[here] = up[np.searchsorted(up, here) - 1]
+        not_deeper = np.flatnonzero(depth <= level)
+        end[here] = np.append(not_deeper, n)[np.searchsorted(not_deeper, here) + 1]
+        up = here
+    _require(np.array_equal(parent, trie.parent), "trie.parent does not fit trie.depth")
+    _require(np.array_equal(end, trie.end), "trie.end does not fit trie.depth")
+    siblings = parent[1:].astype(np.int64) * len(trie.models) + trie.model[1:]
+    _require(len(np.unique(siblings)) == n - 1, "a node has two children of one model")
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise TrieFileError(problem)
