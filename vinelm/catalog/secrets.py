@@ -57,7 +57,7 @@ def _secret_in(value: Any) -> str | None:
 
 
 _SECRET_VARIABLE = re.compile(
-    r"(KEY|KEYS|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|DSN|CREDENTIALS?|AUTHORIZATION|COOKIE)$", re.IGNORECASE
+    r"(KEY|KEYS|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|DSN|CREDENTIALS?|AUTHORIZATION|COOKIE)$", re.IGNORECASE
 )
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})
 
@@ -68,6 +68,7 @@ _LOOKS_SECRET = (
     (re.compile(r"\b(sk|pk|rk|gsk|hf|xai|ghp|gho|ghs|glpat|xox[abprs])[-_][\w-]{16,}"), "[key]"),
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), "[key]"),
     (re.compile(r"\bAIza[\w-]{30,}"), "[key]"),
+    (re.compile(r"\bya29\.[\w-]{8,}"), "[token]"),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), "[private key]"),
     (re.compile(r"(passw(?:or)?d|passphrase)([\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;\[]{4,}", re.IGNORECASE), r"\1\2[secret]"),
     (
@@ -79,6 +80,8 @@ _LOOKS_SECRET = (
         r"\1\2[secret]",
     ),
 )
+_SHORTEST = 8
+"""Characters of the shortest text that is taken for a secret."""
 _named: set[str] = set()
 
 
@@ -94,7 +97,9 @@ def redacted(text: str) -> str:
     by their names, and whatever looks like a credential: passwords in URLs, bearer tokens, keys of known providers, values
     after ``password=`` and the like.
     """
-    values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= 8}
+    if len(text) < _SHORTEST:
+        return text
+    values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= _SHORTEST}
     for value in sorted(values, key=len, reverse=True):  # the longest first: one may be a part of another
         text = text.replace(value, f"${values[value]}")
     for pattern, instead in _LOOKS_SECRET:
