@@ -92,7 +92,7 @@ class Echo:
         self.out, self.key, self.keys = out, key, keys
 
     async def whole(self, body, status=200, **headers):
-        headers = {name: self.key for name in headers} | {"x_request_id": self.key, "request_id": self.key}
+        headers = dict.fromkeys(headers, self.key) | {"x_request_id": self.key, "request_id": self.key}
         body = echoed(body, self.key, self.keys)
         if status != 200:
             body = {**body, "error": {"message": self.key, "code": self.key, "type": self.key, "status": self.key}}

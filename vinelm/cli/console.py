@@ -7,24 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import click
+
+from vinelm.io import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
 """The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
-
-
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
-"""Characters that move the cursor, colour or reorder what stands around them, or are not seen; not tab and line feed."""
-
-
-def visible(text: str) -> str:
-    """Return ``text`` with control, bidirectional and invisible characters written as escapes.
-
-    Names, errors and answers come from files and providers: none of them may rewrite what a terminal shows.
-    """
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class Advance(Protocol):
@@ -103,11 +95,17 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 3 * len(widths) - 1
 
 
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print ``text`` as it is laid out, on stdout or stderr; characters that a terminal obeys or hides become escapes.
+
+    Commands print with this module only (a test checks it): paths, names and errors come from outside.
+    """
+    click.echo(visible(text), err=err)
+
+
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
     """Print a paragraph on stdout, wrapped to the terminal or 100 columns; ``hanging`` indents all lines but the first."""
     import textwrap
-
-    import click
 
     width = min(stdout().width, 100)
     further = indent + " " * hanging
@@ -151,9 +149,14 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
 
 def print_json(value: Any) -> None:
     """Print one JSON object on stdout; NaN and infinity become null."""
+    print(json_text(value, indent=2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return ``value`` as JSON of visible ASCII characters; NaN and infinity become null."""
     import json
 
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+    return json.dumps(_plain(value), indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:

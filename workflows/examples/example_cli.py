@@ -16,6 +16,7 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
+from vinelm.io import visible
 from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
@@ -105,9 +106,9 @@ def run(
         if serve is not None and options.port is not None:
             return serve(ServiceSettings(workflow, vine, app, _objective(options), is_simulated, options.port))
         for request in workflow.requests[: options.limit]:
-            print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
+            print(visible(_line(workflow, request, *_served(workflow, vine, app, request, options), show)))
     except VineLMError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(visible(f"error: {error}"), file=sys.stderr)
         return 2
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(error.cmd[2:5])} failed with exit code {error.returncode}", file=sys.stderr)
