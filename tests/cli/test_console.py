@@ -1,9 +1,14 @@
 """Tables on any terminal: words and figures stay whole, headings wrap, nothing is dropped."""
 
+import ast
+import json
+from pathlib import Path
+
 import pytest
 
 from vinelm.cli import console
 from vinelm.cli.console import show_table
+from vinelm.cli.main import main
 
 COLUMNS = ("depth", "<stage of the graph", "paths", "lowest accuracy", "<why")
 ROWS = [
@@ -60,3 +65,43 @@ def test_an_error_moves_nothing(capsys):
     assert "\x1b" not in error
     assert "\u202e" not in error
     assert "\\x1b[2J\\u202e" in error
+
+
+def test_every_command_prints_through_the_console():
+    """Nothing below the command line calls ``print``, ``click.echo`` or ``click.secho`` itself: no escape is forgotten."""
+    folder, printing = Path(console.__file__).parent, {"print", "click.echo", "click.secho", "sys.stdout.write"}
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        if path == Path(console.__file__):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "print",
+                "click.echo",
+                "click.secho",
+                "sys.stdout.write",
+            ):
+                found.append(f"{path.name}:{node.lineno}")
+    assert found == []
+
+
+@pytest.mark.parametrize("args", [["doctor"], ["plan", "--maximize", "accuracy"], ["check"], ["store", "info"], ["nothing"]])
+def test_a_hostile_argument_is_printed_as_an_escape(capsys, args):
+    assert main([*args, "a\u202e\x1b[31m\x7f\udcffb"]) == 2
+    said = "".join(capsys.readouterr())
+    assert said.isascii()
+    assert said.replace("\n", "").isprintable()
+
+
+def test_a_printed_path_is_escaped(capsys):
+    console.echo("wrote a\u202e\x1b[2J\udcff.vine")
+    assert capsys.readouterr().out == "wrote a\\u202e\\x1b[2J\\udcff.vine\n"
+
+
+def test_json_is_printable_and_holds_the_same_text(capsys):
+    hostile = "a\x1b\u202e\x7f\udcff\x9b"
+    console.print_json({"a": hostile, "b": float("nan")})
+    said = capsys.readouterr().out
+    assert said.isascii()
+    assert said.replace("\n", "").isprintable()
+    assert json.loads(said) == {"a": hostile, "b": None}

@@ -144,10 +144,27 @@ def test_a_bubblewrap_that_fails_is_no_failed_test(monkeypatch, tmp_path):
 
 def test_unsafe_is_said_loudly(monkeypatch, capsys):
     monkeypatch.setenv(boundary.UNSAFE, "0")
+    monkeypatch.setenv("VINELM_UNSAFE_SANDBOX_WARNED", "0")
     assert not boundary.is_unsafe()
+    boundary.warn_if_unsafe()
+    assert capsys.readouterr().err == ""
     boundary.allow_unsafe()
     assert boundary.is_unsafe()
     assert "WITHOUT a sandbox" in capsys.readouterr().err
+    boundary.warn_if_unsafe()
+    assert capsys.readouterr().err == ""
+
+
+def test_unsafe_by_the_variable_is_said_as_loudly_and_once(tmp_path):
+    app = "vinelm.workflows.examples.coding.app"
+    again = f"import {app}, subprocess, sys; subprocess.run([sys.executable, '-c', 'import {app}'], check=True)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(boundary.UNSAFE)}
+    for unsafe in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", again], env=environment | {boundary.UNSAFE: unsafe}, cwd=tmp_path, capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        assert done.stderr.count("WARNING: VINELM_UNSAFE_SANDBOX=1: model-written code runs WITHOUT a sandbox") == int(unsafe)
 
 
 def test_the_command_refuses_without_bubblewrap(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary
+from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
 from vinelm.workflows.examples.coding.graph import build
 from vinelm.workflows.examples.coding.sandbox import run_pytest
 from vinelm.workflows.examples.coding.tasks import TASKS
@@ -66,6 +66,8 @@ def report_of(state: Mapping[str, Any]) -> str:
 def _block(code: str) -> str:
     return f"```python\n{code}```"
 
+
+warn_if_unsafe()  # here, because `vinelm profile` loads the workflow only
 
 workflow = Workflow(
     name="coding-loop",

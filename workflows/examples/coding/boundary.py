@@ -26,6 +26,9 @@ from vinelm.workflows.examples.coding import limits, solution_process, system_ca
 UNSAFE = "VINELM_UNSAFE_SANDBOX"
 """Environment variable; ``1`` runs generated code with limits only, without a boundary."""
 
+_WARNED = f"{UNSAFE}_WARNED"
+"""Set when the warning was printed: children inherit it, and a profile has many."""
+
 TMP_BYTES = 16 << 20
 NOBODY = 65534
 
@@ -51,8 +54,21 @@ def is_unsafe() -> bool:
 def allow_unsafe() -> None:
     """Let generated code of this process and its children run without a boundary, and say so on stderr."""
     os.environ[UNSAFE] = "1"
+    _warn("--unsafe")
+
+
+def warn_if_unsafe() -> None:
+    """Say on stderr, once for this process and its children, that generated code was allowed to run without a boundary."""
+    if is_unsafe():
+        _warn(f"{UNSAFE}=1")
+
+
+def _warn(asked_by: str) -> None:
+    if os.environ.get(_WARNED) == "1":
+        return
+    os.environ[_WARNED] = "1"
     print(
-        "WARNING: --unsafe: model-written code runs WITHOUT a sandbox: it can read your files and keys, use the network "
+        f"WARNING: {asked_by}: model-written code runs WITHOUT a sandbox: it can read your files and keys, use the network "
         "and start programs.",
         file=sys.stderr,
     )
