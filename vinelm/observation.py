@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vinelm.catalog import redacted
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.template import StopRule
 
@@ -26,8 +27,9 @@ class Usage:
         provider_latency_s: Seconds that the provider reports.
         retries: Attempts before the last one.
         waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
-        finish_reason: The provider's reason why the answer ended.
-        provider_request_id: The provider's id of the call.
+        finish_reason: The provider's reason why the answer ended. Secrets that a server echoes here are replaced
+            (:func:`vinelm.catalog.redacted`).
+        provider_request_id: The provider's id of the call; secrets are replaced.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
     """
@@ -53,6 +55,10 @@ class Usage:
         _check_amount("cost_usd", self.cost_usd)
         _check_amount("latency_s", self.latency_s)
         _check_amount("waited_s", self.waited_s)
+        for name in ("finish_reason", "provider_request_id"):
+            text = getattr(self, name)
+            if isinstance(text, str):
+                object.__setattr__(self, name, redacted(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,8 @@ def check_writable(path: str | Path) -> Path:
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise ConfigError(f"{path}: cannot write there: make the folder, or name another file")
     if target.exists():
+        if not target.is_file():  # reading a pipe would wait for a writer
+            raise ConfigError(f"{path}: is not a regular file: name another file")
         load_curves(target)
     return target
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
+from vinelm.io import require_regular
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
@@ -41,6 +42,7 @@ class Database:
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
         self.file = path
+        require_store_file(path)
         self._lock = threading.RLock()
         self._closing = ExitStack()
         engine = create_engine(
@@ -96,8 +98,18 @@ class Database:
         self._closing.push(closing)
 
 
+def require_store_file(path: Path) -> None:
+    """Raise :class:`StoreError` if ``path`` is a folder, a device or a pipe: SQLite would wait for it or write beside it."""
+    try:
+        require_regular(path)
+    except OSError as error:
+        text = f"{path}: cannot read the store: {error.strerror}: use the path of an observation store, or of a new file"
+        raise StoreError(text) from error
+
+
 def connect_read_only(path: Path) -> sqlite3.Connection:
     """Open a read-only connection that creates no files. Reconnect to see later writes of other processes."""
+    require_store_file(path)
     return sqlite3.connect(_address(path), uri=True, timeout=_BUSY_TIMEOUT_S)
 
 
@@ -156,6 +168,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
     Raises:
         StoreError: the file cannot be read or is not SQLite.
     """
+    require_store_file(path)
     try:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))

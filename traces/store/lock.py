@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vinelm.errors import StoreError
 from vinelm.io import lock
+from vinelm.traces.store.database import require_store_file
 
 _FOLDED = "folded"
 _LINE = 80  # bytes
@@ -54,8 +55,9 @@ def run_lock(path: Path) -> Iterator[RunLock]:
     """Lock the store at ``path`` for one run. The kernel releases the lock when the process dies; ``PATH.lock`` is not deleted.
 
     Raises:
-        StoreError: another process holds the lock; the message names it.
+        StoreError: another process holds the lock; the message names it. Or ``path`` is not a regular file.
     """
+    require_store_file(path)
     try:
         descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, Insert, insert, select
 from sqlalchemy.dialects import sqlite
 
+from vinelm.catalog import redacted
 from vinelm.observation import Observation
 from vinelm.traces.store.schema import decode_prefix, encode_prefix, observations
 
@@ -26,8 +27,10 @@ _ADD_LEDGER_ENTRIES = (
 
 
 def values_of(observation: Observation) -> dict[str, Any]:
-    """Return the values of all columns but ``row_id``."""
+    """Return the values of all columns but ``row_id``. Secrets in the detail are replaced: it may quote anything."""
     values = {name: getattr(observation, name) for name in FIELDS}
+    if observation.detail is not None:
+        values["detail"] = redacted(observation.detail)
     values["prefix"] = encode_prefix(observation.prefix)
     values["model"], values["depth"] = observation.model, observation.depth
     return values

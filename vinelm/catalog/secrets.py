@@ -26,6 +26,7 @@ _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGN
 
 def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise :class:`ConfigError`, without the value, if an entry or a setting holds a secret: catalogs are stored on disk."""
+    _name_keys(models)
     places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
     places += [(f"model {model.name!r}: api_base", model.api_base) for model in models]
     places += [(f"[backend.{name}]", settings) for name, settings in backends.items()]
@@ -55,15 +56,79 @@ def _secret_in(value: Any) -> str | None:
     return None
 
 
-_SECRET_VARIABLES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SECRET_VARIABLE = re.compile(
+    r"(KEY|KEYS|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|DSN|CREDENTIALS?|AUTHORIZATION|COOKIE)$", re.IGNORECASE
+)
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+
+_LOOKS_SECRET = (
+    (re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"), "[user:password]"),
+    (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), r"\1 [secret]"),
+    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]{6,}(\.[\w-]*)?"), "[token]"),
+    (re.compile(r"\b(sk|pk|rk|gsk|hf|xai|ghp|gho|ghs|glpat|xox[abprs])[-_][\w-]{16,}"), "[key]"),
+    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), "[key]"),
+    (re.compile(r"\bAIza[\w-]{30,}"), "[key]"),
+    (re.compile(r"\bya29\.[\w-]{8,}"), "[token]"),
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), "[private key]"),
+    (re.compile(r"(passw(?:or)?d|passphrase)([\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;\[]{4,}", re.IGNORECASE), r"\1\2[secret]"),
+    (
+        re.compile(
+            r"((?:api|access|secret|private)[_-]?key|secret|token|authorization)([\"']?\s*[=:]\s*[\"']?)"
+            r"(?=[^\s\"'&,;]*\d)[^\s\"'&,;\[]{8,}",  # with a digit: not every word after "token:" is a secret
+            re.IGNORECASE,
+        ),
+        r"\1\2[secret]",
+    ),
+)
+_SHORTEST = 8
+"""Characters of the shortest text that is taken for a secret."""
+_named: set[str] = set()
+
+
+def name_secret(variable: str) -> None:
+    """Have :func:`redacted` replace the value of an environment variable, whatever its name looks like. For this process."""
+    _named.add(variable)
 
 
 def redacted(text: str) -> str:
-    """Return ``text`` with the values of secret-looking environment variables replaced by their names.
+    """Return ``text`` with secrets replaced, such as those that a provider or a traceback quotes.
 
-    The message of a provider may quote an API key.
+    Replaced are values of environment variables that a catalog names or whose names look secret (``..._KEY``, ``..._DSN``),
+    by their names, and whatever looks like a credential: passwords in URLs, bearer tokens, keys of known providers, values
+    after ``password=`` and the like.
     """
-    for name, value in os.environ.items():
-        if len(value) >= 8 and name.upper().endswith(_SECRET_VARIABLES):
-            text = text.replace(value, f"${name}")
+    if len(text) < _SHORTEST:
+        return text
+    values = {value: name for name, value in os.environ.items() if _is_secret(name) and len(value) >= _SHORTEST}
+    for value in sorted(values, key=len, reverse=True):  # the longest first: one may be a part of another
+        text = text.replace(value, f"${values[value]}")
+    for pattern, instead in _LOOKS_SECRET:
+        text = pattern.sub(instead, text)
     return text
+
+
+def _is_secret(variable: str) -> bool:
+    return variable in _named or (variable not in _NO_SECRETS and bool(_SECRET_VARIABLE.search(variable)))
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _is_key(name: str) -> bool:
+    """Whether a text that should name an environment variable is a key instead."""
+    if not _VARIABLE.fullmatch(name) or redacted(name) != name:
+        return True
+    is_mixed = all(re.search(kind, name) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return len(name) >= 20 and "_" not in name and (is_mixed or re.fullmatch(r"[0-9a-f]+", name) is not None)
+
+
+def _name_keys(models: tuple[Model, ...]) -> None:
+    for model in models:
+        if model.api_key_env is None:
+            continue
+        if _is_key(model.api_key_env):
+            raise ConfigError(
+                f"model {model.name!r}: api_key_env is not the name of an environment variable: put the key into a variable, "
+                "and its name here"
+            )
+        name_secret(model.api_key_env)

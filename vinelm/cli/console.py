@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import click
+
+from vinelm.io import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -45,6 +49,8 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.table import Table
 
     console = stdout()
+    title, caption = visible(title), None if caption is None else visible(caption)
+    columns, rows = [visible(name) for name in columns], [[visible(cell) for cell in row] for row in rows]
     heads = [name.removeprefix("<") for name in columns]
     is_text = [index == 0 or name.startswith("<") for index, name in enumerate(columns)]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
@@ -89,15 +95,21 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 3 * len(widths) - 1
 
 
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print ``text`` as it is laid out, on stdout or stderr; characters that a terminal obeys or hides become escapes.
+
+    Commands print with this module only (a test checks it): paths, names and errors come from outside.
+    """
+    click.echo(visible(text), err=err)
+
+
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
     """Print a paragraph on stdout, wrapped to the terminal or 100 columns; ``hanging`` indents all lines but the first."""
     import textwrap
 
-    import click
-
     width = min(stdout().width, 100)
     further = indent + " " * hanging
-    wrapped = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
+    wrapped = textwrap.fill(visible(text), width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
     click.secho(wrapped, bold=bold)
 
 
@@ -137,9 +149,14 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
 
 def print_json(value: Any) -> None:
     """Print one JSON object on stdout; NaN and infinity become null."""
+    print(json_text(value, indent=2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return ``value`` as JSON of visible ASCII characters; NaN and infinity become null."""
     import json
 
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+    return json.dumps(_plain(value), indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:

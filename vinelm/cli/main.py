@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from importlib import import_module
 import click
 
 from vinelm.catalog import redacted
+from vinelm.cli.console import echo
 from vinelm.cli.hints import message_with_hint
 from vinelm.errors import BudgetExhausted, InputError, VineLMError
 from vinelm.version import __version__
@@ -33,6 +35,7 @@ COMMANDS = (
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+_OPTION = re.compile(r"--?[a-z][a-z-]*")
 TRACEBACK_ENV = "VINELM_TRACEBACK"
 
 if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
@@ -47,6 +50,15 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the subcommands in the order of use."""
         return list(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse empty arguments, here for all commands: an empty path would mean the working folder."""
+        for before, given in zip(["", *args], args, strict=False):
+            option, has_value, value = given.partition("=")
+            if not given or (has_value and not value and _OPTION.fullmatch(option)):
+                name = option or (before if _OPTION.fullmatch(before) else "an argument")
+                raise click.UsageError(f"{name} is empty: give a value, or leave it out", ctx)
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the subcommand; None if there is none of this name."""
@@ -84,14 +96,14 @@ def main(args: Sequence[str] | None = None) -> int:
         result = cli.main(args=None if args is None else list(args), prog_name="vinelm", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        echo(error.format_message(), err=True)
         return EXIT_BAD_INPUT
     except click.ClickException as error:
         return _fail(_usage_line(error), error, error.exit_code)
     except click.exceptions.Exit as error:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except InputError as error:
         return _fail(f"error: {message_with_hint(error)}", error, EXIT_BAD_INPUT)
@@ -110,8 +122,8 @@ def main(args: Sequence[str] | None = None) -> int:
 def _fail(line: str, error: BaseException, code: int) -> int:
     """Print the error as one line, after the traceback if the environment asks for it; returns the exit code."""
     if os.environ.get(TRACEBACK_ENV):
-        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
-    click.echo(redacted(" ".join(line.split())), err=True)
+        echo(redacted("".join(traceback.format_exception(error))), err=True)
+    echo(redacted(" ".join(line.split())), err=True)
     return code
 
 

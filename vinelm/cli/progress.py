@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
+
+from vinelm.cli.console import echo, json_text
 
 if TYPE_CHECKING:
     from vinelm.profiler import Progress
@@ -36,7 +37,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
             reporter.every_s = _TERMINAL_S
             yield reporter
     else:
-        reporter.report, reporter.every_s = lambda now, rate: print(line(now, rate), file=sys.stderr, flush=True), _LOG_S
+        reporter.report, reporter.every_s = lambda now, rate: echo(line(now, rate), err=True), _LOG_S
         yield reporter
     reporter.last()
 
@@ -45,9 +46,7 @@ def noted(kind: EventKind) -> Callable[[str], None] | None:
     """Return the callback that prints a notice of the profiler; None if nothing is to be shown."""
     if kind == "quiet":
         return None
-    return lambda text: print(
-        json.dumps({"event": "note", "text": text}) if kind == "json" else text, file=sys.stderr, flush=True
-    )
+    return lambda text: echo(json_text({"event": "note", "text": text}) if kind == "json" else text, err=True)
 
 
 class RateEstimate:
@@ -100,7 +99,7 @@ def _event(now: Progress, rate: RateEstimate) -> None:
     from dataclasses import asdict
 
     event = {"event": "progress", **asdict(now), "calls_per_s": rate.calls_per_s, "eta_s": rate.eta_s}
-    print(json.dumps(event), file=sys.stderr, flush=True)
+    echo(json_text(event), err=True)
 
 
 class _ThrottledReporter:

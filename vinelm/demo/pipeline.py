@@ -22,6 +22,7 @@ from vinelm.evaluation import (
     replayed_run,
     showcase,
 )
+from vinelm.io import require_regular
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import StopRule
@@ -50,14 +51,17 @@ def with_stop_rule(settings: DemoSettings, stop: StopRule) -> DemoSettings:
 
 
 def _prepare_folder(folder: Path) -> None:
-    """Create the folder and delete the store of an earlier demo."""
+    """Create the folder and delete the store of an earlier demo, if whatever the demo writes there can be replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for name in ("report.html", "demo.db", "demo-oracle.vine", "demo-workflow.vine"):
+            require_regular(folder / name)
         for tail in ("", "-wal", "-shm", ".lock"):
             (folder / f"demo.db{tail}").unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{folder}: cannot write to this folder ({error.strerror}): choose another folder", code="output-not-writable"
+            f"{error.filename or folder}: cannot write to this folder ({error.strerror}): choose another folder",
+            code="output-not-writable",
         ) from error
 
 

@@ -25,3 +25,4 @@ from .tables import parquet_note as parquet_note
 from .tables import read_table as read_table
 from .tables import write_csv as write_csv
 from .tables import write_parquet as write_parquet
+from .terminal import visible as visible

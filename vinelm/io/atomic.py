@@ -28,6 +28,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         OSError: the draft cannot be written, or ``path`` exists and is not a regular file (a folder, a device, a pipe).
     """
     require_regular(path)
+    path = Path(os.path.realpath(path))  # a link stays a link: the file that it names is replaced
     draft = draft_path(path)
     try:
         yield draft

@@ -14,6 +14,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from vinelm.catalog import redacted
+
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The conventions' own switch, which other instrumentations read, too."""
 ON = frozenset({"true", "1", "span_only", "span_and_event"})
@@ -41,7 +43,18 @@ def attributes(messages: Sequence[BaseMessage], answer: AIMessage | None) -> dic
 
 
 def _json(plain: Any) -> str:
-    return json.dumps(plain, ensure_ascii=False, default=str)
+    return json.dumps(_without_secrets(plain), ensure_ascii=False, default=str)
+
+
+def _without_secrets(plain: Any) -> Any:
+    """Replace secrets in every text, before it is JSON: a replaced piece must not take a quote along."""
+    if isinstance(plain, str):
+        return redacted(plain)
+    if isinstance(plain, Mapping):
+        return {_without_secrets(key): _without_secrets(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple):
+        return [_without_secrets(value) for value in plain]
+    return plain
 
 
 def _message(message: BaseMessage) -> dict[str, Any]:

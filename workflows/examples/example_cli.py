@@ -16,6 +16,7 @@ from vinelm.adapters.langgraph import build_graph
 from vinelm.backends import create_backends, simulated_catalog
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
+from vinelm.io import visible
 from vinelm.workflow import Request, Workflow
 
 Show = Callable[[Mapping[str, Any]], str]
@@ -40,6 +41,15 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """An option without a value, such as ``--unsafe``: its name, its help, and what is called where it is given."""
+
+    name: str
+    help: str
+    act: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """What a service needs: the routed app, the objective of requests that bring none, and the port."""
 
@@ -59,6 +69,8 @@ def run(
     *,
     defaults: Defaults | None = None,
     serve: Serve | None = None,
+    flag: Flag | None = None,
+    require: Callable[[], None] | None = None,
 ) -> int:
     """Run an example as a command.
 
@@ -71,6 +83,8 @@ def run(
         argv: command-line arguments; None: those of the process.
         defaults: defaults of the options.
         serve: called with ``--port`` instead of serving requests of the dataset; adds that option.
+        flag: one more option without a value.
+        require: called before anything runs; raises :class:`VineLMError` if the machine lacks what the example needs.
 
     Returns:
         The exit code: 0 success, 1 failure, 2 bad input, 130 interrupted.
@@ -79,16 +93,22 @@ def run(
     parser = _parser(workflow, defaults)
     if serve is not None:
         parser.add_argument("--port", type=int, help="answer over HTTP on this port of 127.0.0.1 (0: a free one)")
+    if flag is not None:
+        parser.add_argument(flag.name, action="store_true", help=flag.help, dest="flag")
     options = parser.parse_args(argv)
+    if flag is not None and options.flag:
+        flag.act()
     try:
+        if require is not None:
+            require()
         vine, is_simulated = _vine(workflow, spec, options, defaults)
         app = build_graph(workflow, vine)
         if serve is not None and options.port is not None:
             return serve(ServiceSettings(workflow, vine, app, _objective(options), is_simulated, options.port))
         for request in workflow.requests[: options.limit]:
-            print(_line(workflow, request, *_served(workflow, vine, app, request, options), show))
+            print(visible(_line(workflow, request, *_served(workflow, vine, app, request, options), show)))
     except VineLMError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(visible(f"error: {error}"), file=sys.stderr)
         return 2
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(error.cmd[2:5])} failed with exit code {error.returncode}", file=sys.stderr)

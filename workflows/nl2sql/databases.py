@@ -11,8 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.nl2sql.limited_sql import run_limited
 from vinelm.workflows.nl2sql.schema import read_schema
-from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql
+from vinelm.workflows.nl2sql.sql import SqlResult, open_reading
 
 MEMO_CELLS = 5_000_000
 """Cells of results that one :class:`Databases` caches; the least recently used results are dropped."""
@@ -47,8 +48,8 @@ class Databases:
         return path
 
     def run(self, db_id: str, sql: str) -> SqlResult:
-        """Execute the statement and cache its result; :class:`DatasetError` if the database cannot be read."""
-        result = run_sql(self.path(db_id), sql)
+        """Execute the statement in a limited process and cache its result; :class:`DatasetError` if the file cannot be read."""
+        result = run_limited(self.path(db_id), sql)
         self._remember((db_id, sql), result)
         return result
 

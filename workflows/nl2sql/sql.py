@@ -1,4 +1,8 @@
-"""Run one model-written SQL statement on a SQLite file, read-only, with limits on time, rows and memory."""
+"""Run one SQL statement on a SQLite file in this process, read-only: for gold SQL, and what a limited process runs.
+
+Model-written statements go through :mod:`vinelm.workflows.nl2sql.limited_sql`, whose process is killed where these guards do
+not reach.
+"""
 
 from __future__ import annotations
 

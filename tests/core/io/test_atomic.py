@@ -47,3 +47,12 @@ def test_two_drafts_of_one_process_differ_and_those_of_dead_processes_go(tmp_pat
     (tmp_path / f".a[1].txt.{host}.{os.getpid()}-00ff.draft.txt").write_text("another thread's")
     assert draft_path(target) != draft_path(target)
     assert [path.name for path in tmp_path.iterdir()] == [f".a[1].txt.{host}.{os.getpid()}-00ff.draft.txt"]
+
+
+def test_a_link_to_a_file_stays_a_link(tmp_path):
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    write_atomic(tmp_path / "link.txt", b"new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"real.txt", "link.txt"}

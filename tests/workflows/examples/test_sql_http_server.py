@@ -191,3 +191,14 @@ def test_a_port_that_cannot_be_had_is_one_line(service, running):
     for port in (running(service.ask), 99_999):
         with pytest.raises(ConfigError, match=rf"--port {port}: cannot listen there: [^\n]+$"):
             server_of(service.ask, port)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Host": "evil.example:80"}, {"Host": ""}]
+)
+def test_requests_of_web_pages_are_refused(running, headers):
+    asked = []
+    port = running(lambda body: asked.append(body) or {})
+    assert sent(port, b"{}", headers=headers)[0] == 403
+    assert sent(port, b"{}", headers={"Host": "localhost"})[0] == 200
+    assert asked == [b"{}"]

@@ -12,16 +12,26 @@ from langchain_core.messages.tool import default_tool_parser, invalid_tool_call,
 
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.retry import AttemptFailed
+from vinelm.catalog import redacted
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPiece:
-    """A piece of the tool call number ``index``. Its arguments are a fragment of a JSON text."""
+    """A piece of the tool call number ``index``. Its arguments are a fragment of a JSON text.
+
+    Secrets in id and name are replaced: they go into checkpoints and traces, and a server may echo a key.
+    """
 
     index: int
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        for field_name in ("id", "name"):
+            text = getattr(self, field_name)
+            if isinstance(text, str):  # anything else is refused where the piece is added
+                object.__setattr__(self, field_name, redacted(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,7 @@ class ResponseBuilder:
     counts: Counts | None = None
     request_id: str | None = None
     provider_latency_s: float | None = None
+    _stated_id: str | None = None
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _tools: dict[int, list[ToolPiece]] = field(default_factory=dict)
@@ -90,9 +101,12 @@ class ResponseBuilder:
         for piece in delta.tools:
             self._tools.setdefault(piece.index, []).append(piece)
         self.is_refused |= delta.is_refused
-        self.finish_reason = _label(delta.finish_reason) or self.finish_reason
+        if delta.finish_reason:
+            self.finish_reason = _label(delta.finish_reason) or self.finish_reason
         self.counts = delta.counts or self.counts
-        self.request_id = _label(delta.request_id) or self.request_id
+        if delta.request_id and delta.request_id != self._stated_id:  # each piece of a stream repeats it
+            self._stated_id = delta.request_id
+            self.request_id = _label(delta.request_id) or self.request_id
         if delta.provider_latency_s is not None:
             self.provider_latency_s = delta.provider_latency_s
 
@@ -150,7 +164,7 @@ class ResponseBuilder:
 
 
 def _tool(pieces: Sequence[ToolPiece]) -> dict[str, Any]:
-    name = _encodable("".join(piece.name or "" for piece in pieces))
+    name = redacted(_encodable("".join(piece.name or "" for piece in pieces)))
     call_id = next((_encodable(piece.id) for piece in pieces if piece.id), None)
     arguments = _encodable("".join(piece.arguments for piece in pieces)) or "{}"
     return {"id": call_id, "function": {"name": name, "arguments": arguments}}
@@ -173,8 +187,8 @@ def _parsed(raw: dict[str, Any]) -> Any:
 
 
 def _label(value: object) -> str | None:
-    """Return an id or a finish reason as the server states it; None for what is not a short text of visible characters."""
-    return value if isinstance(value, str) and _LABEL.fullmatch(value) else None
+    """Return an id or a finish reason, without secrets; None for what is not a short text of visible characters."""
+    return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
 
 
 def _encodable(text: str) -> str:

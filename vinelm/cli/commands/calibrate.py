@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import output_options
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _report(facts: dict[str, Any], target: Endpoint, found: Calibration, output:
     failed = f" {found.failed} calls failed." if found.failed else ""
     early = "" if found.is_complete else " Interrupted: the curve is fitted to the completed runs."
     say(f"Spent {usd(target.spent_usd)}.{failed}{early}")
-    click.echo(f'wrote {output}. Use it with VineLM(..., load="{output}")')
+    echo(f'wrote {output}. Use it with VineLM(..., load="{output}")')
 
 
 def _seconds(value: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import dataset_option, json_option, models_option
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ def _show(report: CheckReport, spec: str) -> None:
     for item in report.items:
         say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
     if report.is_ok:
-        click.echo(f"Ready. Next: vinelm profile {spec}")
+        echo(f"Ready. Next: vinelm profile {spec}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _show(result: DemoResult, page: Path) -> None:
         f"{usd(profile.spent_usd)}: {percent(profile.coverage)} of the cost of all "
         f"{oracle_stop.annotated.trie.n_nodes:,} paths."
     )
-    click.echo()
+    echo()
     say("1. Plans from this sample", bold=True)
     _show_plans(result)
     say(f"2. {len(result.held_out)} held-out requests served through the LangGraph app", bold=True)
@@ -101,13 +102,13 @@ def _show(result: DemoResult, page: Path) -> None:
     say(stop_note(result.held_out_table))
     for line in verdict_lines(own_check.verdict):
         say(line, indent="  ", hanging=2)
-    click.echo()
+    echo()
     say(f"Verdict. {demo_headline(result)}", bold=True)
     for line in verdict_lines(oracle_stop.verdict):
         say(line, indent="  ", hanging=2)
     say(own_check_line(own_check.verdict), bold=True)
     say(interval_note(oracle_stop.verdict))
-    click.echo(f"\nReport: {page}")
+    echo(f"\nReport: {page}")
 
 
 def _show_plans(result: DemoResult) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -94,10 +95,10 @@ def _show(found: list[ModelDiagnosis], problems: list[str], notes: tuple[str, ..
         names = ", ".join(sorted(taken))
         say(f"note     from {', '.join(sorted(set(taken.values())))}: {names}", hanging=9)
     if is_called:
-        click.echo(f"Spent {usd(_spent(found))}.")
+        echo(f"Spent {usd(_spent(found))}.")
     elif any(one.upper_bound_usd is not None for one in found):
         most = sum(one.upper_bound_usd or 0.0 for one in found)
-        click.echo(f"Nothing was sent. Add --yes to call each model once, for at most {usd(most)} in total.")
+        echo(f"Nothing was sent. Add --yes to call each model once, for at most {usd(most)} in total.")
 
 
 def _row(one: ModelDiagnosis) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from vinelm.cli.console import echo
+
 FLAGS = ("--enable-metrics", "--enable-priority-scheduling")
 """They enable ``/metrics``, for load reports of versions without ``/v1/loads``, and a catalog entry's option ``priority``."""
 
@@ -31,7 +33,7 @@ def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[s
     line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, "--host", host, "--port", str(port)]
     line += [*FLAGS, *more]
     if is_printed:
-        click.echo(shlex.join(["python", *line[1:]]))
+        echo(shlex.join(["python", *line[1:]]))
         return 0
     if find_spec("sglang") is None:
         raise ConfigError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import estimator_option, output_options, stop_option
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def command(
         return
     _show(annotated, target)
     for warning in annotated.meta.get("evidence", {}).get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
 
 
 def _show(annotated: AnnotatedTrie, target: Path) -> None:
@@ -87,7 +88,7 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
     )
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
-    click.echo(f"wrote {target}")
+    echo(f"wrote {target}")
 
 
 def _show_evidence(found: Mapping[str, Any]) -> None:

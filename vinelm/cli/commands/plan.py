@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) 
     if best is None:
         return
     for line in (*promise_lines(best), *_slack_lines(best)):
-        click.echo(line)
+        echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
     latency = "seconds if every invocation runs, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import output_options, stop_option, workflow_inputs
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         check_uncheckpointed(sampler, limits)
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
-        click.echo(inputs.note, err=True)
+        echo(inputs.note, err=True)
     if settings["dry_run"]:
         forecast = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
         print_forecast(forecast, inputs, as_json=as_json)
@@ -147,7 +148,7 @@ def _put_aside(path: Path, *, quiet: bool) -> None:
             if old.exists():
                 old.rename(path.with_name(f"{path.name}.{number}{suffix}"))
     if not quiet:
-        click.echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
+        echo(f"{path} is now {path.name}.{number}; its dollars do not count against this run's budget", err=True)
 
 
 def _identity(inputs: Inputs, seed: int) -> StoreIdentity:

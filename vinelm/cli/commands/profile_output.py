@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
+from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
@@ -41,7 +41,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
         )
     if inputs.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
-    click.echo(f"Next: vinelm estimate {store.path}")
+    echo(f"Next: vinelm estimate {store.path}")
 
 
 def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
@@ -79,7 +79,7 @@ def print_interrupted(result: ProfileResult) -> None:
 
     cut = result.committed_usd - result.spent_usd
     billed = f", {usd(cut)} is reserved for units that were cut short" if cut > 1e-9 else ""
-    click.echo(
+    echo(
         f"interrupted: {result.executed:,} new rows are in the store and settled{billed}: run the same line again to continue",
         err=True,
     )

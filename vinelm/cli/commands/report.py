@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import output_options, seed_option
 
 
@@ -39,4 +40,4 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
 
     for line in (page.headline, *page.findings):
         say(line)
-    click.echo(f"wrote {target}")
+    echo(f"wrote {target}")

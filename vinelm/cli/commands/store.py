@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.commands.store_import import command as import_command
+from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def export(*, store: Path, output: Path) -> None:
     refuse_replacing(output, store)
     with ObservationStore.open(store) as opened:
         count = export_store(opened, output)
-    click.echo(f"wrote {count:,} rows to {output}")
+    echo(f"wrote {count:,} rows to {output}")
 
 
 @command.command("merge", short_help="Merge several stores of the same workflow.")
@@ -203,8 +204,8 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
     merged = merge_stores(stores, output)
     for store, count in zip(stores, merged.added, strict=True):
-        click.echo(f"{store}: {count:,} new rows")
-    click.echo(f"wrote {merged.rows:,} rows to {output}")
+        echo(f"{store}: {count:,} new rows")
+    echo(f"wrote {merged.rows:,} rows to {output}")
 
 
 command.add_command(import_command)

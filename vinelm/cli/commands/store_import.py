@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import json_option, stacked
 
 if TYPE_CHECKING:
@@ -152,4 +153,4 @@ def _show(facts: dict[str, Any]) -> None:
             say(f"Note: {note}.")
     else:
         say(f"{facts['rows']:,} rows.")
-    click.echo(f"wrote {facts['store']}. Next: vinelm estimate {facts['store']}")
+    echo(f"wrote {facts['store']}. Next: vinelm estimate {facts['store']}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     _show_follow_ups(annotated)
     _show_frontier(annotated, top)
     if meta.get("is_simulated"):
-        click.echo("Simulated models: prices and answers are not those of real models.")
+        echo("Simulated models: prices and answers are not those of real models.")
 
 
 def _formatted(name: str, value: Any) -> str:

@@ -1,4 +1,7 @@
-"""Example (c): generate, test, fix, with pytest in a sandboxed child. ``python -m vinelm.workflows.examples.coding.app``."""
+"""Example (c): generate, test, fix, with pytest in a sandbox. ``python -m vinelm.workflows.examples.coding.app``.
+
+Model-written code runs only behind a boundary (:mod:`vinelm.workflows.examples.coding.boundary`), which needs bubblewrap.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from typing import Any
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
+from vinelm.workflows.examples.coding.boundary import allow_unsafe, require_boundary, warn_if_unsafe
 from vinelm.workflows.examples.coding.graph import build
 from vinelm.workflows.examples.coding.sandbox import run_pytest
 from vinelm.workflows.examples.coding.tasks import TASKS
-from vinelm.workflows.examples.example_cli import Defaults, run
+from vinelm.workflows.examples.example_cli import Defaults, Flag, run
 
 _BY_NAME = {task.name: task for task in TASKS}
 
@@ -54,9 +58,16 @@ class CodeWriter:
         return _block(task.failing_visible if kind == "wrong_value" else task.passing_visible)
 
 
+def report_of(state: Mapping[str, Any]) -> str:
+    """Render a final state: what the tests said."""
+    return str(state["report"])
+
+
 def _block(code: str) -> str:
     return f"```python\n{code}```"
 
+
+warn_if_unsafe()  # here, because `vinelm profile` loads the workflow only
 
 workflow = Workflow(
     name="coding-loop",
@@ -70,6 +81,6 @@ workflow = Workflow(
 
 if __name__ == "__main__":
     spec = "vinelm.workflows.examples.coding.app:workflow"
-    raise SystemExit(
-        run(workflow, spec, lambda state: str(state["report"]), defaults=Defaults(0.2, max_error=0.25, max_cost_usd=0.001))
-    )
+    unsafe = Flag("--unsafe", "run model-written code without a sandbox: it can read your files and keys", allow_unsafe)
+    defaults = Defaults(0.2, max_error=0.25, max_cost_usd=0.001)
+    raise SystemExit(run(workflow, spec, report_of, defaults=defaults, flag=unsafe, require=require_boundary))

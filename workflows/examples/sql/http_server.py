@@ -8,16 +8,22 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader
 from typing import Any
 
 from vinelm import Objective, VineLM
 from vinelm.errors import ConfigError, InputError, VineLMError
 from vinelm.workflow import Request, Workflow
+from vinelm.workflows.examples.sql.http_limits import BoundedReader, HttpLimits
 
 Answer = dict[str, Any]
-MAX_BODY_BYTES = 64 * 1024
-SLOW_CLIENT_S = 30.0
+LIMITS = HttpLimits()
+MAX_BODY_BYTES = LIMITS.body_bytes
+_BUSY = b'HTTP/1.0 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n{"error": "too many connections"}\n'
 
 
 class HttpService:
@@ -88,43 +94,119 @@ def _object(body: bytes) -> Mapping[str, Any]:
     return asked
 
 
-def server_of(ask: Callable[[bytes], Answer], port: int) -> ThreadingHTTPServer:
+def server_of(ask: Callable[[bytes], Answer], port: int, limits: HttpLimits = LIMITS) -> ThreadingHTTPServer:
     """Return a server on 127.0.0.1 that has not been started; port 0 picks a free port. :class:`ConfigError` if it is taken."""
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = SLOW_CLIENT_S
+    class Handler(_Handler):
+        def answer(self, body: bytes) -> tuple[int, Answer]:
+            return _outcome(ask, body)
 
-        def do_POST(self) -> None:
-            if self.path != "/ask":
-                return self._say(404, {"error": "only POST /ask is supported"})
-            length = self.headers.get("Content-Length", "")
-            if not length.isdecimal():
-                return self._say(411, {"error": "Content-Length is required"})
-            if int(length) > MAX_BODY_BYTES:
-                return self._say(413, {"error": f"the body is longer than {MAX_BODY_BYTES} bytes"})
-            self._say(*_outcome(ask, self.rfile.read(int(length))))
-
-        def do_GET(self) -> None:
-            self._say(405 if self.path == "/ask" else 404, {"error": "only POST /ask is supported"})
-
-        def _say(self, status: int, answer: Answer) -> None:
-            text = json.dumps(answer).encode() + b"\n"
-            self.send_response(status)
-            for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(text)))):
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing: requests contain users' questions."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = False  # pending requests are answered before the server closes
-
+    Handler.limits = limits
     try:
-        return Server(("127.0.0.1", port), Handler)
+        return _Server(("127.0.0.1", port), Handler, limits)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--port {port}: cannot listen there: {error}") from error
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread per connection, and a bounded number of them."""
+
+    daemon_threads = False  # pending requests are answered before the server closes
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler], limits: HttpLimits) -> None:
+        super().__init__(address, handler)
+        self._free = threading.BoundedSemaphore(limits.connections)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve the connection in a thread, or refuse it if too many are open."""
+        if not self._free.acquire(blocking=False):
+            with suppress(OSError):
+                request.settimeout(0)  # the accepting thread waits for nobody
+                request.send(_BUSY)
+            return self.shutdown_request(request)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve the connection, and make room for another one."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the kind of an error; a client that went away is none."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            print(f"error: unexpected {type(error).__name__}", file=sys.stderr)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request per connection, within the limits."""
+
+    limits = LIMITS
+    requestline, request_version = "", "HTTP/1.0"  # for a refusal before the request line was read
+
+    def answer(self, body: bytes) -> tuple[int, Answer]:
+        """Return status and answer for the body of a request."""
+        raise NotImplementedError
+
+    def setup(self) -> None:
+        """Read within the limits from here on."""
+        super().setup()
+        self.rfile.close()
+        self._reader = BoundedReader(self.connection)
+        self._reader.allow(self.limits.head_bytes, self.limits.head_s)
+        self.rfile = BufferedReader(self._reader)
+
+    def handle(self) -> None:
+        """Serve the request; one that is longer than it may be is refused wherever that shows."""
+        try:
+            super().handle()
+        except HTTPException:
+            self._say(431, {"error": f"request line and headers are longer than {self.limits.head_bytes} bytes"})
+
+    def do_POST(self) -> None:
+        """Answer a question."""
+        if self.path != "/ask":
+            return self._say(404, {"error": "only POST /ask is supported"})
+        if self.headers.get("Origin") is not None or not _is_local(self.headers.get("Host", "")):
+            return self._say(403, {"error": "requests of web pages are refused"})
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal()):
+            return self._say(411, {"error": "Content-Length is required"})
+        if len(length) > 9 or int(length) > self.limits.body_bytes:
+            return self._say(413, {"error": f"the body is longer than {self.limits.body_bytes} bytes"})
+        self._reader.allow(int(length), self.limits.body_s)
+        return self._say(*self.answer(self.rfile.read(int(length))))
+
+    def do_GET(self) -> None:
+        """Refuse."""
+        self._say(405 if self.path == "/ask" else 404, {"error": "only POST /ask is supported"})
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request as everything else is refused: in JSON."""
+        self._say(code, {"error": self.responses.get(HTTPStatus(code), ("not a valid request",))[0]})
+
+    def _say(self, status: int, answer: Answer) -> None:
+        text = json.dumps(answer).encode() + b"\n"
+        self.connection.settimeout(self.limits.answer_s)
+        self.send_response(status)
+        for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(text)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: requests contain users' questions."""
+
+
+def _is_local(host: str) -> bool:
+    """Whether a request was meant for this machine: a page whose name was rebound to 127.0.0.1 sends its own name."""
+    return host.rpartition(":")[0] in ("127.0.0.1", "localhost") or host in ("127.0.0.1", "localhost")
 
 
 def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:

@@ -1,0 +1,20 @@
+"""Texts for a terminal: nothing in them moves the cursor, reorders the line or hides."""
+
+from __future__ import annotations
+
+import re
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+"""Characters that move the cursor, colour or reorder what stands around them, are not seen, or cannot be encoded; not tab and
+line feed."""
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with control, bidirectional and invisible characters written as escapes.
+
+    Names, errors and answers come from files and providers: none of them may rewrite what a terminal shows.
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,137 @@
+"""Sessions with processes that run SQL: one small process is started per application, and forks one process per session.
+
+A session is a socket to such a process, used for one statement at a time and then by the next caller. Children that an
+application forks (the profiler's units) share the process that forks, and open sessions of their own. It ends with the last of
+them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+MAX_IDLE = 8
+_START = "import sys; sys.path[:] = {path!r}; from vinelm.workflows.nl2sql.sql_process import main; main({descriptor})"
+_HELLO = b"ready\n"
+
+
+def is_supported() -> bool:
+    """Whether this platform can fork processes and pass sockets between them."""
+    return hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
+class Sessions:
+    """The sessions of this process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[socket.socket] = []
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def one(self) -> Iterator[socket.socket]:
+        """Lend a session; a caller that closes it does not give it back.
+
+        Raises:
+            RuntimeError: the process cannot be started.
+        """
+        session = self._idle_one() or self._opened()
+        try:
+            yield session
+        finally:
+            with self._lock:
+                is_kept = session.fileno() >= 0 and len(self._idle) < MAX_IDLE
+                if is_kept:
+                    self._idle.append(session)
+            if not is_kept:
+                session.close()
+
+    def _idle_one(self) -> socket.socket | None:
+        while True:
+            with self._lock:
+                session = self._idle.pop() if self._idle else None
+            if session is None or _is_alive(session):
+                return session
+            session.close()
+
+    def _opened(self) -> socket.socket:
+        for _ in range(2):  # the process may have been killed since the last time
+            with self._lock:
+                session = self._connected()
+            if session is not None:
+                return session
+        raise RuntimeError("cannot start the process that runs SQL: is there memory, and may this process start others?")
+
+    def _connected(self) -> socket.socket | None:
+        if self._control is None:
+            self._start()
+        assert self._control is not None
+        mine, other = socket.socketpair()
+        with other, suppress(OSError):
+            socket.send_fds(self._control, [b"+"], [other.fileno()])
+        mine.settimeout(60.0)
+        with suppress(OSError):
+            if mine.recv(len(_HELLO), socket.MSG_WAITALL) == _HELLO:
+                return mine
+        mine.close()
+        self._stop()
+        return None
+
+    def _start(self) -> None:
+        self._control, other = socket.socketpair()
+        program = _START.format(path=sys.path, descriptor=other.fileno())
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", program], pass_fds=(other.fileno(),), stdin=subprocess.DEVNULL, env={}
+            )
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+        self._control = self._process = None
+
+    def close(self) -> None:
+        """End the process and every idle session; the next call starts another."""
+        with self._lock:
+            for session in self._idle:
+                session.close()
+            self._idle.clear()
+            self._stop()
+
+    def after_fork(self) -> None:
+        """In a forked child: keep the way to the process, and nothing that the parent uses or waits for."""
+        self._lock = threading.Lock()
+        for session in self._idle:
+            session.close()
+        self._idle = []
+        if self._process is not None:
+            self._process.returncode = 0  # not this process's child
+            self._process = None
+
+
+def _is_alive(session: socket.socket) -> bool:
+    """Whether the process of an idle session is still there: it says nothing unless it is asked."""
+    session.setblocking(False)
+    try:
+        session.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+SESSIONS = Sessions()
+atexit.register(SESSIONS.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SESSIONS.after_fork)
