@@ -34,22 +34,46 @@ def main() -> int:
     results: dict[str, Any] = {}
     for part in options.parts:
         began = time.perf_counter()
-        results[part] = import_module(f"hostile_parts.{part}").run(_say)
-        results[part]["seconds"] = round(time.perf_counter() - began, 1)
+        found = dict(import_module(f"hostile_parts.{part}").run(_Progress(part)))
+        results[part] = {
+            "attempts": next((found[key] for key in ATTEMPTS if key in found), 0),
+            "through": _through(found),
+            "seconds": round(time.perf_counter() - began, 1),
+            "facts": found,
+        }
     through = sum(len(found["through"]) for found in results.values())
     if options.json:
-        print(
-            json.dumps(
-                {"parts": results, "attempts": sum(r["attempts"] for r in results.values()), "through": through}, indent=1
-            )
-        )
+        attempts = sum(found["attempts"] for found in results.values())
+        print(json.dumps({"parts": results, "attempts": attempts, "through": through}, indent=1, default=str))
     else:
         _print_table(results)
     return 1 if through else 0
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+ATTEMPTS = ("attempts", "calls", "injected", "count")
+"""Key of the number of attacks in a part's facts."""
+THROUGH = ("through", "app_failures", "too_many_calls", "told_prompt", "untold")
+"""Keys of what got through, as lists of texts."""
+
+
+def _through(found: dict[str, Any]) -> list[str]:
+    lines = [str(line) for key in THROUGH for line in found.get(key, ())]
+    got = found.get("got_through", ())
+    lines += [str(line) for line in got] if isinstance(got, list | tuple) else []
+    return lines + [f"{one['name']}: {one.get('found')}" for one in found.get("attacks", ()) if not one["stopped"]]
+
+
+class _Progress:
+    """Prints a line, or every tenth step of a count, whichever a part reports."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+
+    def __call__(self, *told: Any) -> None:
+        if len(told) == 2 and told[0] % 10 and told[0] != told[1]:
+            return
+        line = f"{told[0]} of {told[1]}" if len(told) == 2 else str(told[0])
+        print(f"{self._part}: {line}", file=sys.stderr)
 
 
 def _print_table(results: dict[str, Any]) -> None:
@@ -58,8 +82,8 @@ def _print_table(results: dict[str, Any]) -> None:
         print(f"{PARTS[part]:<46} {found['attempts']:>9,} {len(found['through']):>8} {found['seconds']:>8.0f}")
         for line in found["through"]:
             print(f"  {line[:200]}")
-        if found.get("skipped"):
-            print(f"  not run: {found['skipped']}")
+        if found["facts"].get("skipped"):
+            print(f"  not run: {found['facts']['skipped']}")
 
 
 if __name__ == "__main__":
