@@ -67,7 +67,7 @@ def test_a_budget_that_ends_the_run_exits_with_3(estimated, capsys):
         (("--requests", "1000"), ("were not used", "--requests N")),
         (("--workflow", "nope"), ("unknown workflow", "nope")),
         (("--max-cost-usd", "1e-12"), ("max-cost-usd",)),
-        (("--log", "data"), ("not a regular file",)),
+        (("--log", "data"), ("data", "Is a directory")),
     ],
 )
 def test_bad_input_is_one_line(estimated, capsys, options, words):

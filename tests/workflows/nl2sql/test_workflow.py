@@ -40,7 +40,7 @@ def test_scoring_again_runs_nothing(folder, monkeypatch):
         ran.append(sql)
         return run_sql(path, sql, **caps)
 
-    monkeypatch.setattr("vinelm.workflows.nl2sql.databases.run_sql", counted)
+    monkeypatch.setattr("vinelm.workflows.nl2sql.databases.run_limited", counted)
     monkeypatch.setattr("vinelm.workflows.nl2sql.dataset.run_sql", counted)
     for _ in range(3):
         assert workflow.score(workflow.requests[0], {"sql": "SELECT 4 AS n"})

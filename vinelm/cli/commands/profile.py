@@ -189,7 +189,7 @@ def _previewed(path: Path, inputs: Inputs, identity: StoreIdentity, *, quiet: bo
     with _can_be_put_aside(), ObservationStore.open(path) as opened:
         growth, rows = preview_growth(opened, identity, request_digests(inputs.workflow))
         if growth is not None and (growth.has_effect or growth.is_reshaped) and not quiet:
-            click.echo(growth.describe(), err=True)
+            echo(growth.describe(), err=True)
         return rows, opened.committed_usd()
 
 
