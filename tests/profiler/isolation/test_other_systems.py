@@ -125,6 +125,7 @@ ONE_PLACE = (
     "profiler/isolation/",
     "workflows/examples/coding/",  # the sandbox: Linux only, and refused elsewhere
     "workflows/nl2sql/sql_process.py",  # started only where processes can be forked
+    "workflows/nl2sql/sql_sessions.py",
 )
 
 
