@@ -89,7 +89,7 @@ def _score_again(waiting: RowsToScore, requests: dict[str, Request], worker: Wor
     return dict(waiting.finish())
 
 
-def _score(row: RowToScore, request: Request, worker: Worker) -> tuple[bool | None, str]:
+def _score(row: RowToScore, request: Request, worker: Worker) -> tuple[bool | float | None, str]:
     """The success of a row, or why it cannot be decided. No call of a model is paid for."""
     job = Job(request, row.prefix, row.state, 0.0, is_scoring=True)
     finished = run_job(worker, job, _allow_none)

@@ -41,11 +41,13 @@ from .profiler.results import Progress as Progress
 from .promise import Promise as Promise
 from .recorded_table import RecordedTable as RecordedTable
 from .reports.reporting import report as report
-from .template import Loop as Loop
-from .template import Stage as Stage
-from .template import Template as Template
+from .template.steps import Branch as Branch
+from .template.steps import Loop as Loop
+from .template.steps import Parallel as Parallel
+from .template.steps import Stage as Stage
+from .template.template import Template as Template
 from .traces.store.store import ObservationStore as ObservationStore
-from .trie import Trie as Trie
+from .trie.trie import Trie as Trie
 from .vinefile import load_trie as load_trie
 from .vinefile import save_trie as save_trie
 from .workflow import Request as Request

@@ -24,9 +24,11 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var")
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
-OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var")
-"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, and the part of a
-variance that comes from differences in size between requests.
+ARM_ARRAYS = ("arm", "arm_success")
+"""Annotations of the arm that leads to a node, where the application chooses between several stages."""
+OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS)
+"""What an estimator may add: standard errors of the path metrics, the number of observations of each node, the part of a
+variance that comes from differences in size between requests, and the arms.
 """
 
 
@@ -44,13 +46,19 @@ class AnnotatedTrie:
     - ``cost_usd`` (c), ``cost_var`` (dollars squared); ``latency_s`` (t), ``latency_var`` (seconds squared): mean and variance
       of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
 
+    Per node of a trie that branches, about the arm that leads to it, conditional on the request reaching its *parent*; equal
+    for the siblings that run the same stage, and None on a linear trie:
+
+    - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
+    - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
+
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
     parts of the variances that come from the request's size; None where the estimator gives none. ``meta`` holds the
     provenance as plain JSON.
 
     Raises:
-        VineLMError: An array has the wrong shape, or an annotation is not finite.
+        VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches has no arms.
     """
 
     trie: Trie
@@ -69,6 +77,8 @@ class AnnotatedTrie:
     count: npt.NDArray[np.int64] | None = None
     cost_size_var: FloatArray | None = None
     latency_size_var: FloatArray | None = None
+    arm: FloatArray | None = None
+    arm_success: FloatArray | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,17 +88,28 @@ class AnnotatedTrie:
                 continue
             if values.shape != (len(self.trie),):
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({len(self.trie)},)")
-            if name in NODE_ARRAYS and not np.all(np.isfinite(values)):
+            if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):
                 raise VineLMError(f"annotation {name} is not finite at node {int(np.argmin(np.isfinite(values)))}")
+        given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
+        if len(given) != (0 if self.template.is_linear else len(ARM_ARRAYS)):
+            raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
 
     @cached_property
     def reach(self) -> FloatArray:
-        """reach_u: P(a request that follows this path invokes u), the product of (1 - s_j) over the proper ancestors j of u."""
+        """reach_u: P(a request that follows this path invokes u), the product of (1 - s_j) over the proper ancestors j of u.
+
+        On a trie that branches, the product of the arms along the path: the request also has to take each of them.
+        """
         reach = np.ones(len(self.trie))
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
-            reach[level] = reach[up] * (1.0 - self.stop[up])
+            reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether one stage follows each prefix. Else the plans over the trie are contingent: a model for each arm."""
+        return self.arm is None
 
     @cached_property
     def accuracy(self) -> FloatArray:

@@ -39,6 +39,7 @@ FailureKind = Literal[
     "truncated",
     "empty",
     "tool",
+    "unexpected_arm",
     "crash",
     "state",
     "budget",

@@ -72,9 +72,10 @@ class Observation:
         request_id: The request.
         prefix: The models of all invocations so far, this one's last.
         stage: The stage of this invocation.
-        success: The answer after this invocation is correct by the ground truth; None if not known.
+        success: The answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not known.
         stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
+        arm: The stage that comes next, where the template allows several; None if it allows one, or if the request ended here.
         cost_usd: Dollars of the stage's calls, >= 0.
         latency_s: Seconds of the stage, >= 0.
         tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
@@ -91,13 +92,14 @@ class Observation:
         detail: One line about the failure.
 
     Raises:
-        VineLMError: The request id or the prefix is empty, or an amount is negative or not finite.
+        VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], or an amount is negative or not
+            finite.
     """
 
     request_id: str
     prefix: tuple[str, ...]
     stage: str
-    success: bool | None
+    success: bool | float | None
     stopped: bool | None
     cost_usd: float
     latency_s: float
@@ -113,12 +115,15 @@ class Observation:
     in_flight: int = 0
     failure: FailureKind | None = None
     detail: str | None = None
+    arm: str | None = None
 
     def __post_init__(self) -> None:
         if not self.request_id:
             raise VineLMError("an observation needs a request id")
         if not self.prefix:
             raise VineLMError(f"request {self.request_id!r}: an observation needs at least one model in its prefix")
+        if self.success is not None and not 0.0 <= self.success <= 1.0:
+            raise VineLMError(f"request {self.request_id!r}: a score of {self.success} is outside of [0, 1]")
         for name in ("cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"):
             _check_amount(name, getattr(self, name), self.request_id)
 

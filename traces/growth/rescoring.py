@@ -64,11 +64,11 @@ class RowsToScore:
                 rows.append(row)
             return rows
 
-    def record(self, scores: Iterable[tuple[RowToScore, bool | None, str]]) -> None:
+    def record(self, scores: Iterable[tuple[RowToScore, bool | float | None, str]]) -> None:
         """Record the scores of a wave, in one transaction, and make its rows current again.
 
         Args:
-            scores: each row with its success; None with the reason if it cannot be scored: it stays retired.
+            scores: each row with its success or score; None with the reason if it cannot be scored: it stays retired.
         """
         number = self._store.identity_id
         with self._store.database.transaction() as connection:

@@ -37,6 +37,10 @@ STEPS: dict[int, tuple[str, ...]] = {
         "reason VARCHAR NOT NULL, retired_at VARCHAR NOT NULL, PRIMARY KEY (retired_id))",
         "CREATE INDEX retired_by_state ON retired (state)",
     ),
+    3: (
+        "ALTER TABLE observations ADD COLUMN arm VARCHAR",
+        "ALTER TABLE retired ADD COLUMN arm VARCHAR",
+    ),
 }
 """Schema version to the statements that upgrade it to the next version."""
 

@@ -73,9 +73,10 @@ def read_rows(connection: Connection) -> Iterator[Observation]:
             if prefix is None:
                 prefix = prefixes[text] = decode_prefix(text)
             values["prefix"] = prefix
-            for name in ("success", "stopped"):
-                if values[name] is not None:
-                    values[name] = values[name] == 1
+            if values["stopped"] is not None:
+                values["stopped"] = values["stopped"] == 1
+            if values["success"] in (0, 1):  # else a score between them, or unknown
+                values["success"] = values["success"] == 1
             values["tokens_estimated"] = values["tokens_estimated"] == 1
             yield Observation(**values)
     finally:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
 RESCORING = "rescoring"
@@ -62,7 +62,9 @@ observations = Table(
     Column("model", String, nullable=False, comment="the last model of the prefix, for plain SQL"),
     Column("depth", Integer, nullable=False, comment="position of the invocation in the request, from 1"),
     Column("stage", String, nullable=False, comment="the stage that ran"),
-    Column("success", Boolean, comment="whether the answer is right by the ground truth; NULL: unknown"),
+    Column(
+        "success", Boolean, comment="whether the answer is right by the ground truth, or its score in [0, 1]; NULL: unknown"
+    ),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
     Column("latency_s", Float, nullable=False, comment="seconds of the stage on the request's clock"),
@@ -91,6 +93,7 @@ observations = Table(
         comment="what the row was executed with, key into identities. Since version 3",
     ),
     Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since. Since version 3"),
+    Column("arm", String, comment="the stage that came next, where several may; NULL: one may, or the end. Since version 4"),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
 )
@@ -108,7 +111,11 @@ retired = Table(
     "retired",
     metadata,
     Column("retired_id", Integer, primary_key=True, autoincrement=True, comment="order in which rows were retired"),
-    *(Column(column.name, column.type, nullable=column.nullable, comment=column.comment) for column in observations.columns),
+    *(
+        Column(column.name, column.type, nullable=column.nullable, comment=column.comment)
+        for column in observations.columns
+        if column.name != "arm"  # last here, as in stores that are migrated
+    ),
     Column("request_digest", String, comment="hash of the request's dataset row when the row was scored"),
     Column("input_digest", String, comment="hash of what the graph was invoked with; NULL: unknown"),
     Column("scored_id", Integer, nullable=False, comment="whose scorer decided success, key into identities"),
@@ -116,6 +123,7 @@ retired = Table(
     Column("state", String, comment="key into blobs: the workflow state after the row; NULL: not kept"),
     Column("reason", String, nullable=False, comment="why the row no longer holds"),
     Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
+    Column("arm", String, comment="the stage that came next, where several may; NULL: one may, or the end. Since version 4"),
     Index("retired_by_state", "state"),
     comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
     "are used again when the change is undone. Since version 3.",

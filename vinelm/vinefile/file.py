@@ -33,8 +33,11 @@ from vinelm.trie import ARRAYS, Trie
 from vinelm.vinefile.structure import check_annotated
 
 FORMAT = "vinelm-trie"
-VERSION = 1
-"""Incremented when an older reader would misread the file. Newer readers open older files."""
+VERSION = 2
+"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch; others
+are still written as version 1.
+"""
+VERSION_OF_LINEAR = 1
 ALIGNMENT = 64
 MAPPED_FROM = 64 * 2**20
 """Size in bytes from which a file is mapped into memory instead of read."""
@@ -112,7 +115,7 @@ def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
 def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
     plain = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION_OF_LINEAR if annotated.is_linear and not annotated.template.merges else VERSION,
         "stages": list(annotated.trie.stages),
         "models": list(annotated.trie.models),
         "template": annotated.template.to_dict(),

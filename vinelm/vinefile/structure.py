@@ -28,12 +28,16 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     """
     _check_labels(annotated.trie, annotated.template, tuple(annotated.catalog))
     _check_tree(annotated.trie)
+    if not annotated.template.is_linear:
+        _check_flow(annotated.trie, annotated.template)
     for name in PROBABILITIES:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
     for name in AMOUNTS:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
+    if annotated.arm is not None and annotated.arm_success is not None:
+        _check_arms(annotated, annotated.arm, annotated.arm_success)
 
 
 def _check_labels(trie: Trie, template: Template, catalog: tuple[str, ...]) -> None:
@@ -47,14 +51,46 @@ def _check_labels(trie: Trie, template: Template, catalog: tuple[str, ...]) -> N
     inner = trie.depth[1:]
     _require(bool(np.all((inner >= 1) & (inner <= template.depth))), "trie.depth is outside of the template")
     index = {name: i for i, name in enumerate(trie.stages)}
-    expected = np.array([-1, *(index[stage.name] for stage in template.invocations)])
-    _require(np.array_equal(trie.stage, expected[trie.depth]), "trie.stage does not follow the template")
+    if template.is_linear:
+        expected = np.array([-1, *(index[stage.name] for stage in template.invocations)])
+        _require(np.array_equal(trie.stage, expected[trie.depth]), "trie.stage does not follow the template")
     position = {name: i for i, name in enumerate(trie.models)}
     allowed = np.zeros((len(trie.stages), len(trie.models)), np.bool_)
     for stage in template.stages:
         allowed[index[stage.name], [position[model] for model in stage.models or () if model in position]] = True
     _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "trie.model is out of range")
     _require(bool(np.all(allowed[trie.stage[1:], trie.model[1:]])), "a stage has a model that the template does not allow")
+
+
+def _check_flow(trie: Trie, template: Template) -> None:
+    """Follow the template's automaton along every path."""
+    index = {name: i for i, name in enumerate(trie.stages)}
+    after = np.full((len(template.flow.positions), len(trie.stages)), -1)
+    for number, position in enumerate(template.flow.positions):
+        for stage, follower in position.arms.items():
+            after[number, index[stage]] = follower
+    at = np.zeros(len(trie), np.int64)
+    for level in trie.levels[1:]:
+        at[level] = after[at[trie.parent[level]], trie.stage[level]]
+        _require(bool(np.all(at[level] >= 0)), "trie.stage does not follow the template")
+
+
+def _check_arms(annotated: AnnotatedTrie, arm: npt.NDArray[Any], arm_success: npt.NDArray[Any]) -> None:
+    for name, values in (("arm", arm), ("arm_success", arm_success)):
+        _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
+    _require(bool(np.all(arm_success <= arm + ROUNDING)), "arm_success is larger than arm")
+    trie = annotated.trie
+    nodes = np.arange(1, len(trie))
+    leads = np.lexsort((trie.stage[nodes], trie.parent[nodes]))  # siblings of one arm side by side
+    nodes = nodes[leads]
+    is_first = np.ones(len(nodes), np.bool_)
+    is_first[1:] = (np.diff(trie.parent[nodes]) != 0) | (np.diff(trie.stage[nodes]) != 0)
+    group = np.cumsum(is_first) - 1
+    for name, values in (("arm", arm), ("arm_success", arm_success)):
+        same = values[nodes] == values[nodes][is_first][group]
+        _require(bool(np.all(same)), f"{name} differs between models of one arm")
+    total = np.bincount(trie.parent[nodes[is_first]], arm[nodes[is_first]], len(trie))
+    _require(bool(np.all(total <= 1.0 + ROUNDING)), "the arms of a node sum to more than 1")
 
 
 def _check_tree(trie: Trie) -> None:
@@ -72,7 +108,7 @@ def _check_tree(trie: Trie) -> None:
         up = here
     _require(np.array_equal(parent, trie.parent), "trie.parent does not fit trie.depth")
     _require(np.array_equal(end, trie.end), "trie.end does not fit trie.depth")
-    siblings = parent[1:].astype(np.int64) * len(trie.models) + trie.model[1:]
+    siblings = (parent[1:].astype(np.int64) * len(trie.stages) + trie.stage[1:]) * len(trie.models) + trie.model[1:]
     _require(len(np.unique(siblings)) == n - 1, "a node has two children of one model")
 
 

@@ -37,7 +37,7 @@ from vinelm.objective import Objective
 from vinelm.policies import BoundGuard, DefaultPolicy, OnError
 from vinelm.protocols import ChatModelSource, Policy
 from vinelm.telemetry import Observer, ObserverGroup
-from vinelm.template import Loop, Template
+from vinelm.template import Loop, Template, stages_of
 from vinelm.workflow import Request
 
 Node = Callable[..., Any]
@@ -198,7 +198,7 @@ class GraphAdapter:
         if not self._agains or not names.issuperset(self._agains):
             return None
         last = template.steps[-1]
-        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in last.stages)
+        is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in stages_of([last]))
         return template.stages_before(self._agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
 
     def observe(self, observer: Observer) -> None:

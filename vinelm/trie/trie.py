@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TemplateError
 from vinelm.template import Template
+from vinelm.trie.branching import branching_arrays
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
@@ -19,6 +20,9 @@ FloatArray = npt.NDArray[np.float64]
 
 class Trie:
     """All prefixes of model choices in pre-order. Node 0 is the root (the empty prefix), nodes 1 to n are the prefixes.
+
+    Where several stages may come next, a node's children are those of the first arm, then those of the second, and so on;
+    within an arm they are in the order of the stage's models. The stages along a path say which arms the request took.
 
     Every array has shape (n + 1,) and is read-only:
 
@@ -60,6 +64,8 @@ class Trie:
             TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more.
         """
         models = template.models
+        if not template.is_linear:
+            return cls(stages=tuple(stage.name for stage in template.stages), models=models, **branching_arrays(template))
         index = {name: i for i, name in enumerate(models)}
         stages = tuple(stage.name for stage in template.stages)
         allowed = [np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations]
@@ -93,6 +99,8 @@ class Trie:
     @classmethod
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
         """Return the trie of the given prefixes and all their ancestors, where not every allowed combination is wanted.
+
+        For linear templates: elsewhere the models alone do not say which stages ran.
 
         Args:
             template: A bound template.
@@ -186,24 +194,53 @@ class Trie:
             at = int(self.end[at])
         return found
 
-    def child(self, node: int, model: str) -> int:
-        """Return the child reached by that model; ``KeyError`` if there is none."""
+    def child(self, node: int, model: str, stage: str | None = None) -> int:
+        """Return the child reached by that model; ``KeyError`` if there is none.
+
+        Args:
+            node: the parent.
+            model: name of the model.
+            stage: name of the stage; None where only one can follow, else the first arm's child with that model is returned.
+        """
         wanted = self._model_index[model]
+        arm = None if stage is None else self._stage_index[stage]
         for at in self.children(node):
-            if self.model[at] == wanted:
+            if self.model[at] == wanted and (arm is None or self.stage[at] == arm):
                 return at
         raise KeyError(model)
+
+    def arms(self, node: int) -> dict[str, list[int]]:
+        """Return the node's children by the stage that they run, in trie order."""
+        found: dict[str, list[int]] = {}
+        for at in self.children(node):
+            found.setdefault(self.stages[self.stage[at]], []).append(at)
+        return found
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether the children of each node run one stage."""
+        first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child follows it
+        return bool(np.array_equal(self.stage[1:], first))
+
+    @cached_property
+    def _stage_index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.stages)}
 
     @cached_property
     def _model_index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.models)}
 
-    def node(self, prefix: Sequence[str]) -> int:
-        """Return the node of a prefix of model names; ``KeyError`` names a prefix that the trie lacks."""
+    def node(self, prefix: Sequence[str], stages: Sequence[str] | None = None) -> int:
+        """Return the node of a prefix of model names; ``KeyError`` names a prefix that the trie lacks.
+
+        Args:
+            prefix: the models.
+            stages: the stages that ran them; None where the trie is linear.
+        """
         at = 0
-        for model in prefix:
+        for k, model in enumerate(prefix):
             try:
-                at = self.child(at, model)
+                at = self.child(at, model, None if stages is None else stages[k])
             except KeyError:
                 raise KeyError("/".join(prefix)) from None
         return at

@@ -1,0 +1,12 @@
+from .flow import Flow as Flow
+from .flow import Position as Position
+from .steps import END as END
+from .steps import MOST_INVOCATIONS as MOST_INVOCATIONS
+from .steps import Branch as Branch
+from .steps import Loop as Loop
+from .steps import Parallel as Parallel
+from .steps import Stage as Stage
+from .steps import Step as Step
+from .steps import stages_of as stages_of
+from .template import StopRule as StopRule
+from .template import Template as Template

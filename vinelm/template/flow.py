@@ -1,0 +1,164 @@
+"""The automaton of a template: which stages may come next after each sequence of stages.
+
+Positions are sets of places in the steps (the subset construction): two arms that begin with the same stage are one position
+until their stages differ. Loops count their turns, so that the automaton has no cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from vinelm.errors import TemplateError
+from vinelm.template.steps import END, MOST_INVOCATIONS, Branch, Loop, Parallel, Stage, Step, walk
+
+MOST_POSITIONS = 100_000
+"""The most positions of one template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a request is between two invocations.
+
+    Attributes:
+        arms: the stages that may come next, in the order of the template, each with the number of the position after it.
+        may_end: whether the template lets the workflow end here.
+        is_joint: whether the next stage runs in the superstep of the one before, so that nothing was learned in between.
+    """
+
+    arms: Mapping[str, int]
+    may_end: bool
+    is_joint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """The place behind a turn of a loop, with so many turns left (at least one)."""
+
+    loop: Loop
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """The place between two stages of one superstep."""
+
+    rest: tuple[Stage, ...]
+
+
+_Place = tuple["Step | _Turns | _Joint", ...]
+"""What is left to run, the next step first."""
+
+
+class Flow:
+    """The positions of a template; number 0 is the start. Computed in the order of depth: an arm leads to a higher number.
+
+    Args:
+        steps: of the template.
+        prunes: leave out stages behind which no answerable stage can come: they would change no answer.
+
+    Raises:
+        TemplateError: the template has too many positions, or allows a request of more than :data:`MOST_INVOCATIONS`.
+    """
+
+    def __init__(self, steps: Sequence[Step], *, prunes: bool = True) -> None:
+        self._prunes = prunes
+        names = (step.name for step in walk(steps) if isinstance(step, Stage))
+        self._order = {name: i for i, name in enumerate(dict.fromkeys(names))}  # of first mention, not of a set
+        self._leads: dict[_Place, bool] = {}
+        start: frozenset[_Place] = frozenset([tuple(steps)])
+        numbers: dict[tuple[int, frozenset[_Place]], int] = {(0, start): 0}
+        waiting = [(0, start)]
+        self.depths: list[int] = [0]
+        positions: list[Position] = []
+        for depth, places in waiting:  # grows while it is read
+            arms, may_end = self._follow(places)
+            followers: dict[str, int] = {}
+            for stage, after in arms.items():
+                key = (depth + 1, after)
+                if key not in numbers:
+                    numbers[key] = len(waiting)
+                    waiting.append(key)
+                    self.depths.append(depth + 1)
+                followers[stage] = numbers[key]
+            if len(waiting) > MOST_POSITIONS or depth > MOST_INVOCATIONS:
+                raise TemplateError(
+                    f"the template has more than {MOST_POSITIONS:,} positions or {MOST_INVOCATIONS:,} invocations: "
+                    "allow fewer loop turns"
+                )
+            positions.append(Position(followers, may_end, any(isinstance(place[0], _Joint) for place in places if place)))
+        self.positions = tuple(positions)
+
+    @cached_property
+    def depth(self) -> int:
+        """The most invocations of one request."""
+        return max(self.depths)
+
+    @cached_property
+    def visits(self) -> frozenset[tuple[str, int]]:
+        """Every stage with the number of a position after it."""
+        return frozenset(item for position in self.positions for item in position.arms.items())
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether at most one stage may follow each prefix."""
+        return all(len(position.arms) <= 1 for position in self.positions)
+
+    def at(self, stages: Sequence[str]) -> int:
+        """Return the number of the position after these stages; ``KeyError`` with the first stage that cannot follow."""
+        number = 0
+        for stage in stages:
+            number = self.positions[number].arms[stage]
+        return number
+
+    def _follow(self, places: frozenset[_Place]) -> tuple[dict[str, frozenset[_Place]], bool]:
+        found: dict[str, set[_Place]] = {}
+        may_end = False
+        for place in places:
+            for stage, after in _expanded(place):
+                if stage is None:
+                    may_end = True
+                elif self._leads_to_an_answer(stage, after):
+                    found.setdefault(stage.name, set()).add(after)
+        return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
+
+    def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
+        """Whether this stage or one behind it is answerable."""
+        if stage.answerable or not self._prunes:
+            return True
+        if after not in self._leads:
+            self._leads[after] = any(
+                following is not None and self._leads_to_an_answer(following, then) for following, then in _expanded(after)
+            )
+        return self._leads[after]
+
+
+def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
+    """Return the stages that may come first in a place, each with the place after it; (None, ()) where it may end."""
+    if not place:
+        yield None, ()
+        return
+    step, rest = place[0], place[1:]
+    if isinstance(step, Stage):
+        yield step, rest
+    elif step == END:
+        yield None, ()
+    elif isinstance(step, (Parallel, _Joint)):
+        first, *others = step.stages if isinstance(step, Parallel) else step.rest
+        yield first, ((_Joint(tuple(others)), *rest) if others else rest)
+    elif isinstance(step, Branch):
+        for arm in step.ways.values():
+            yield from _expanded((*arm, *rest))
+    elif isinstance(step, Loop):
+        yield from _expanded(_turn(step, step.times - 1, rest))
+    else:
+        assert isinstance(step, _Turns)
+        yield from _expanded(_turn(step.loop, step.left - 1, rest))
+        if step.loop.early_exit or not rest:
+            yield from _expanded(rest)
+
+
+def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
+    """The place before a turn, with ``left`` turns after it."""
+    return (*loop.stages, _Turns(loop, left), *rest) if left else (*loop.stages, *rest)

@@ -1,0 +1,227 @@
+"""The steps of a template: stages, loops, branches, and stages that run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from vinelm.errors import TemplateError
+
+END: Literal["__end__"] = "__end__"
+"""The end of the workflow as the last step of an arm, like LangGraph's ``END``."""
+MOST_INVOCATIONS = 10_000
+"""The longest path of one request that a template may allow."""
+Order = Literal["seen", "ignored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A configurable LLM node of the graph.
+
+    Args:
+        name: The name of its node in the graph.
+        models: The catalog names of the models allowed here; None allows every model of the catalog.
+        answerable: The workflow holds an answer once this stage and the tools after it have run. A request may end here if the
+            graph also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
+        default: The model that runs without a plan; None takes the first allowed one.
+
+    Raises:
+        TemplateError: The name is empty, no model is allowed, a model is repeated, or the default is not allowed.
+    """
+
+    name: str
+    models: tuple[str, ...] | None = None
+    answerable: bool = True
+    default: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise TemplateError("a stage has no name: give it the name of its node in the graph")
+        if self.models is not None:
+            if not self.models:
+                raise TemplateError(f"stage {self.name!r} allows no model: name at least one, or leave `models` out for all")
+            if len(set(self.models)) != len(self.models):
+                raise TemplateError(f"stage {self.name!r} names a model twice: {', '.join(self.models)}")
+            if self.default is not None and self.default not in self.models:
+                raise TemplateError(f"stage {self.name!r}: default {self.default!r} is not among its models")
+
+    @property
+    def default_model(self) -> str:
+        """The declared default, or the first allowed model; :class:`TemplateError` if ``models`` is None."""
+        if self.default is not None:
+            return self.default
+        if self.models is None:
+            raise TemplateError(f"stage {self.name!r} is not bound to a catalog yet: call Template.bind first")
+        return self.models[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Steps that are run up to ``times`` times (>= 1).
+
+    Args:
+        stages: The steps of one turn.
+        times: The most turns.
+        memory: Merge histories that agree in their last ``memory`` (>= 1) choices of this template, so that a long loop does
+            not multiply them; an approximation (DESIGN §10). None keeps all histories apart.
+        order: ``"ignored"`` merges histories that made the same choices in another order, which is exact where a later turn
+            does not see the answers of earlier ones.
+        early_exit: The step behind the loop may follow any turn. Otherwise it follows the last turn only, and an earlier turn
+            either goes on or ends the workflow. Has no effect on a loop that ends the template.
+    """
+
+    stages: tuple[Step, ...]
+    times: int
+    memory: int | None = None
+    order: Order = "seen"
+    early_exit: bool = False
+
+    def __post_init__(self) -> None:
+        if self.times < 1 or not self.stages:
+            raise TemplateError("a loop needs at least one stage and times >= 1")
+        if self.memory is not None and self.memory < 1:
+            raise TemplateError(f"a loop's memory is {self.memory}: keep at least the last choice (1), or leave it out")
+        if self.order not in get_args(Order):
+            raise TemplateError(f"a loop's order is {self.order!r}: use 'seen' or 'ignored'")
+        if self.memory is not None and self.order == "ignored":
+            raise TemplateError("a loop has memory= and order='ignored': choose one way to merge its histories")
+
+    @property
+    def merges(self) -> bool:
+        """Whether histories that took different ways through the loop may share a node."""
+        return self.memory is not None or self.order == "ignored"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """Steps of which the graph takes one arm, chosen by the application while the request runs.
+
+    Args:
+        arms: The steps of each arm, by a name for reports. An arm rejoins behind the branch; ``()`` does so at once, and an arm
+            that ends with :data:`END` (or is ``END``) ends the workflow.
+
+    Raises:
+        TemplateError: There are fewer than two arms, or steps follow an END.
+
+    >>> Branch({"search": (Stage("search"),), "answer": ()}).arms["answer"]
+    ()
+    """
+
+    arms: Mapping[str, tuple[Step, ...] | Literal["__end__"]]
+
+    def __post_init__(self) -> None:
+        if len(self.arms) < 2:
+            raise TemplateError("a branch needs at least two arms: name where each of its ways leads")
+        for label, steps in self.ways.items():
+            if END in steps[:-1]:
+                raise TemplateError(f"arm {label!r} goes on after END: END is the last step of an arm")
+
+    @property
+    def ways(self) -> dict[str, tuple[Step, ...]]:
+        """The steps of each arm, also of those that only end."""
+        return {label: (END,) if steps == END else tuple(steps) for label, steps in self.arms.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return self.ways == other.ways if isinstance(other, Branch) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.ways.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Different stages of one superstep: their models are one joint decision, made before any of them answers.
+
+    Args:
+        stages: At least two stages with different names. Their order is that of the choices in a path.
+    """
+
+    stages: tuple[Stage, ...]
+
+    def __post_init__(self) -> None:
+        names = [stage.name for stage in self.stages]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise TemplateError("stages that run side by side need different names, at least two: leave Parallel out for one")
+
+
+Step: TypeAlias = "Stage | Loop | Branch | Parallel | Literal['__end__']"
+
+
+def walk(steps: Sequence[Step]) -> Iterator[Step]:
+    """Return every step, those inside of others included, in the order of the text."""
+    for step in steps:
+        yield step
+        for inner in _inner(step):
+            yield from walk(inner)
+
+
+def stages_of(steps: Sequence[Step]) -> Iterator[Stage]:
+    """Return the stages of the steps, in the order of the text; one that stands in several arms comes several times."""
+    return (step for step in walk(steps) if isinstance(step, Stage))
+
+
+def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Step, ...]:
+    """Return the steps with every stage changed."""
+    changed: list[Step] = []
+    for step in steps:
+        if isinstance(step, Stage):
+            changed.append(change(step))
+        elif isinstance(step, Parallel):
+            changed.append(Parallel(tuple(map(change, step.stages))))
+        elif isinstance(step, Loop):
+            changed.append(replace(step, stages=mapped(step.stages, change)))
+        elif isinstance(step, Branch):
+            changed.append(Branch({label: mapped(arm, change) for label, arm in step.ways.items()}))
+        else:
+            changed.append(step)
+    return tuple(changed)
+
+
+def _inner(step: Step) -> list[Sequence[Step]]:
+    if isinstance(step, (Loop, Parallel)):
+        return [step.stages]
+    return list(step.ways.values()) if isinstance(step, Branch) else []
+
+
+# -- plain JSON --------------------------------------------------------------------------------------------------
+
+
+def to_plain(step: Step) -> Any:
+    """Return the step as plain JSON types. Only settings that an older reader would misread are new keys."""
+    if isinstance(step, Stage):
+        models = None if step.models is None else list(step.models)
+        return {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}
+    if isinstance(step, Loop):
+        plain: dict[str, Any] = {"times": step.times, "stages": [to_plain(inner) for inner in step.stages]}
+        if step.memory is not None:
+            plain["memory"] = step.memory
+        if step.order != "seen":
+            plain["order"] = step.order
+        if step.early_exit:
+            plain["early_exit"] = True
+        return plain
+    if isinstance(step, Branch):
+        return {"arms": [[label, [to_plain(inner) for inner in arm]] for label, arm in step.ways.items()]}
+    if isinstance(step, Parallel):
+        return {"parallel": [to_plain(inner) for inner in step.stages]}
+    return END
+
+
+def from_plain(plain: Any) -> Step:
+    """Return the step that :func:`to_plain` wrote."""
+    if plain == END:
+        return END
+    if "arms" in plain:
+        return Branch({label: tuple(map(from_plain, arm)) for label, arm in plain["arms"]})
+    if "parallel" in plain:
+        return Parallel(tuple(_stage(inner) for inner in plain["parallel"]))
+    if "times" in plain:
+        settings = {name: plain[name] for name in ("memory", "order", "early_exit") if name in plain}
+        return Loop(tuple(map(from_plain, plain["stages"])), plain["times"], **settings)
+    return _stage(plain)
+
+
+def _stage(plain: Mapping[str, Any]) -> Stage:
+    models = plain["models"]
+    return Stage(plain["name"], None if models is None else tuple(models), plain["answerable"], plain["default"])

@@ -1,0 +1,260 @@
+"""A workflow's template: the steps that its requests take, the models of each stage, and the stop rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from vinelm.errors import TemplateError
+from vinelm.template.flow import Flow
+from vinelm.template.steps import (
+    END,
+    MOST_INVOCATIONS,
+    Branch,
+    Loop,
+    Parallel,
+    Stage,
+    Step,
+    from_plain,
+    mapped,
+    stages_of,
+    to_plain,
+    walk,
+)
+
+StopRule = Literal["oracle", "workflow"]
+"""When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
+the application's own check ends it. See docs/architecture.md#mathematics."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The steps of a workflow, which determine the stages that may follow each prefix of model choices.
+
+    A template of stages, parallel stages and bounded loops is *linear*: one stage follows each prefix. With a branch, or a loop
+    that may be left early for a step behind it, the application chooses which of several stages comes next.
+
+    Args:
+        steps: Stages, loops, branches and parallel stages in the order of their first visit. At least one stage must be
+            answerable.
+        stop: When a request leaves the workflow.
+
+    Raises:
+        TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is
+            answerable; ``stop`` is unknown; or the template is too large.
+
+    >>> t = Template((Stage("generate", ("a", "b")), Loop((Stage("repair", ("a", "b")),), times=2)))
+    >>> [stage.name for stage in t.invocations]
+    ['generate', 'repair', 'repair']
+    >>> router = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
+    >>> [stage.name for stage in router.arms_after(["router"])]
+    ['search', 'write']
+    """
+
+    steps: tuple[Step, ...]
+    stop: StopRule = "workflow"
+
+    def __post_init__(self) -> None:
+        if self.stop not in get_args(StopRule):
+            raise TemplateError(f"stop is {self.stop!r}: use 'oracle' or 'workflow'")
+        if not self.steps:
+            raise TemplateError("a template needs at least one stage")
+        if _longest(self.steps) > MOST_INVOCATIONS:
+            raise TemplateError(f"the template has more than {MOST_INVOCATIONS:,} invocations: allow fewer loop turns")
+        has_branch = any(isinstance(step, Branch) for step in walk(self.steps))
+        seen: dict[str, Stage] = {}
+        for stage in stages_of(self.steps):
+            known = seen.setdefault(stage.name, stage)
+            if known is not stage and not has_branch:
+                raise TemplateError(f"stage {stage.name!r} is declared twice: put repeated visits into one Loop")
+            if known != stage:
+                raise TemplateError(
+                    f"stage {stage.name!r} is declared twice with different settings: give it the same models, default and "
+                    "answerable in every arm"
+                )
+        if not any(stage.answerable for stage in seen.values()):
+            raise TemplateError("no stage is answerable: the workflow could never end with an answer")
+        if any(step == END for step in self.steps):
+            raise TemplateError("END stands outside of a branch: it is the last step of an arm")
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Each stage once, in the order of first visits."""
+        return tuple({stage.name: stage for stage in stages_of(self.steps)}.values())
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether one stage follows each prefix: there is no branch, and no loop that is left early for a step behind it."""
+        if any(isinstance(step, Branch) for step in walk(self.steps)):
+            return False
+        early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
+        return not early or self.flow.is_linear
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
+        return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The automaton of the stages; of a linear template, of its :attr:`invocations`."""
+        is_chain = not any(isinstance(s, Branch) or (isinstance(s, Loop) and s.early_exit) for s in walk(self.steps))
+        return Flow(tuple(self._unrolled()) if is_chain else self.steps, prunes=not is_chain)
+
+    @cached_property
+    def invocations(self) -> tuple[Stage, ...]:
+        """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
+
+        A loop at the end of the template ends its last turn at its last answerable stage: the stages behind that one would
+        only lead into one turn more than ``times``. :class:`TemplateError` if the template is not linear.
+        """
+        if not self.is_linear:
+            raise TemplateError("the template branches: its requests do not run the same stages")
+        return tuple(stage for step in self._unrolled() for stage in stages_of([step]))
+
+    def _unrolled(self) -> list[Stage | Parallel]:
+        unrolled = list(_unrolled(self.steps))
+        last = self.steps[-1]
+        if isinstance(last, Loop) and any(stage.answerable for stage in stages_of([last])):
+            while not any(stage.answerable for stage in stages_of([unrolled[-1]])):
+                unrolled.pop()
+        return unrolled
+
+    @property
+    def depth(self) -> int:
+        """The maximum number of invocations of one request."""
+        return len(self.invocations) if self.is_linear else self.flow.depth
+
+    def stage(self, name: str) -> Stage:
+        """Return the stage of that name; :class:`TemplateError` if there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise TemplateError(f"the workflow has no stage {name!r}: it has {', '.join(s.name for s in self.stages)}")
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, Stage]:
+        return {stage.name: stage for stage in self.stages}
+
+    def stage_after(self, length: int) -> Stage | None:
+        """Return the stage that follows a prefix of that length, or None after the last invocation. Linear templates only."""
+        return self.invocations[length] if length < self.depth else None
+
+    def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
+        """Return the stages that may follow these ones, in template order; none after the last invocation.
+
+        Raises:
+            TemplateError: the template does not allow these stages in this order.
+        """
+        if self.is_linear and len(stages) <= self.depth:  # the usual case: no look-up
+            if all(done.name == name for done, name in zip(self.invocations, stages, strict=False)):
+                return self.invocations[len(stages) : len(stages) + 1]
+        else:
+            try:
+                return tuple(self._by_name[name] for name in self.flow.positions[self.flow.at(stages)].arms)
+            except KeyError:
+                pass
+        raise TemplateError(f"the template does not allow the stages {', '.join(stages)} in this order")
+
+    @property
+    def first_stages(self) -> tuple[Stage, ...]:
+        """The stages that may come first."""
+        return self.arms_after(())
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that some stage allows, in order of first mention; :class:`TemplateError` if it is not bound."""
+        names: dict[str, None] = {}
+        for stage in self.stages:
+            if stage.models is None:
+                raise TemplateError(f"stage {stage.name!r} is not bound to a catalog yet: call Template.bind first")
+            names.update(dict.fromkeys(stage.models))
+        return tuple(names)
+
+    def bind(self, catalog: Sequence[str]) -> Template:
+        """Return this template with every model of ``catalog`` in the stages whose ``models`` is None.
+
+        Args:
+            catalog: Names of the available models.
+
+        Raises:
+            TemplateError: A stage allows a model, or has a default, that the catalog lacks.
+        """
+
+        def bound(stage: Stage) -> Stage:
+            models = tuple(catalog) if stage.models is None else stage.models
+            for name in (*models, *([stage.default] if stage.default else [])):
+                if name not in catalog:
+                    raise TemplateError(
+                        f"stage {stage.name!r} allows the model {name!r}, which the catalog lacks: it has {', '.join(catalog)}"
+                    )
+            return replace(stage, models=models)
+
+        return self._mapped(bound)
+
+    def with_exits(self, exits: Container[str]) -> Template:
+        """Return this template with only those answerable stages that are in ``exits``.
+
+        Raises:
+            TemplateError: None is left.
+        """
+
+        def ended(stage: Stage) -> Stage:
+            return replace(stage, answerable=stage.answerable and stage.name in exits)
+
+        return self._mapped(ended)
+
+    def stages_before(self, names: Collection[str]) -> frozenset[str]:
+        """Return the stages that one of ``names`` follows directly: in the chain, on an arm, or in a loop's next turn."""
+        if not self.is_linear:
+            pairs = {(name, after) for name, number in self.flow.visits for after in self.flow.positions[number].arms}
+        else:
+            order = [stage.name for stage in self.stages]
+            pairs = set(pairwise(order))
+            loops = (list(stages_of(step.stages)) for step in walk(self.steps) if isinstance(step, Loop))
+            pairs |= {(stages[-1].name, stages[0].name) for stages in loops}
+        return frozenset(before for before, name in pairs if name in names)
+
+    def with_stop(self, stop: StopRule) -> Template:
+        """Return this template under another stop rule."""
+        return replace(self, stop=stop)
+
+    def _mapped(self, change: Callable[[Stage], Stage]) -> Template:
+        return replace(self, steps=mapped(self.steps, change))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types that :meth:`from_dict` reads."""
+        return {"stop": self.stop, "steps": [to_plain(step) for step in self.steps]}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Template:
+        """Return the template that :meth:`to_dict` wrote."""
+        return cls(tuple(map(from_plain, plain["steps"])), plain["stop"])
+
+
+def _longest(steps: Sequence[Step]) -> int:
+    """The most invocations of the steps, without unrolling anything."""
+    total = 0
+    for step in steps:
+        if isinstance(step, Loop):
+            total += step.times * _longest(step.stages)
+        elif isinstance(step, Branch):
+            total += max(map(_longest, step.ways.values()))
+        elif isinstance(step, Parallel):
+            total += len(step.stages)
+        else:
+            total += isinstance(step, Stage)
+    return total
+
+
+def _unrolled(steps: Sequence[Step]) -> Iterator[Stage | Parallel]:
+    """The stages of linear steps with loops unrolled."""
+    for step in steps:
+        if isinstance(step, Loop):
+            for _ in range(step.times):
+                yield from _unrolled(step.stages)
+        elif isinstance(step, (Stage, Parallel)):
+            yield step

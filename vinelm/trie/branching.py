@@ -1,0 +1,63 @@
+"""The pre-order arrays of a template that branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.errors import TemplateError
+from vinelm.template import Template
+
+MOST_NODES = 2**31 - 1
+
+
+def branching_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of :class:`~vinelm.trie.trie.Trie` for every history of a bound template that branches.
+
+    The subtrees of all nodes at one position of the automaton have the same shape, so that each level is filled position by
+    position.
+
+    Raises:
+        TemplateError: the template has 2**31 histories or more.
+    """
+    model_index = {name: i for i, name in enumerate(template.models)}
+    stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
+    allowed = {stage.name: [model_index[name] for name in stage.models or ()] for stage in template.stages}
+    positions = template.flow.positions
+    size = [1] * len(positions)
+    for number in range(len(positions) - 1, -1, -1):  # an arm leads to a higher number
+        size[number] += sum(len(allowed[stage]) * size[after] for stage, after in positions[number].arms.items())
+    if size[0] > MOST_NODES:
+        raise TemplateError(f"the template has {size[0] - 1:,} histories: allow fewer models, or fewer loop turns")
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "parent": np.full(size[0], -1, np.int32),
+        "end": np.empty(size[0], np.int32),
+        "depth": np.zeros(size[0], np.int16),
+        "stage": np.full(size[0], -1, np.int16),
+        "model": np.full(size[0], -1, np.int16),
+        "answerable": np.zeros(size[0], np.bool_),
+    }
+    arrays["end"][0] = size[0]
+    level: dict[int, list[npt.NDArray[np.int64]]] = {0: [np.zeros(1, np.int64)]}
+    depth = 0
+    while level:
+        depth += 1
+        below: dict[int, list[npt.NDArray[np.int64]]] = {}
+        for number in sorted(level):
+            nodes, first = np.concatenate(level[number]), 1
+            for stage, after in positions[number].arms.items():
+                models = np.array(allowed[stage], np.int16)
+                children = nodes[:, None] + first + np.arange(len(models)) * size[after]
+                flat = children.ravel()
+                arrays["parent"][children] = nodes[:, None]
+                arrays["end"][flat] = flat + size[after]
+                arrays["depth"][flat] = depth
+                arrays["stage"][flat] = stage_index[stage]
+                arrays["model"][flat] = np.tile(models, len(nodes))
+                arrays["answerable"][flat] = template.stage(stage).answerable
+                below.setdefault(after, []).append(flat)
+                first += len(models) * size[after]
+        level = below
+    return arrays
