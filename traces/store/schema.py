@@ -63,7 +63,7 @@ observations = Table(
     Column("depth", Integer, nullable=False, comment="position of the invocation in the request, from 1"),
     Column("stage", String, nullable=False, comment="the stage that ran"),
     Column(
-        "success", Boolean, comment="whether the answer is right by the ground truth, or its score in [0, 1]; NULL: unknown"
+        "success", Boolean, comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"
     ),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
