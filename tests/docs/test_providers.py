@@ -18,7 +18,7 @@ from vinelm.errors import FailureKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 CATALOGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-NOT_OF_A_PROVIDER = {"tool", "crash", "state", "budget"}
+NOT_OF_A_PROVIDER = {"unexpected_arm", "tool", "crash", "state", "budget"}
 
 
 @pytest.mark.parametrize("text", CATALOGS)
