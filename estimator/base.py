@@ -11,7 +11,8 @@ from vinelm.catalog import Catalog
 from vinelm.errors import NotFittedError
 from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.arm_counts import counted_arms
+from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
 from vinelm.observation import Observation
 from vinelm.template import Template
@@ -83,7 +84,9 @@ class RateEstimator(ABC):
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         cost, latency = cost_and_latency(cells, catalog)
-        return self._assemble(cells, template, catalog, rates=self._rates(cells), cost=cost, latency=latency)
+        rates = self._rates(cells)
+        arms = None if template.is_linear else counted_arms(cells, rates)
+        return self._assemble(cells, template, catalog, rates=rates, cost=cost, latency=latency, arms=arms)
 
     def _assemble(
         self,
@@ -94,6 +97,7 @@ class RateEstimator(ABC):
         rates: Rates,
         cost: MeanEstimate,
         latency: MeanEstimate,
+        arms: ArmRates | None = None,
     ) -> AnnotatedTrie:
         return AnnotatedTrie(
             trie=cells.trie,
@@ -109,6 +113,8 @@ class RateEstimator(ABC):
             cost_size_var=cost.size_var,
             latency_size_var=latency.size_var,
             count=cells.count,
+            arm=None if arms is None else arms.arm,
+            arm_success=None if arms is None else arms.arm_success,
             meta=self._meta(cells),
         )
 

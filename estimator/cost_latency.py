@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.shrinkage import pooled_mean, shrunk_mean
+from vinelm.estimator.shrinkage import kinds_of, pooled_mean, shrunk_mean
 from vinelm.trie import FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ def estimate_amount(
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
-    requests only does not appear expensive. Failed calls count with their cost until the failure.
+    requests only does not appear expensive. Where the trie branches, a model stands for the model at one stage. Failed calls count with their cost until the failure.
 
     Args:
         cells: the observations.
@@ -182,4 +182,5 @@ class _Sizes:
 
 
 def _pair(trie: Trie) -> Ints:
-    return np.asarray(trie.depth.astype(np.int64) * len(trie.models) + np.maximum(trie.model, 0))
+    kind, n_kinds = kinds_of(trie)
+    return np.asarray(trie.depth.astype(np.int64) * n_kinds + kind)

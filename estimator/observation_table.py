@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import EvidenceError, InputError
+from vinelm.estimator.arms import arms_of
+from vinelm.estimator.row_nodes import rows_with_nodes, where_of
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
-_PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency_s", "in_flight")
+_PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency_s", "in_flight", "arm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +33,14 @@ class ObservationTable:
         request: index into ``request_ids``.
         node: node of the trie.
         stop: whether the request stops here under the stop rule; True for failed calls.
-        right: whether the answer is right; False for failed calls.
+        right: whether the answer is right, or its score in [0, 1] where scores are graded; False for failed calls.
         labelled: whether ``right`` is known.
         failed: whether the call failed.
         cost_usd: dollars, including the tools after the stage.
         latency_s: seconds, including the tools after the stage.
         in_flight: calls on the same engine at the start.
+        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known,
+            and everywhere on a linear trie.
         n_beyond_stop: number of rows that were dropped because they lie below a stop.
     """
 
@@ -46,12 +50,13 @@ class ObservationTable:
     request: Ints
     node: Ints
     stop: BoolArray
-    right: BoolArray
+    right: BoolArray | FloatArray
     labelled: BoolArray
     failed: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
     in_flight: FloatArray
+    arm: Ints
     n_beyond_stop: int = 0
 
     def __len__(self) -> int:
@@ -66,6 +71,21 @@ class ObservationTable:
     def count(self) -> Ints:
         """Number of cells of each node, shape (n + 1,)."""
         return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether some answer has a score between 0 and 1."""
+        return self.right.dtype != np.bool_
+
+    @cached_property
+    def first_stage(self) -> Ints:
+        """The stage that ran first in each request, as an index into ``trie.stages``; shape (requests,)."""
+        top = self.trie.stage.astype(np.int64)
+        for level in self.trie.levels[2:]:
+            top[level] = top[self.trie.parent[level]]
+        first = np.full(self.n_requests, -1, np.int64)
+        first[self.request] = top[self.node]
+        return first
 
     @cached_property
     def count_by_depth(self) -> list[int]:
@@ -90,16 +110,11 @@ class ObservationTable:
                 the stop rule needs.
             EvidenceError: there are no rows.
         """
-        nodes = _NodeFinder(trie)
         rows: dict[tuple[str, int], Observation] = {}
-        for row in observations:
-            key = (row.request_id, nodes.find(row))
+        for row, node in rows_with_nodes(observations, trie, template.stop):
             _check_labels(row, template.stop)
-            if rows.setdefault(key, row) != row:
-                raise InputError(
-                    f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: two different rows for one cell:"
-                    " keep one of them"
-                )
+            if rows.setdefault((row.request_id, node), row) != row:
+                raise InputError(f"{where_of(row)}: two different rows for one cell: keep one of them")
         if not rows:
             raise EvidenceError("no observation to estimate from: profile some requests first")
         request_ids = tuple(sorted({request for request, _ in rows}))
@@ -113,12 +128,13 @@ class ObservationTable:
             request=np.array([index[request] for request, _ in order], np.int64),
             node=np.array([node for _, node in order], np.int64),
             stop=np.array([row.ended(template.stop) for row in kept], np.bool_),
-            right=np.array([bool(row.success) and row.failure is None for row in kept], np.bool_),
+            right=_right(kept),
             labelled=np.array([row.success is not None or row.failure is not None for row in kept], np.bool_),
             failed=np.array([row.failure is not None for row in kept], np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
             in_flight=np.array([row.in_flight for row in kept], np.float64),
+            arm=None if trie.is_linear else np.array([_arm(row, trie, template.stop) for row in kept], np.int64),
         )
 
     @classmethod
@@ -131,52 +147,27 @@ class ObservationTable:
         request: Ints,
         node: Ints,
         stop: BoolArray,
-        right: BoolArray,
+        right: BoolArray | FloatArray,
         labelled: BoolArray,
         failed: BoolArray,
         cost_usd: FloatArray,
         latency_s: FloatArray,
         in_flight: FloatArray | None = None,
+        arm: Ints | None = None,
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
-        Without ``in_flight`` the engines count as idle.
+        Without ``in_flight`` the engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
+        arm = np.full(len(node), -1, np.int64) if arm is None else arm
         keep = ~_beyond_stop(trie, request, node, stop)
+        if not trie.is_linear:
+            arm = _known_arms(trie, request, node, stop, arm)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
-            cost_usd[keep], latency_s[keep], in_flight[keep], n_beyond_stop=int((~keep).sum()),
+            cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()),
         )  # fmt: skip
-
-
-class _NodeFinder:
-    """Finds the node of a row; caches prefixes, since many rows share one."""
-
-    def __init__(self, trie: Trie) -> None:
-        self._trie = trie
-        self._known: dict[tuple[tuple[str, ...], str], int] = {}
-
-    def find(self, row: Observation) -> int:
-        key = (row.prefix, row.stage)
-        if key not in self._known:
-            self._known[key] = self._look_up(row)
-        return self._known[key]
-
-    def _look_up(self, row: Observation) -> int:
-        where = f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}"
-        try:
-            node = self._trie.node(row.prefix)
-        except KeyError:
-            raise InputError(
-                f"{where}: the template has no such prefix: estimate with the template and models of the profiling run"
-            ) from None
-        stage = self._trie.stages[self._trie.stage[node]]
-        if stage != row.stage:
-            raise InputError(
-                f"{where}: stage {row.stage!r}, where the template has {stage!r}: estimate with the profiling run's template"
-            )
-        return node
 
 
 def _check_labels(row: Observation, rule: StopRule) -> None:
@@ -184,9 +175,37 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
     if needed is None and row.failure is None:
         name = "success" if rule == "oracle" else "stopped"
         raise InputError(
-            f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}: {name} is unknown, but the {rule} stop needs it:"
-            " score the rows, or use the other stop rule"
+            f"{where_of(row)}: {name} is unknown, but the {rule} stop needs it: score the rows, or use the other stop rule"
         )
+    if rule == "oracle" and row.failure is None and row.success not in (0, 1):
+        raise InputError(
+            f"{where_of(row)}: the score is {row.success}, but the oracle stop needs right or wrong: use the stop rule 'workflow'"
+        )
+
+
+def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
+    """Right or wrong as booleans; scores as fractions if some row has one between 0 and 1."""
+    scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
+    is_plain = (scores == 0.0) | (scores == 1.0)
+    return scores == 1.0 if is_plain.all() else scores
+
+
+def _arm(row: Observation, trie: Trie, rule: StopRule) -> int:
+    return -1 if row.arm is None or row.ended(rule) else trie.stages.index(row.arm)
+
+
+def _known_arms(trie: Trie, request: Ints, node: Ints, stop: BoolArray, arm: Ints) -> Ints:
+    """Fill in the arms that the row behind a cell tells, and those of nodes with one arm; -1 where the request ended."""
+    found = arm.copy()
+    key = request * len(trie) + node
+    order = np.argsort(key, kind="stable")
+    wanted = request * len(trie) + trie.parent[node]
+    at = order[np.minimum(np.searchsorted(key, wanted, sorter=order), max(len(key) - 1, 0))] if len(key) else order
+    behind = (key[at] == wanted) & (found[at] < 0)
+    found[at[behind]] = trie.stage[node[behind]]
+    only = arms_of(trie).only_stage[node]
+    found = np.where((found < 0) & (only >= 0), only, found)
+    return np.asarray(np.where(stop, -1, found), np.int64)
 
 
 def _beyond_stop(trie: Trie, request: Ints, node: Ints, stop: BoolArray) -> BoolArray:

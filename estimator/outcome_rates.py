@@ -6,22 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vinelm.estimator.arms import Arms
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 
 @dataclass(frozen=True, eq=False)
 class OutcomeQuestion:
-    """One yes/no question about cells: ``asked`` (where it applies) and ``yes`` have shape (cells,)."""
+    """One yes/no question about cells: ``asked`` (where it applies) and ``yes`` have shape (cells,).
+
+    A graded answer is yes in part.
+    """
 
     name: str
     asked: BoolArray
-    yes: BoolArray
+    yes: BoolArray | FloatArray
 
     def counts(self, cells: ObservationTable) -> tuple[FloatArray, FloatArray]:
         """Return (number of yes answers, number of answers) of each node, both of shape (n + 1,)."""
         size = len(cells.trie)
-        yes = np.bincount(cells.node[self.asked & self.yes], minlength=size)
+        yes = np.bincount(cells.node[self.asked], self.yes[self.asked], size)
         return yes.astype(np.float64), np.bincount(cells.node[self.asked], minlength=size).astype(np.float64)
 
 
@@ -67,3 +71,39 @@ class Rates:
         for rate in (right_if_stop, right_if_on):
             rate[~trie.answerable] = 0.0
         return cls(stop, right_if_stop, right_if_on)
+
+
+@dataclass(frozen=True, eq=False)
+class ArmRates:
+    """The arms that lead to each node, shape (n + 1,) (:class:`vinelm.annotated_trie.AnnotatedTrie`).
+
+    Args:
+        arm: P(the node's stage comes next | its parent is reached); 1 at the root.
+        arm_success: P(the same, and the parent's answer is correct); 0 at the root.
+    """
+
+    arm: FloatArray
+    arm_success: FloatArray
+
+    @classmethod
+    def of(cls, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
+        """Spread rates of arms, shape (arms,), over the nodes.
+
+        They are scaled, which mends rounding, so that those of a node sum to its P(goes on) and P(goes on, right).
+        """
+        goes_on = 1.0 - rates.stop
+        arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)
+        right = np.minimum(_scaled(arms, np.clip(arm_success, 0.0, 1.0), goes_on * rates.right_if_on), arm)
+        of_node = arms.of_node.copy()
+        of_node[0] = 0
+        found, found_right = arm[of_node], right[of_node]
+        found[0], found_right[0] = 1.0, 0.0
+        return cls(found, found_right)
+
+
+def _scaled(arms: Arms, parts: FloatArray, whole: FloatArray) -> FloatArray:
+    total = np.bincount(arms.source, parts, len(whole))
+    even = 1.0 / np.maximum(arms.count[arms.source], 1)
+    source = arms.source
+    share = np.where(total[source] > 0.0, parts / np.where(total[source] > 0.0, total[source], 1.0), even)
+    return np.asarray(np.minimum(share * whole[source], 1.0), dtype=np.float64)

@@ -26,9 +26,9 @@ NODE_ARRAYS = ("success", "stop", "stop_success", "cost_usd", "cost_var", "laten
 """Annotations of a node, all conditional on the request reaching it. :class:`AnnotatedTrie` explains each."""
 ARM_ARRAYS = ("arm", "arm_success")
 """Annotations of the arm that leads to a node, where the application chooses between several stages."""
-OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS)
+OPTIONAL_ARRAYS = ("accuracy_se", "cost_se", "latency_se", "count", "cost_size_var", "latency_size_var", *ARM_ARRAYS, "arm_se")
 """What an estimator may add: standard errors of the path metrics, the number of observations of each node, the part of a
-variance that comes from differences in size between requests, and the arms.
+variance that comes from differences in size between requests, the arms, and the standard error of ``arm``.
 """
 
 
@@ -51,6 +51,7 @@ class AnnotatedTrie:
 
     - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
+    - ``arm_se``: standard error of ``arm``; None where the estimator gives none. 0 at the root.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -79,6 +80,7 @@ class AnnotatedTrie:
     latency_size_var: FloatArray | None = None
     arm: FloatArray | None = None
     arm_success: FloatArray | None = None
+    arm_se: FloatArray | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -30,22 +30,25 @@ class RecordedTable:
         catalog: The models.
         trie: The nodes; n without the root.
         request_ids: The requests, in row order.
-        success: The answer after the node is correct; shape (requests, n + 1), column 0 being the root.
+        success: The answer after the node is correct, or its score in [0, 1]; shape (requests, n + 1), column 0 being the root.
         stopped: The workflow's own check ended the request at the node; same shape.
         cost_usd: Dollars of the node's invocation and the tools after it; same shape.
         latency_s: Seconds of the node's invocation and the tools after it; same shape.
         failed: The invocation failed, which ends the request without a correct answer; same shape, None if none failed.
+        arm: The stage that came next, as an index into ``trie.stages``, -1 where the request ended; same shape, column 0 being
+            the first stage. None where the template is linear. Entries that the request does not reach have no meaning.
     """
 
     template: Template
     catalog: Catalog
     trie: Trie
     request_ids: tuple[str, ...]
-    success: BoolArray
+    success: BoolArray | FloatArray
     stopped: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
     failed: BoolArray | None = None
+    arm: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.request_ids), len(self.trie))
@@ -53,6 +56,8 @@ class RecordedTable:
             found = getattr(self, name).shape
             if found != shape:
                 raise ValueError(f"{name} has shape {found}, the table needs {shape}")
+        if (self.arm is None) != self.template.is_linear:
+            raise ValueError("a table has `arm` exactly where its template branches")
 
     @classmethod
     def from_answers(
@@ -105,12 +110,14 @@ class RecordedTable:
         arrays = {name: getattr(self, name)[keep] for name in ("success", "stopped", "cost_usd", "latency_s")}
         if self.failed is not None:
             arrays["failed"] = self.failed[keep]
+        if self.arm is not None:
+            arrays["arm"] = self.arm[keep]
         return replace(self, request_ids=tuple(self.request_ids[i] for i in keep), **arrays)
 
     @cached_property
     def ended(self) -> BoolArray:
         """Whether the request ends at the node, because the stop rule fires or the invocation failed. Shape of ``success``."""
-        ended = (self.success if self.template.stop == "oracle" else self.stopped).copy()
+        ended = (self.success if self.template.stop == "oracle" else self.stopped).astype(np.bool_)
         if self.failed is not None:
             ended |= self.failed
         ended[:, 0] = False
@@ -118,11 +125,16 @@ class RecordedTable:
 
     @cached_property
     def reached(self) -> BoolArray:
-        """Whether a request that follows the path invokes the node: no proper ancestor ended it; shape (requests, n + 1)."""
+        """Whether a request that follows the path invokes the node: no proper ancestor ended it; shape (requests, n + 1).
+
+        On a template that branches, the request also has to take the arms of the path.
+        """
         reached = np.ones_like(self.ended)
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
             reached[:, level] = reached[:, up] & ~self.ended[:, up]
+            if self.arm is not None:
+                reached[:, level] &= self.arm[:, up] == self.trie.stage[level]
         return reached
 
     @cached_property
@@ -153,12 +165,18 @@ class RecordedTable:
             request_id=self.request_ids[request],
             prefix=self.trie.prefix(node),
             stage=self.trie.stages[self.trie.stage[node]],
-            success=None if has_failed else bool(self.success[request, node]),
+            success=None if has_failed else self.success[request, node].item(),
             stopped=None if has_failed else bool(self.stopped[request, node]),
             cost_usd=float(self.cost_usd[request, node]),
             latency_s=float(self.latency_s[request, node]),
             failure="unknown" if has_failed else None,
+            arm=self._arm(request, node),
         )
+
+    def _arm(self, request: int, node: int) -> str | None:
+        if self.arm is None or self.ended[request, node] or self.arm[request, node] < 0:
+            return None
+        return self.trie.stages[self.arm[request, node]]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per request and node but the root, requests outermost. Needs the extra ``pandas``.
@@ -204,11 +222,24 @@ class RecordedTable:
             catalog=self.catalog,
             success=mean(self.success),
             stop=mean(self.ended),
-            stop_success=mean(self.ended & self.success),
+            stop_success=mean(self.ended * self.success),
             cost_usd=cost,
             cost_var=mean((self.cost_usd - cost) ** 2),
             latency_s=latency,
             latency_var=mean((self.latency_s - latency) ** 2),
             count=self.reached.sum(axis=0),
+            **self._arms(weight),
             meta={"estimator": "exact", "requests": len(self.request_ids)},
         )
+
+    def _arms(self, weight: FloatArray) -> dict[str, FloatArray]:
+        """P(the node's stage comes next) and P(that, and the parent's answer is correct) among the requests at the parent."""
+        if self.arm is None:
+            return {}
+        up = np.maximum(self.trie.parent, 0)
+        took = (self.arm[:, up] == self.trie.stage) & ~self.ended[:, up]
+        arm = (took * weight[:, up]).sum(axis=0) / weight[:, up].sum(axis=0)
+        right = (took * self.success[:, up] * weight[:, up]).sum(axis=0) / weight[:, up].sum(axis=0)
+        arm[0], right[0] = 1.0, 0.0
+        right[~self.trie.answerable[up]] = 0.0
+        return {"arm": arm, "arm_success": right}

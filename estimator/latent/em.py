@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.estimator.arms import arms_of
+from vinelm.estimator.latent.arm_model import ArmModel
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
 from vinelm.estimator.observation_table import ObservationTable
@@ -48,6 +50,7 @@ class LatentFit:
         probabilities: P(yes) of each question at each node.
         belief: P(right) of each cell, shape (cells, 1) or (cells, points).
         regressions: one per question, in the order of :class:`OutcomeProbabilities`; None if the answer is certain.
+        arms: the model of the arms; None where every node has one arm.
     """
 
     posterior: FloatArray
@@ -55,6 +58,7 @@ class LatentFit:
     probabilities: OutcomeProbabilities
     belief: FloatArray
     regressions: tuple[Regression | None, Regression | None, Regression | None]
+    arms: ArmModel | None = None
 
 
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
@@ -75,7 +79,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
         posterior, belief = em.expect(weights)
         prior = WEIGHT_PRIOR * n_points
         weights = (posterior.sum(axis=0) + prior * normal) / (cells.n_requests + prior)
-    return LatentFit(posterior, grid, em.probabilities(), belief, em.regressions)
+    return LatentFit(posterior, grid, em.probabilities(), belief, em.regressions, em.arms)
 
 
 class _ExpectationMaximization:
@@ -87,7 +91,8 @@ class _ExpectationMaximization:
         self.rows, self._starts, self._row = np.unique(cells.node, return_index=True, return_inverse=True)
         self._is_asked = cells.trie.answerable[self.rows]
         self._known = cells.labelled | ~cells.trie.answerable[cells.node]
-        self._right = cells.right & cells.trie.answerable[cells.node]
+        self._right = np.where(cells.trie.answerable[cells.node], cells.right, np.zeros_like(cells.right))
+        self.arms = None if cells.trie.is_linear else ArmModel.start(cells, arms_of(cells.trie), grid)
         features = FeatureMatrix.of(cells.trie)
         is_oracle = cells.rule == "oracle"
         self.regressions = (
@@ -115,14 +120,22 @@ class _ExpectationMaximization:
         stop = self.cells.stop
         if_right = _log(known.right)[self._row] + _log_stop(known.stop_if_right, stop, self._row)
         if_wrong = _log(1.0 - known.right)[self._row] + _log_stop(known.stop_if_wrong, stop, self._row)
-        log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
+        of_first = None
+        if self.arms is not None:
+            of_first = self._add_arms(self.arms, if_right, if_wrong)
         belief = self._right[:, None].astype(np.float64)
+        if self.cells.is_graded:  # a score is that share of a right answer
+            log_likelihood = belief * if_right + (1.0 - belief) * if_wrong
+        else:
+            log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
         if not self._known.all():
             either = np.logaddexp(if_right, if_wrong)
             belief = np.where(self._known[:, None], belief, np.exp(if_right - either))
             log_likelihood = np.where(self._known[:, None], log_likelihood, either)
         log = np.tile(np.log(weights), (self.cells.n_requests, 1))
         np.add.at(log, self.cells.request, log_likelihood)
+        if of_first is not None:
+            log += of_first
         relative = np.exp(log - log.max(axis=1, keepdims=True))
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 
@@ -140,6 +153,19 @@ class _ExpectationMaximization:
                 regression.step(self.rows, yes, asked)
                 if with_variances:
                     regression.update_variances()
+        if self.arms is not None:
+            self.arms.step(posterior, belief, with_variances=with_variances)
+
+    def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
+        """Add the arm that each cell took to its log likelihoods; return that of each request's first stage."""
+        log = arms.log_likelihood()
+        is_first = arms.cell < 0
+        cell = arms.cell[~is_first]
+        if_wrong[cell] += log[~is_first, 0]
+        if_right[cell] += log[~is_first, 1]
+        of_first = np.zeros((self.cells.n_requests, len(self.grid)))
+        of_first[arms.request[is_first]] = log[is_first, 0]
+        return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
         """Sum the cells' values per node of ``rows``; cells are sorted by node."""

@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
+from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.base import RateEstimator, cost_and_latency
+from vinelm.estimator.latent.arm_errors import arm_standard_errors
+from vinelm.estimator.latent.arm_prediction import PredictedArms, predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.prediction import predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
@@ -53,18 +56,29 @@ class LatentEstimator(RateEstimator):
         return fit_latent(cells, n_points=n_points, iterations=self.iterations)
 
     def _rates(self, cells: ObservationTable) -> Rates:
-        return predict_rates(cells, self._fit_model(cells)).rates
+        fit = self._fit_model(cells)
+        return (predict_rates(cells, fit) if cells.trie.is_linear else predict_arms(cells, fit).base).rates
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         fit = self._fit_model(cells)
-        predicted = predict_rates(cells, fit)
+        arms = None if template.is_linear else predict_arms(cells, fit)
+        predicted = predict_rates(cells, fit) if arms is None else arms.base
         cost, latency = cost_and_latency(cells, catalog, predicted.reaching)
-        annotated = self._assemble(cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency)
-        errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
-        return replace(
-            annotated,
-            meta={**annotated.meta, "latent": fit.grid.size > 1},
-            accuracy_se=errors.accuracy,
-            cost_se=errors.cost_usd,
-            latency_se=errors.latency_s,
+        annotated = self._assemble(
+            cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency, arms=None if arms is None else arms.rates
         )
+        annotated = replace(annotated, meta={**annotated.meta, "latent": fit.grid.size > 1})
+        if arms is not None:
+            return _with_arm_errors(annotated, cells, fit, arms, cost, latency)
+        errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
+        return replace(annotated, accuracy_se=errors.accuracy, cost_se=errors.cost_usd, latency_se=errors.latency_s)
+
+
+def _with_arm_errors(
+    annotated: AnnotatedTrie, cells: ObservationTable, fit: LatentFit, arms: PredictedArms, cost: MeanEstimate, latency: MeanEstimate
+) -> AnnotatedTrie:
+    errors = arm_standard_errors(cells, fit, arms, annotated, cost_usd=cost, latency_s=latency)
+    paths = errors.paths
+    return replace(
+        annotated, accuracy_se=paths.accuracy, cost_se=paths.cost_usd, latency_se=paths.latency_s, arm_se=errors.arm
+    )

@@ -17,6 +17,15 @@ legacy     earlier model (any depth, once)                  effect of the earlie
 self       (none)                                           the model was called before: it may repeat its answer
 again      (none)                                           the model was called just before
 ========== ===============================================  ==========================================================
+
+On a trie that branches, the arms that led to the node come on top, since an answer on a wrong arm is mostly wrong:
+
+========== ===============================================  ==========================================================
+arrival    stage before x model before x stage              what this stage was handed
+decided    decision x arm x stage                           the arm that was taken at each earlier decision
+decider    decision x its model x arm x stage               whether the model that decided took the right one
+taken      decision x arm x stage x model                   how well this model works on that arm
+========== ===============================================  ==========================================================
 """
 
 from __future__ import annotations
@@ -28,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from vinelm.estimator.arms import arms_of
 from vinelm.trie import Trie
 
 Ints = npt.NDArray[np.int64]
@@ -36,6 +46,8 @@ Matrix = Any  # scipy.sparse has no stubs
 START_VARIANCE = {
     "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.03, "turn": 0.01, "previous": 0.05, "earlier": 0.03,
     "further": 0.01, "legacy": 0.01, "self": 4.0, "again": 1.0,
+    "arrival": 0.1, "decided": 0.25, "decider": 0.25, "taken": 0.05,
+    "choice": 0.5, "before": 0.1, "history": 0.05, "outcome": 1.0, "verdict": 0.1,
 }  # fmt: skip
 """Initial prior variance of each group on the logit scale; then estimated from the observations."""
 
@@ -65,37 +77,39 @@ class FeatureMatrix:
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
         depth = trie.depth[1:].astype(np.int64) - 1
-        above, above_model, times = _earlier(trie)
+        above, above_model, times = earlier_models(trie)
         pair = above_model * n_models + trie.model[above]
         is_self, is_repeated = above_model == trie.model[above], times > 1
         deep = nodes[trie.parent[nodes] > 0]
         before, now = trie.model[trie.parent[deep]].astype(np.int64), trie.model[deep].astype(np.int64)
         parts = [
-            _Part("level", nodes, stage, n_stages),
-            _Part("depth", nodes, depth, trie.max_depth),
-            _Part("model", nodes, model, n_models),
-            _Part("role", nodes, stage * n_models + model, n_stages * n_models),
-            _Part("turn", nodes, depth * n_models + model, trie.max_depth * n_models),
-            _Part("previous", deep, before * n_models + now, n_models**2),
-            _Part("earlier", above, pair, n_models**2),
-            _Part("further", above[is_repeated], pair[is_repeated], n_models**2, times[is_repeated] - 1.0),
-            _Part("legacy", above, above_model, n_models),
-            _Part("self", above[is_self], 0 * above[is_self], 1),
-            _Part("again", deep[before == now], 0 * deep[before == now], 1),
+            Part("level", nodes, stage, n_stages),
+            Part("depth", nodes, depth, trie.max_depth),
+            Part("model", nodes, model, n_models),
+            Part("role", nodes, stage * n_models + model, n_stages * n_models),
+            Part("turn", nodes, depth * n_models + model, trie.max_depth * n_models),
+            Part("previous", deep, before * n_models + now, n_models**2),
+            Part("earlier", above, pair, n_models**2),
+            Part("further", above[is_repeated], pair[is_repeated], n_models**2, times[is_repeated] - 1.0),
+            Part("legacy", above, above_model, n_models),
+            Part("self", above[is_self], 0 * above[is_self], 1),
+            Part("again", deep[before == now], 0 * deep[before == now], 1),
         ]
-        design, group = _stack(parts, size)
+        if not trie.is_linear:
+            parts += _arm_parts(trie)
+        design, group = stack(parts, size)
         slopes = [
-            _Part("all", nodes, 0 * nodes, 1),
-            _Part("stage", nodes, stage, n_stages),
-            _Part("model", nodes, model, n_models),
+            Part("all", nodes, 0 * nodes, 1),
+            Part("stage", nodes, stage, n_stages),
+            Part("model", nodes, model, n_models),
         ]
-        slope, slope_group = _stack(slopes, size)
+        slope, slope_group = stack(slopes, size)
         return cls(design, group, tuple(part.name for part in parts), slope, slope_group)
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """One group of columns: entries at (node, column) with the value ``times``, or 1 if that is None."""
+class Part:
+    """One group of columns: entries at (row, column) with the value ``times``, or 1 if that is None."""
 
     name: str
     nodes: Ints
@@ -104,8 +118,49 @@ class _Part:
     times: npt.NDArray[Any] | None = None
 
 
-def _earlier(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """(node, model, times): the models called before each node and how often, sorted by node, then model."""
+def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
+    """Return (node, decision, arm): for each node the earlier nodes, itself not included, where one of several arms was taken.
+
+    ``decision`` is the node that was left, ``arm`` the child that was entered.
+    """
+    is_choice = arms_of(trie).is_choice
+    found: list[tuple[Ints, Ints, Ints]] = []
+    nodes = np.arange(1, len(trie), dtype=np.int64)
+    at = nodes
+    while len(nodes):
+        up = trie.parent[at].astype(np.int64)
+        here = is_choice[up]
+        found.append((nodes[here], up[here], at[here]))
+        nodes, at = nodes[up > 0], up[up > 0]
+    first, second, third = (np.concatenate([part[i] for part in found]) for i in range(3))
+    return first, second, third
+
+
+def _arm_parts(trie: Trie) -> list[Part]:
+    """Groups of effects of the arms that led to a node."""
+    stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
+    nodes = np.arange(1, len(trie))
+    up = trie.parent[1:].astype(np.int64)
+    later, decision, arm = decisions(trie)
+    return [
+        coded("arrival", nodes, stage[up], model[up], stage[nodes]),
+        coded("decided", later, stage[decision], stage[arm], stage[later]),
+        coded("decider", later, stage[decision], model[decision], stage[arm], stage[later]),
+        coded("taken", later, stage[decision], stage[arm], stage[later], model[later]),
+    ]
+
+
+def coded(name: str, rows: Ints, *labels: Ints, times: npt.NDArray[Any] | None = None) -> Part:
+    """Return a group with one column for each combination of labels (>= -1) that occurs."""
+    code = np.zeros(len(rows), np.int64)
+    for label in labels:
+        code = code * (int(label.max(initial=0)) + 2) + label + 1
+    columns, column = np.unique(code, return_inverse=True)
+    return Part(name, rows, np.asarray(column, np.int64), len(columns), times)
+
+
+def earlier_models(trie: Trie) -> tuple[Ints, Ints, Ints]:
+    """Return (node, model, times): the models called before each node and how often, sorted by node, then model."""
     pairs: list[Ints] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
     ancestor = trie.parent[nodes].astype(np.int64)
@@ -118,8 +173,8 @@ def _earlier(trie: Trie) -> tuple[Ints, Ints, Ints]:
     return found // len(trie.models), found % len(trie.models), times
 
 
-def _stack(parts: list[_Part], size: int) -> tuple[Matrix, Ints]:
-    """One CSR matrix of all groups side by side, and each column's group. Columns that no node uses remain, all zero."""
+def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
+    """Return one CSR matrix of all groups side by side, and each column's group. Columns that no node uses remain, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])

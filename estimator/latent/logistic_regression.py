@@ -38,6 +38,8 @@ ANSWER = Prior(slope=1.5, slope_variance=(0.25, 0.1, 0.1), spread=1.0)
 """For "is the answer right": recorded tables have slopes between 1 and 3."""
 VERDICT = Prior(slope=0.0, slope_variance=(0.25, 0.02, 0.02), spread=0.1)
 """For "does the request stop": a check behaves similarly at every node and for hard and easy requests."""
+ARM = Prior(slope=0.0, slope_variance=(0.25, 0.5, 0.25), spread=1.0)
+"""For "is this arm taken": hard requests may take another arm than easy ones, each model in its own way."""
 
 
 @dataclass(eq=False)

@@ -54,9 +54,9 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     nodes x points, independent of the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
-    stop, right = probabilities.stop, probabilities.right
-    seen = _by_node(cells, fit.posterior)
-    seen_stop = _by_node(cells, fit.posterior, cells.stop)
+    stop = probabilities.stop
+    seen = by_node(cells, fit.posterior)
+    seen_stop = by_node(cells, fit.posterior, cells.stop)
     arriving, leaving = np.zeros_like(seen), np.zeros_like(seen)
     arriving[0] = leaving[0] = fit.posterior.sum(axis=0)
     for level in trie.levels[1:]:
@@ -64,6 +64,15 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
         unseen = np.maximum(arriving[level] - seen[level], 0.0)
         leaving[level] = unseen * (1.0 - stop[level]) + seen[level] - seen_stop[level]
     unseen = np.maximum(arriving - seen, 0.0) + TINY * fit.posterior.mean(axis=0)
+    return rates_of(cells, fit, unseen=unseen, seen=seen, seen_stop=seen_stop)
+
+
+def rates_of(
+    cells: ObservationTable, fit: LatentFit, *, unseen: FloatArray, seen: FloatArray, seen_stop: FloatArray
+) -> PredictedRates:
+    """Return the rates over requests observed at each node, stopped there, and expected unobserved: (n + 1, points) each."""
+    probabilities = fit.probabilities
+    stop, right = probabilities.stop, probabilities.right
     stopping = (unseen * stop + seen_stop).sum(axis=1)
     going_on = (unseen * (1.0 - stop) + seen - seen_stop).sum(axis=1)
     reaching = stopping + going_on
@@ -71,14 +80,14 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     right_stop = (unseen * right * probabilities.stop_if_right).sum(axis=1) + _sums(cells, seen_right, cells.stop)
     right_on = (unseen * right * (1.0 - probabilities.stop_if_right)).sum(axis=1) + _sums(cells, seen_right, ~cells.stop)
     rates = Rates.of(
-        trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
+        cells.trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
-    sensitivity = _sensitivity(probabilities, unseen / np.maximum(reaching, 1e-300)[:, None])
-    return PredictedRates(rates, reaching, (unseen + seen) @ fit.grid / reaching, sensitivity)
+    moves = sensitivity(probabilities, unseen / np.maximum(reaching, 1e-300)[:, None])
+    return PredictedRates(rates, reaching, (unseen + seen) @ fit.grid / reaching, moves)
 
 
-def _sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
-    """Sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, per grid point."""
+def sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
+    """Return the sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, per grid point."""
     right, if_right, if_wrong = probabilities.right, probabilities.stop_if_right, probabilities.stop_if_wrong
     moved = unseen * right * (1.0 - right)
     accepted = (unseen * right * if_right * (1.0 - if_right)).sum(axis=1)
@@ -97,8 +106,8 @@ def _sums(cells: ObservationTable, values: FloatArray, which: npt.NDArray[np.boo
     return np.asarray(total, dtype=np.float64)
 
 
-def _by_node(cells: ObservationTable, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
-    """Sum of the requests' posteriors over the chosen cells of each node, shape (n + 1, points)."""
+def by_node(cells: ObservationTable, posterior: FloatArray, which: npt.NDArray[np.bool_] | slice = slice(None)) -> FloatArray:
+    """Return the sum of the requests' posteriors over the chosen cells of each node, shape (n + 1, points)."""
     total = np.zeros((len(cells.trie), posterior.shape[1]))
     nodes = cells.node[which]
     if len(nodes):

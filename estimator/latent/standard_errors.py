@@ -66,18 +66,27 @@ def standard_errors(
         if regression is not None:
             accuracy_var = accuracy_var + _variance(cells.trie, regression, predicted, weight, accuracy)
     spent = annotated.path_cost_usd
-    cost_var = cells.trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
-    cost_var += cells.trie.accumulate(annotated.reach * cost_usd.along) ** 2
+    cost_var, latency_var = amount_variances(annotated, cost_usd, latency_s)
     for regression, weight in zip(fit.regressions, weights, strict=True):
         if regression is not None:
             thins = weight.discount
             fewer = PathWeights(through=thins * spent, discount=thins, own=np.zeros(len(cells.trie)))
             cost_var = cost_var + _variance(cells.trie, regression, predicted, fewer, spent)
-    latency_var = cells.trie.accumulate(latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
-    latency_var += cells.trie.accumulate(latency_s.along) ** 2
     return StandardErrors(
         ACCURACY_SCALE * np.sqrt(accuracy_var), COST_SCALE * np.sqrt(cost_var), LATENCY_SCALE * np.sqrt(latency_var)
     )
+
+
+def amount_variances(
+    annotated: AnnotatedTrie, cost_usd: MeanEstimate, latency_s: MeanEstimate
+) -> tuple[FloatArray, FloatArray]:
+    """Return the variances of path cost and path latency that are due to the amounts themselves, shape (n + 1,) each."""
+    trie, spent = annotated.trie, annotated.path_cost_usd
+    cost_var = trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
+    cost_var += trie.accumulate(annotated.reach * cost_usd.along) ** 2
+    latency_var = trie.accumulate(latency_s.mean_var) + annotated.path_latency_s**2 * latency_s.shared
+    latency_var += trie.accumulate(latency_s.along) ** 2
+    return cost_var, latency_var
 
 
 def path_weights(predicted: PredictedRates, annotated: AnnotatedTrie) -> tuple[PathWeights, PathWeights, PathWeights]:
@@ -143,8 +152,8 @@ def gradients(
     for child in trie.children(0):
         part = trie.subtree(child)
         rows = design_rows(regression, predicted, part, basis)
-        total = weights.own[part, None] * rows + _above(trie, part, weights.through[part, None] * rows)
-        yield part, total - metric[part, None] * _above(trie, part, weights.discount[part, None] * rows)
+        total = weights.own[part, None] * rows + above(trie, part, weights.through[part, None] * rows)
+        yield part, total - metric[part, None] * above(trie, part, weights.discount[part, None] * rows)
 
 
 def design_rows(regression: Regression, predicted: PredictedRates, nodes: slice, basis: FloatArray | None = None) -> FloatArray:
@@ -157,8 +166,8 @@ def design_rows(regression: Regression, predicted: PredictedRates, nodes: slice,
     return np.asarray(design @ basis[:n_effects] + difficulty * (slope @ basis[n_effects:]), dtype=np.float64)
 
 
-def _above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:
-    """Sum of the rows of each node's proper ancestors within the subtree."""
+def above(trie: Trie, part: slice, rows: FloatArray) -> FloatArray:
+    """Return the sum of the rows of each node's proper ancestors within the subtree."""
     total = np.zeros_like(rows)
     depth = trie.depth[part]
     for d in range(int(depth[0]) + 1, int(depth.max()) + 1):

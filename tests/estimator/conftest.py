@@ -9,7 +9,7 @@ import pytest
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.recorded_table import RecordedTable
-from vinelm.template import Loop, Stage, StopRule, Template
+from vinelm.template import Branch, Loop, Stage, StopRule, Template
 from vinelm.trie import Trie
 
 PRICE = {"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2025-06-01"}
@@ -52,9 +52,62 @@ def sampled_rows(table: RecordedTable, seed: int, runs: int) -> list[Observation
     for _ in range(runs):
         request, node = rng.randrange(len(table.request_ids)), 0
         while (children := table.trie.children(node)) and not (node and table.ended[request, node]):
+            children = [child for child in children if table.reached[request, child]]
+            if not children:
+                break
             node = rng.choice(children)
             rows[request, node] = table.observation(request, node)
     return list(rows.values())
+
+
+def branching_template(catalog: Catalog, shape: str = "router", stop: StopRule = "workflow") -> Template:
+    """``router``: three arms, one of two stages, one at once; ``corrective``: a graded retrieval that is rewritten and rejoins;
+    ``entry``: several first stages.
+    """
+    steps = {
+        "router": (
+            Stage("router", answerable=False),
+            Branch({"search": (Stage("search"), Stage("check")), "math": (Stage("math"),), "direct": ()}),
+            Stage("write"),
+        ),
+        "corrective": (
+            Loop((Stage("grade", answerable=False), Branch({"rewrite": (Stage("rewrite", answerable=False),), "go": ()})), 1),
+            Stage("answer"),
+            Branch({"retry": (Stage("fix"),), "no": ()}),
+        ),
+        "entry": (Branch({"a": (Stage("first"),), "b": (Stage("second"),)}), Stage("last")),
+    }[shape]
+    return Template(steps, stop).bind(tuple(catalog))
+
+
+def branching_table(
+    seed: int, *, shape: str = "router", models: int = 2, requests: int = 30, is_graded: bool = False, stop: StopRule = "workflow"
+) -> RecordedTable:
+    """Requests of unlike ease; the model that decides and the ease change the arm; costs and verdicts at random."""
+    rng = np.random.default_rng(seed)
+    catalog = catalog_of(*"abcdefgh"[:models])
+    template = branching_template(catalog, shape, stop)
+    trie = Trie.from_template(template)
+    size = (requests, len(trie))
+    ease = rng.random((requests, 1))
+    arm = np.full(size, -1, np.int64)
+    lean = rng.random((len(trie.stages) + 1, models + 1))
+    for node in range(len(trie)):
+        stages = [trie.stages.index(name) for name in trie.arms(node)]
+        if stages:
+            x = (0.5 * ease[:, 0] + 0.5 * lean[trie.stage[node], trie.model[node]] + 0.3 * rng.random(requests)) / 1.3
+            arm[:, node] = np.array(stages)[np.minimum((x * len(stages)).astype(int), len(stages) - 1)]
+    stopped = (rng.random(size) < 0.3) & trie.answerable
+    stopped[:, 0] = False
+    arm[stopped] = -1
+    cost_usd, latency_s = rng.lognormal(size=size), rng.lognormal(size=size)
+    cost_usd[:, 0] = latency_s[:, 0] = 0.0
+    success = (rng.random(size) < ease) & trie.answerable
+    scores = np.where(success, 1.0, np.round(rng.random(size) * 0.5, 2)) * trie.answerable if is_graded else success
+    return RecordedTable(
+        template=template, catalog=catalog, trie=trie, request_ids=tuple(f"q{i}" for i in range(requests)),
+        success=scores, stopped=stopped, cost_usd=cost_usd, latency_s=latency_s, arm=arm,
+    )  # fmt: skip
 
 
 class Made:
@@ -63,6 +116,8 @@ class Made:
     catalog: Callable[..., Catalog] = staticmethod(catalog_of)
     template: Callable[..., Template] = staticmethod(template_of)
     table: Callable[..., RecordedTable] = staticmethod(random_table)
+    branching_template: Callable[..., Template] = staticmethod(branching_template)
+    branching: Callable[..., RecordedTable] = staticmethod(branching_table)
     all_rows: Callable[..., list[Observation]] = staticmethod(all_rows)
     sampled_rows: Callable[..., list[Observation]] = staticmethod(sampled_rows)
 

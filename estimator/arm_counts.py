@@ -1,0 +1,74 @@
+"""Arms from counts alone, for the estimators without a model of the requests."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.estimator.arms import Arms, arms_of
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.outcome_rates import ArmRates, Rates
+from vinelm.trie import FloatArray, Trie
+
+Ints = npt.NDArray[np.int64]
+NODE_WEIGHT = 4.0
+"""Pseudo-observations that shrink a node's shares of arms towards those of its stage and model."""
+KIND_WEIGHT = 2.0
+"""Pseudo-observations that shrink the shares of a stage and model towards those of the stage, and those towards even ones."""
+
+
+def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
+    """Return the shares of the arms among the requests that go on, with right and with wrong answers apart.
+
+    A node's shares are shrunken towards those of its stage, model and choice of arms, these towards those of the stage and
+    choice, and those towards even shares. They do not depend on the models before, nor on the difficulty of the requests.
+    """
+    trie = cells.trie
+    arms = arms_of(trie)
+    known = np.flatnonzero(~cells.stop & (cells.arm >= 0) & (arms.count[cells.node] > 0))
+    arm = arms.find(cells.node[known], cells.arm[known]) if len(known) else known
+    score = np.where(cells.labelled, cells.right, 0.0)[known]
+    kinds = _kinds(trie, arms)
+    right = _shares(arms, kinds, np.bincount(arm, score, len(arms)))
+    wrong = _shares(arms, kinds, np.bincount(arm, (1.0 - score) * cells.labelled[known], len(arms)))
+    silent = ~trie.answerable[arms.source]  # no answer yet: unlabelled rows count as well
+    if silent.any():
+        either = _shares(arms, kinds, np.bincount(arm, minlength=len(arms)).astype(np.float64))
+        wrong = np.where(silent, either, wrong)
+    if arms.count[0] > 1:
+        first = arms.find(np.zeros(cells.n_requests, np.int64), cells.first_stage)
+        wrong = np.where(arms.source == 0, np.bincount(first, minlength=len(arms)) / max(cells.n_requests, 1), wrong)
+    goes_on = 1.0 - rates.stop[arms.source]
+    took_right = goes_on * rates.right_if_on[arms.source] * right
+    return ArmRates.of(arms, rates, took_right + goes_on * (1.0 - rates.right_if_on[arms.source]) * wrong, took_right)
+
+
+def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
+    """Numbers for (stage, choice of arms, arm), and for the same with the model that decided; shape (arms,) each."""
+    sets = sets_of_arms(trie, arms)[arms.source]
+    stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
+    kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
+    of_stage = np.unique(kind, return_inverse=True)[1]
+    of_model = np.unique(of_stage * (len(trie.models) + 2) + model, return_inverse=True)[1]
+    return np.asarray(of_stage, np.int64), np.asarray(of_model, np.int64)
+
+
+def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
+    """Return a number for the set of arms of each node, shape (n + 1,)."""
+    number = np.zeros(len(trie), np.int64)
+    for order in range(int(arms.count.max(initial=0))):
+        has = arms.count > order
+        stage = np.zeros(len(trie), np.int64)
+        stage[has] = arms.stage[arms.first[has] + order] + 1
+        number = np.asarray(np.unique(number * (len(trie.stages) + 1) + stage, return_inverse=True)[1], np.int64)
+    return number
+
+
+def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: FloatArray) -> FloatArray:
+    """The share of each arm among those of its node."""
+    at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
+    share = 1.0 / arms.count[arms.source]
+    for kind in kinds:
+        total, of_all = np.bincount(kind, taken)[kind], np.bincount(kind, at)[kind]
+        share = (total + KIND_WEIGHT * share) / (of_all + KIND_WEIGHT)
+    return np.asarray((taken + NODE_WEIGHT * share) / (at + NODE_WEIGHT), dtype=np.float64)

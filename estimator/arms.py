@@ -1,0 +1,67 @@
+"""The arms of a trie that branches: the groups of siblings that run one stage, and how often each was taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.trie import BoolArray, Trie
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """Every (node, stage that may come next) of a trie, numbered by node, then by stage.
+
+    Args:
+        source: the node that an arm leaves, shape (arms,), ascending.
+        stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
+        order: the arm's place among the arms of its node, from 0; shape (arms,).
+        of_node: the arm that leads to each node, -1 at the root; shape (n + 1,).
+        count: number of arms of each node, shape (n + 1,).
+        first: number of each node's first arm, shape (n + 1,); meaningless where ``count`` is 0.
+    """
+
+    source: Ints
+    stage: Ints
+    order: Ints
+    of_node: Ints
+    count: Ints
+    first: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def is_choice(self) -> BoolArray:
+        """Whether several stages may follow each node, shape (n + 1,)."""
+        return np.asarray(self.count > 1)
+
+    @cached_property
+    def only_stage(self) -> Ints:
+        """The stage that follows each node where there is one only, else -1; shape (n + 1,)."""
+        if not len(self):
+            return np.full(len(self.count), -1, np.int64)
+        return np.where(self.count == 1, self.stage[np.minimum(self.first, len(self) - 1)], -1)
+
+    def find(self, node: Ints, stage: Ints) -> Ints:
+        """Return the number of the arm from each node to each stage; both must exist."""
+        width = int(self.stage.max(initial=0)) + 2
+        key = self.source * width + self.stage
+        return np.asarray(np.searchsorted(key, node * width + stage), np.int64)
+
+
+def arms_of(trie: Trie) -> Arms:
+    """Return the arms of a trie."""
+    width = len(trie.stages)
+    key = trie.parent[1:].astype(np.int64) * width + trie.stage[1:]
+    found, of_node = np.unique(key, return_inverse=True)
+    source, stage = found // width, found % width
+    count = np.bincount(source, minlength=len(trie)).astype(np.int64)
+    first = np.cumsum(count) - count
+    order = np.arange(len(found)) - first[source]
+    return Arms(source, stage, order, np.concatenate([[-1], of_node]).astype(np.int64), count, first)

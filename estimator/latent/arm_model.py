@@ -1,0 +1,247 @@
+"""Which arm a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
+
+With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit is
+a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
+
+========== ===============================================  ==========================================================
+group      one effect per                                   meaning
+========== ===============================================  ==========================================================
+level      stage x arms to choose from x arm                share of the arm
+choice     stage x arm                                      the same where other arms are possible (a loop's last turn)
+decider    stage x arm x model                              the model that decided changes which arm is taken
+turn       stage x arm x depth                              change with each further invocation
+before     stage x arm x stage and model just before        what the decision was based on
+history    stage x arm x earlier stage and model (once)     effect of earlier invocations
+outcome    stage x arm                                      the answer so far is right: the decision may depend on it
+verdict    stage x arm x model                              the same for each model
+========== ===============================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.estimator.arm_counts import sets_of_arms
+from vinelm.estimator.arms import Arms
+from vinelm.estimator.latent.features import FeatureMatrix, Part, coded, stack
+from vinelm.estimator.latent.logistic_regression import ARM, Regression
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.trie import BoolArray, FloatArray, Trie
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ArmQuestions:
+    """The rows of the regression: every (node, arm but the last, wrong or right).
+
+    Rows of a node are side by side, ordered by arm; those of an answerable node come in pairs (wrong, right). At other nodes no
+    answer is right yet, and there is one row for each arm.
+
+    Args:
+        arms: the arms of the trie.
+        node: the node that decides, shape (rows,).
+        order: the place of the arm in question among the arms of the node, shape (rows,).
+        right: whether the answer so far is right, shape (rows,).
+        start: first row of each node, shape (n + 1,); meaningless where there is no choice.
+        pairs: 2 at answerable nodes and 1 at others, shape (n + 1,).
+    """
+
+    arms: Arms
+    node: Ints
+    order: Ints
+    right: BoolArray
+    start: Ints
+    pairs: Ints
+
+    @classmethod
+    def of(cls, trie: Trie, arms: Arms) -> ArmQuestions:
+        """Build the rows of every node with a choice."""
+        pairs = np.where(trie.answerable, 2, 1).astype(np.int64)
+        n_rows = np.where(arms.is_choice, (arms.count - 1) * pairs, 0)
+        start = np.cumsum(n_rows) - n_rows
+        node = np.repeat(np.arange(len(trie), dtype=np.int64), n_rows)
+        place = np.arange(len(node)) - start[node]
+        return cls(arms, node, place // pairs[node], place % pairs[node] == 1, start, pairs)
+
+    @property
+    def most_arms(self) -> int:
+        """The largest number of arms of a node."""
+        return int(self.arms.count.max(initial=0))
+
+    def row(self, node: Ints, order: int, right: int) -> Ints:
+        """Return the row of each node's question; both rows of a node that is not answerable are the one for wrong."""
+        return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
+
+    def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
+        """Return P(arm | the request goes on, wrong or right), shape (nodes, most arms, 2, points); 0 beyond a node's arms.
+
+        Args:
+            probability: P(yes) of the rows, shape (rows, points).
+            nodes: nodes with a choice.
+            base: position in ``probability`` of each row of the regression; None where it holds all rows.
+        """
+        found = np.zeros((len(nodes), self.most_arms, 2, probability.shape[1]))
+        for right in (0, 1):
+            left = np.ones((len(nodes), probability.shape[1]))
+            for order in range(self.most_arms):
+                asks, last = self.arms.count[nodes] - 1 > order, self.arms.count[nodes] - 1 == order
+                rows = self.row(nodes[asks], order, right)
+                share = probability[rows if base is None else base[rows]]
+                found[asks, order, right] = left[asks] * share
+                found[last, order, right] = left[last]
+                left[asks] *= 1.0 - share
+        return found
+
+
+def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
+    """Return the design of the questions; a decision at the root depends on the request only."""
+    arms, node, order = questions.arms, questions.node, questions.order
+    rows = np.arange(len(node), dtype=np.int64)
+    stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
+    arm = arms.stage[arms.first[node] + order]
+    offered = sets_of_arms(trie, arms)[node]
+    up = np.maximum(trie.parent[node], 0).astype(np.int64)
+    later, before = _earlier_choices(trie, questions)
+    inner = np.flatnonzero(node > 0)
+    is_right = np.flatnonzero(questions.right)
+    parts = [
+        coded("level", rows, stage, offered, arm),
+        coded("choice", rows, stage, arm),
+        coded("decider", inner, stage[inner], arm[inner], model[inner]),
+        coded("turn", inner, stage[inner], arm[inner], trie.depth[node][inner].astype(np.int64)),
+        coded("before", inner, stage[inner], arm[inner], trie.stage[up][inner].astype(np.int64), trie.model[up][inner]),
+        coded("history", later, stage[later], arm[later], before),
+        coded("outcome", is_right, stage[is_right], arm[is_right]),
+        coded("verdict", is_right, stage[is_right], arm[is_right], model[is_right]),
+    ]
+    design, group = stack(parts, len(rows))
+    slopes = [
+        Part("all", rows, 0 * rows, 1),
+        coded("choice", rows, stage, arm),
+        coded("decider", inner, stage[inner], arm[inner], model[inner]),
+    ]
+    slope, slope_group = stack(slopes, len(rows))
+    return FeatureMatrix(design, group, tuple(part.name for part in parts), slope, slope_group)
+
+
+def _earlier_choices(trie: Trie, questions: ArmQuestions) -> tuple[Ints, Ints]:
+    """(row, code): each stage and model that ran before the invocation that decides, once."""
+    width = len(trie.models)
+    rows = np.arange(len(questions.node), dtype=np.int64)
+    at = trie.parent[questions.node].astype(np.int64)
+    found: list[Ints] = [np.zeros(0, np.int64)]
+    n_codes = len(trie.stages) * width
+    while np.any(at > 0):
+        rows, at = rows[at > 0], at[at > 0]
+        found.append(rows * n_codes + trie.stage[at].astype(np.int64) * width + trie.model[at])
+        at = trie.parent[at].astype(np.int64)
+    code = np.unique(np.concatenate(found))
+    return code // n_codes, code % n_codes
+
+
+# -- observed decisions ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ArmModel:
+    """The regression of the arms and the decisions that it is fitted to.
+
+    Args:
+        questions: the rows of the regression.
+        regression: P(yes) of each row.
+        request: request of each observed decision, shape (decisions,).
+        cell: its cell; -1 for the choice of the first stage, which no invocation made.
+        place: index of its node among the nodes with decisions.
+        order: place of the arm that was taken.
+        nodes: the nodes with decisions.
+    """
+
+    questions: ArmQuestions
+    regression: Regression
+    request: Ints
+    cell: Ints
+    place: Ints
+    order: Ints
+    nodes: Ints
+
+    @classmethod
+    def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel | None:
+        """Return the model before the first step; None where no node of the trie has a choice."""
+        trie = cells.trie
+        if not arms.is_choice.any():
+            return None
+        questions = ArmQuestions.of(trie, arms)
+        cell = np.flatnonzero(arms.is_choice[cells.node] & (cells.arm >= 0))
+        request, node, stage = cells.request[cell], cells.node[cell], cells.arm[cell]
+        if arms.is_choice[0]:
+            first = np.arange(cells.n_requests, dtype=np.int64)
+            cell, request = np.concatenate([first * 0 - 1, cell]), np.concatenate([first, request])
+            node, stage = np.concatenate([first * 0, node]), np.concatenate([cells.first_stage, stage])
+        nodes, place = np.unique(node, return_inverse=True)
+        order = arms.order[arms.find(node, stage)] if len(node) else node
+        regression = Regression.start(arm_features(trie, questions), grid, ARM)
+        return cls(questions, regression, request, cell, np.asarray(place, np.int64), order, nodes)
+
+    @cached_property
+    def _rows(self) -> Ints:
+        """The rows of the regression whose nodes have decisions."""
+        return np.flatnonzero(np.isin(self.questions.node, self.nodes))
+
+    @cached_property
+    def _base(self) -> Ints:
+        base = np.zeros(len(self.questions.node), np.int64)
+        base[self._rows] = np.arange(len(self._rows))
+        return base
+
+    def log_likelihood(self) -> FloatArray:
+        """Return log P(the arm that was taken) of each decision if the answer was wrong and right: (decisions, 2, points)."""
+        shares = self.questions.shares(self.regression.probabilities(self._rows), self.nodes, self._base)
+        return np.asarray(np.log(np.maximum(shares[self.place, self.order], 1e-12)))
+
+    def step(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
+        """Take one Newton step on the expected counts.
+
+        Args:
+            posterior: P(grid point) of each request.
+            belief: P(right) of each cell.
+            with_variances: also update the variances of the groups.
+        """
+        if not len(self.nodes):
+            return
+        shape = (len(self.nodes), self.questions.most_arms, 2, posterior.shape[1])
+        taken = np.zeros(shape)
+        right = np.where(self.cell[:, None] >= 0, belief[np.maximum(self.cell, 0)], 0.0)
+        weight = posterior[self.request]
+        np.add.at(taken, (self.place, self.order, 0), weight * (1.0 - right))
+        np.add.at(taken, (self.place, self.order, 1), weight * right)
+        not_before = np.cumsum(taken[:, ::-1], axis=1)[:, ::-1]
+        rows, questions = self._rows, self.questions
+        place = np.searchsorted(self.nodes, questions.node[rows])
+        at = (place, questions.order[rows], questions.right[rows].astype(np.int64))
+        self.regression.step(rows, taken[at], not_before[at])
+        if with_variances:
+            self.regression.update_variances()
+
+    def shares(self) -> ArmShares:
+        """Return P(arm | goes on) of every arm of the trie."""
+        arms = self.questions.arms
+        nodes = np.flatnonzero(arms.is_choice)
+        found = np.ones((len(arms), 2, len(self.regression.grid)))
+        shares = self.questions.shares(self.regression.probabilities(), nodes)
+        chosen = arms.is_choice[arms.source]
+        place = np.searchsorted(nodes, arms.source[chosen])
+        found[chosen] = shares[place, arms.order[chosen]]
+        return ArmShares(found[:, 0], found[:, 1])
+
+
+@dataclass(frozen=True, eq=False)
+class ArmShares:
+    """P(arm | its node is reached and the request goes on) if the answer there is wrong and right, shape (arms, points)."""
+
+    if_wrong: FloatArray
+    if_right: FloatArray
