@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.observation import Observation
+from vinelm.profiler.branching_coverage import BranchingCoverage
 from vinelm.template import Template
 from vinelm.trie import FloatArray
 
@@ -21,7 +22,7 @@ _DRAWS = 200
 
 
 class Coverage:
-    """Running totals of the executed cells. Add each cell once, parents before children; arrays are (depth, models).
+    """Running totals of the executed cells of a linear template. Add each cell once, parents before children; arrays are (depth, models).
 
     Args:
         template: a bound template.
@@ -123,6 +124,10 @@ class Coverage:
         totals = self.totals
         return totals if totals.paid.any() else CellCounts(totals.counts, totals.counts, totals.went_on)
 
+    def upper_bound(self) -> CoverageUpperBound:
+        """Return the bound to which cells that may be executed can be added."""
+        return CoverageUpperBound(self)
+
     def _rest(self, totals: CellCounts) -> float:
         return float(totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
 
@@ -152,15 +157,17 @@ class CoverageUpperBound:
         self._unopened = coverage.unopened.copy()
         self._upper_usd = 0.0
 
-    def add(self, prefix: Sequence[str], upper_usd: float, *, is_open: bool) -> None:
+    def add(self, request_id: str, length: int, visits: Sequence[tuple[str, str]], upper_usd: float, *, is_open: bool) -> None:
         """Add a cell that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
-            prefix: of the cell.
+            request_id: of the cell.
+            length: the number of its invocations.
+            visits: stage and model of the last of them: here only one is possible.
             upper_usd: upper bound on its dollars.
             is_open: whether the executed cells show that its request reaches it.
         """
-        at = self._coverage.place(prefix)
+        at = self._coverage.place((*[""] * (length - 1), visits[0][1]))
         self._tally.counts[at] += 1
         self._unopened[at] -= is_open
         self._upper_usd += upper_usd
@@ -178,7 +185,12 @@ class CoverageUpperBound:
         return paid / (paid + rest) if paid + rest > 0 else 0.0
 
 
-def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage:
+def new_coverage(template: Template, n_requests: int) -> Coverage | BranchingCoverage:
+    """Return the coverage of no cells: :class:`BranchingCoverage` if the template is not linear."""
+    return Coverage(template, n_requests) if template.is_linear else BranchingCoverage(template, n_requests)
+
+
+def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage | BranchingCoverage:
     """Return the coverage of a set of rows, in any order.
 
     Args:
@@ -186,7 +198,7 @@ def coverage_of(observations: Sequence[Observation], template: Template, n_reque
         template: a bound template.
         n_requests: the number of requests in the profile.
     """
-    coverage = Coverage(template, n_requests)
+    coverage = new_coverage(template, n_requests)
     for observation in sorted(observations, key=lambda o: o.depth):
         coverage.add(observation)
     return coverage

@@ -92,7 +92,7 @@ def profile(
     if not chosen:
         raise DatasetError("no request to profile: give at least one")
     if not checkpoints:
-        check_uncheckpointed(sampler, limits)
+        check_uncheckpointed(sampler, limits, workflow.template)
     if identity is None:
         identity = with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
@@ -124,8 +124,8 @@ def profile(
         return _result(state)
 
 
-def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits) -> None:
-    """Refuse what cannot run without checkpoints: any sampler but the exhaustive one, and a coverage.
+def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits, template: Template) -> None:
+    """Refuse what cannot run without checkpoints: any sampler but the exhaustive one, a coverage, a template that branches.
 
     Raises:
         ConfigError: with the code ``uncheckpointed``.
@@ -134,6 +134,11 @@ def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits) -> None:
         raise ConfigError(
             'without checkpoints every path is executed in full: use sampler="exhaustive", and no coverage',
             code="uncheckpointed",
+        )
+    if not template.is_linear:
+        raise ConfigError(
+            "without checkpoints every path is known before it runs, but the template branches: profile it with checkpoints",
+            code="uncheckpointed-branches",
         )
 
 

@@ -8,14 +8,17 @@ from itertools import product
 
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
-from vinelm.protocols import RequestPath, Sampler
+from vinelm.protocols import Choice, RequestPath, Sampler
 from vinelm.template import Template
+
+Models = tuple[str, ...]
 
 
 class CascadeSampler:
     """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).
 
-    Requests and paths are drawn uniformly with replacement, in one endless round.
+    Requests and paths are drawn uniformly with replacement, in one endless round. Where several stages may come, one draw
+    decides the model of each of them, so that it is uniform whichever comes.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -26,10 +29,10 @@ class CascadeSampler:
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.protocols.Sampler.propose`."""
         rng = random.Random(f"cascade:{self.seed}:{round_}")
-        choices = [stage.models or () for stage in self.template.invocations]
+        choices = models_by_depth(self.template)
         while True:
             request_id = self.request_ids[int(rng.random() * len(self.request_ids))]
-            yield RequestPath(request_id, tuple(models[int(rng.random() * len(models))] for models in choices))
+            yield RequestPath(request_id, tuple(_drawn(models, rng.random()) for models in choices))
 
 
 class ExhaustiveSampler:
@@ -42,10 +45,35 @@ class ExhaustiveSampler:
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
         """See :meth:`~vinelm.protocols.Sampler.propose`."""
-        choices = [stage.models or () for stage in self.template.invocations]
+        choices = [self._united(models) for models in models_by_depth(self.template)]
         for request_id in self.request_ids if round_ == 0 else ():
             for path in product(*choices):
                 yield RequestPath(request_id, path)
+
+    def _united(self, models: Models | Mapping[str, Models]) -> Models:
+        """Every model that some stage allows there; a path ends where the stage that comes does not allow its model."""
+        if isinstance(models, tuple):
+            return models
+        return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
+
+
+def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
+    """Return the models that each invocation may run on; by stage where several stages with different models may come."""
+    if template.is_linear:
+        return [stage.models or () for stage in template.invocations]
+    found: list[Models | Mapping[str, Models]] = []
+    for stages in template.flow.stages_at:
+        models = {name: template.stage(name).models or () for name in stages}
+        different = set(models.values())
+        found.append(models if len(different) > 1 else different.pop())
+    return found
+
+
+def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
+    """The model at this share of the list, of each stage's list where they differ."""
+    if isinstance(models, tuple):
+        return models[int(share * len(models))]
+    return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}
 
 
 _SAMPLERS: Mapping[str, type[CascadeSampler] | type[ExhaustiveSampler]] = {

@@ -43,7 +43,8 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return what a sampler is given after it proposed these paths: each cell along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
-    for request_id, path in paths:
+    for request_id, choices in paths:
+        path = tuple(map(str, choices))  # of a linear template
         for length in range(1, len(path) + 1):
             row = rows.setdefault((request_id, path[:length]), outcome(template, request_id, path[:length]))
             if row.ended(template.stop):

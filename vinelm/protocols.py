@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
@@ -217,13 +217,20 @@ class Policy(Protocol):
         """Return the last item of :meth:`trace`, or an empty mapping."""
 
 
+Choice: TypeAlias = "str | Mapping[str, str]"
+"""The model of an invocation; or, where several stages may come, the model of each of them by its name."""
+
+
 class RequestPath(NamedTuple):
     """One request and the models of its invocations. The profiler executes it cell by cell until the stop rule fires or the
     path ends, and pays only for cells without a row.
+
+    On a template that branches a path is contingent: the request decides which stage comes, and the path has a model for it. It
+    ends where it has none, or one that the stage does not allow.
     """
 
     request_id: str
-    path: tuple[str, ...]
+    path: tuple[Choice, ...]
 
 
 class Sampler(Protocol):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
 from vinelm.estimator.cost_latency import estimate_amount
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.prediction import PredictedRates, predict_rates
@@ -45,6 +46,9 @@ class NeymanSampler:
         seed: seed of the random choices.
         pilot: number of request paths in round 0; by default half the number of requests.
         goal: which paths matter; by default all equally.
+
+    Raises:
+        ConfigError: the template branches.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class NeymanSampler:
         goal: Goal | None = None,
     ) -> None:
         self.template = template.bind(tuple(catalog))
+        if not self.template.is_linear:
+            raise ConfigError('the Neyman sampler plans for templates that do not branch: use the sampler "cascade"')
         self.catalog = catalog
         self.request_ids = tuple(request_ids)
         self.seed = seed

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
+from vinelm.profiler.dry_run.branching_outcomes import BranchingOutcomeModel
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
@@ -103,9 +104,10 @@ def forecast_profile(
     rows = [row for row in rows if row.request_id in wanted]
     runs: list[SimulatedRun] = []
     proposals = Proposals(sampler)
+    kind = OutcomeModel if template.is_linear else BranchingOutcomeModel
     done = 0
     while len(runs) < _FEWEST_RUNS or (len(runs) < _MOST_RUNS and done < _WORK):
-        model = OutcomeModel(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
+        model = kind(template, catalog, rows, random.Random(f"{seed}:{len(runs)}"))
         run = SimulatedRun(
             model, rows, len(request_ids), limits, committed_usd, checkpoints=checkpoints, longest=_WORK // _FEWEST_RUNS
         )

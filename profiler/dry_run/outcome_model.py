@@ -19,7 +19,9 @@ _TOKENS_PER_S = (20.0, 200.0)  # without a pilot: how fast a model may write
 
 
 class Unit(NamedTuple):
-    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion."""
+    """One simulated unit. ``requests`` are its calls with repeated attempts, ``tokens`` are prompt and completion, ``arm``
+    is the stage that comes next on a template that branches.
+    """
 
     cost_usd: float
     calls: int
@@ -28,6 +30,7 @@ class Unit(NamedTuple):
     call_s: float
     tool_s: float
     goes_on: bool
+    arm: str | None = None
 
 
 class OutcomeModel:
@@ -63,7 +66,11 @@ class OutcomeModel:
         self._guess_pace = {name: rng.uniform(*_TOKENS_PER_S) for name in template.models}
         self._rates: dict[tuple[int, str], float] = {}
 
-    def unit(self, cell: Cell) -> Unit:
+    def stage(self, cell: Cell, possible: Sequence[str]) -> str:
+        """Return the stage of a cell's last invocation, one of those that may be."""
+        return possible[0]
+
+    def unit(self, cell: Cell, stage: str) -> Unit:
         """Draw the outcome of a cell."""
         depth, model = len(cell[1]), cell[1][-1]
         rate = self._rates.get((depth, model))
@@ -74,23 +81,29 @@ class OutcomeModel:
         like = found or self._of_model.get(model)
         if like:
             return unit_of(like[int(self._rng.random() * len(like))], goes_on=goes_on)
+        return self._guessed(stage, model, goes_on=goes_on)
+
+    def _guessed(self, stage: str, model: str, *, goes_on: bool, arm: str | None = None) -> Unit:
+        """A unit of a model that has no row yet."""
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]
-        cost = self._bound.usd(self.template.invocations[depth - 1].name, model) * share
-        return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, tokens_out / self._guess_pace[model], 0.0, goes_on)
+        cost = self._bound.usd(stage, model) * share
+        call_s = tokens_out / self._guess_pace[model]
+        return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, goes_on, arm)
 
-    def row(self, cell: Cell, unit: Unit) -> Observation:
+    def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
         """Return the drawn outcome as the observation that a sampler is given."""
         request_id, prefix = cell
         return Observation(
             request_id=request_id,
             prefix=prefix,
-            stage=self.template.invocations[len(prefix) - 1].name,
+            stage=stage,
             success=not unit.goes_on,
             stopped=not unit.goes_on,
             cost_usd=unit.cost_usd,
             latency_s=unit.call_s,
             calls=unit.calls,
+            arm=unit.arm,
         )
 
     def _went_on(self, rows: Sequence[Observation], prior: float, weight: float) -> float:
@@ -98,8 +111,8 @@ class OutcomeModel:
         return (went + weight * prior) / (len(rows) + weight)
 
 
-def unit_of(row: Observation, *, goes_on: bool) -> Unit:
+def unit_of(row: Observation, *, goes_on: bool, arm: str | None = None) -> Unit:
     """Return a real row as a simulated unit."""
     tokens = (row.tokens_in or 0) + (row.tokens_out or 0)
     cost = row.cost_usd + row.tool_cost_usd
-    return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, goes_on)
+    return Unit(cost, row.calls, row.calls + row.retries, tokens, row.latency_s, row.tool_latency_s, goes_on, arm)

@@ -12,7 +12,9 @@ from vinelm.profiler.coverage import coverage_of
 from vinelm.profiler.dry_run.outcome_model import OutcomeModel, Unit, unit_of
 from vinelm.profiler.dry_run.throughput import Workload
 from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.active_path import activate
 from vinelm.protocols import RequestPath, Sampler
+from vinelm.template import Template
 
 _IDLE = 20_000  # paths in a row without a new cell: an endless sampler has nothing left
 
@@ -84,8 +86,7 @@ class SimulatedRun:
         self._rule = model.template.stop
         self._known: dict[Cell, Observation] = {(row.request_id, row.prefix): row for row in rows}
         self._seen: dict[Cell, Observation] = {}
-        choices = [len(stage.models or ()) for stage in model.template.invocations]
-        self._times_run = [1 if checkpoints else math.prod(choices[depth + 1 :]) for depth in range(len(choices))]
+        self._times_run = _times_run(model.template, checkpoints=checkpoints)
         self._coverage = coverage_of(rows, model.template, n_requests)
         self._committed_usd = self._paid_before_usd = committed_usd
         self._made = self._made_before = sum(row.calls for row in rows)
@@ -127,26 +128,29 @@ class SimulatedRun:
                 return
 
     def _execute(self, path: RequestPath) -> None:
-        for length in range(1, len(path.path) + 1):
-            cell = (path.request_id, path.path[:length])
+        active, length = activate(path, 0, self.model.template), 0
+        while length < active.resolve(self._known, self._rule):
+            length += 1
+            cell = active.cell(length)
             row = self._known.get(cell)
             if row is None:
-                row = self._draw(cell)
+                stages = dict.fromkeys(stage for stage, _ in active.possible(length))
+                row = self._draw(cell, self.model.stage(cell, tuple(stages)))
                 if row is None:
                     return
             self._seen[cell] = row
             if row.ended(self._rule) or self.stopped_by:
                 return
 
-    def _draw(self, cell: Cell) -> Observation | None:
+    def _draw(self, cell: Cell, stage: str) -> Observation | None:
         """Draw the cell's outcome; None if a budget does not allow it."""
-        unit = self.model.unit(cell)
+        unit = self.model.unit(cell, stage)
         limits = self._limits if self._checkpoints else ProfileLimits()
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
         if is_too_expensive or (limits.budget_calls is not None and self._made + unit.calls > limits.budget_calls):
             self.stopped_by = "budget"
             return None
-        row = self._known[cell] = self.model.row(cell, unit)
+        row = self._known[cell] = self.model.row(cell, unit, stage)
         self._coverage.add(row)
         self.new_cells += 1
         self._pay(cell, unit)
@@ -203,3 +207,11 @@ class SimulatedRun:
             factors.append(1 + (limits.budget_calls - self._made) / max(sum(self.calls.values()), 1))
         self.scale = self.cells_scale = max(min(factors), 1.0)
         self.stopped_by = ("complete" if limits.coverage is None else "coverage") if self.scale == factors[0] else "budget"
+
+
+def _times_run(template: Template, *, checkpoints: bool) -> list[int]:
+    """How often a cell of each depth is executed: once, or without checkpoints once for each leaf path below it."""
+    if checkpoints:
+        return [1] * template.depth
+    choices = [len(stage.models or ()) for stage in template.invocations]
+    return [math.prod(choices[depth + 1 :]) for depth in range(len(choices))]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from vinelm.observation import Observation
+from vinelm.template import Template
 from vinelm.workflow import Request
 
 Cell = tuple[str, tuple[str, ...]]
@@ -27,6 +28,8 @@ class Job:
         upper_usd: the dollars that are reserved for the unit.
         n_again: the number of invocations before this one whose state is not kept. They are executed again first, from
             ``parent``, which is the checkpoint before them.
+        stages: on a template that branches the stages of the invocations of ``prefix``, as far as they are known: the last one
+            may not be for the first invocation. Otherwise empty.
         is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
     """
 
@@ -36,11 +39,16 @@ class Job:
     upper_usd: float
     n_again: int = 0
     is_scoring: bool = False
+    stages: tuple[str, ...] = ()
 
     @property
     def cell(self) -> Cell:
         """The cell that the unit executes."""
         return self.request.id, self.prefix
+
+    def stage(self, template: Template) -> str:
+        """Return the stage of the unit's invocation. Where it is not known before it runs, the first of those that may be."""
+        return stage_of(template, len(self.prefix), self.stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,13 @@ class UnitFinished:
     job: Job
     outcome: UnitOutcome | None
     problem: BaseException | None = None
+
+
+def stage_of(template: Template, length: int, stages: Sequence[str]) -> str:
+    """Return the stage of the last of that many invocations; ``stages`` as in :class:`Job`."""
+    if template.is_linear:
+        return template.invocations[length - 1].name
+    return stages[length - 1] if len(stages) >= length else template.arms_after(stages)[0].name
 
 
 class Worker(Protocol):

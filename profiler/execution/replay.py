@@ -13,15 +13,23 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from threading import Lock
+from typing import NamedTuple, cast
 
 from vinelm.errors import BudgetExhausted, VineLMError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import PriceBound
-from vinelm.profiler.execution.job import Cell, Job, UnitOutcome, Worker
+from vinelm.profiler.execution.job import Cell, Job, UnitOutcome, Worker, stage_of
 from vinelm.profiler.results import Progress
 from vinelm.profiler.scheduling.admission import MARGIN
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.protocols import RequestPath
+
+
+class _ModelPath(NamedTuple):
+    """A request path of a linear template: there each choice is a model."""
+
+    request_id: str
+    path: tuple[str, ...]
 
 
 class UncheckpointedRun:
@@ -53,9 +61,10 @@ class UncheckpointedRun:
 
     def run(self, paths: Iterable[RequestPath]) -> None:
         """Run all of them, or until a budget or Ctrl-C ends the run. Raises what a unit raised."""
-        state, remaining = self.state, (path for path in paths if not self._is_paid(path))
+        state, every = self.state, (_ModelPath(path.request_id, cast("tuple[str, ...]", path.path)) for path in paths)
+        remaining = (path for path in every if not self._is_paid(path))
         with ThreadPoolExecutor(self._workers) as pool:
-            running: dict[Future[None], RequestPath] = {}
+            running: dict[Future[None], _ModelPath] = {}
             following = next(remaining, None)
             try:
                 while running or (following is not None and state.stopped_by is None):
@@ -74,7 +83,7 @@ class UncheckpointedRun:
             state.abandon()
         state.stop("complete")
 
-    def _may_start(self, path: RequestPath, running: Collection[RequestPath]) -> bool:
+    def _may_start(self, path: _ModelPath, running: Collection[_ModelPath]) -> bool:
         """Whether the path may start now: nothing runs before it, or the budgets hold it and all of those at any price."""
         if not running:
             return self.state.stopped_by is None
@@ -86,10 +95,10 @@ class UncheckpointedRun:
             return self.state.ledger.refusal(upper_usd, upper_calls) is None
 
     def _upper(self, prefix: tuple[str, ...]) -> tuple[float, int]:
-        stage = self.state.template.invocations[len(prefix) - 1].name
+        stage = stage_of(self.state.template, len(prefix), ())
         return self._price_bound.usd(stage, prefix[-1]), self._price_bound.calls(stage)
 
-    def _is_paid(self, path: RequestPath) -> bool:
+    def _is_paid(self, path: _ModelPath) -> bool:
         """Whether an earlier run paid for the path: each of its cells once more than the paths before it account for."""
         cells = []
         for length in range(1, len(path.path) + 1):
@@ -104,7 +113,7 @@ class UncheckpointedRun:
 
     # -- on the pool's threads ---------------------------------------------------------------------------------
 
-    def _run_path(self, path: RequestPath) -> None:
+    def _run_path(self, path: _ModelPath) -> None:
         """Run its units one after the other, until it ends or the run stops."""
         checkpoint: bytes | None = None
         try:

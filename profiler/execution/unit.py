@@ -8,23 +8,25 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import numpy as np
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END
+from langgraph.graph import END, START
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, build_graph, profiled_unit, stage_nodes, with_graph_exits
+from vinelm.adapters.langgraph import PATH_KEY, build_graph, profiled_unit, route_ends, stage_nodes, with_graph_exits
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.arms import arm_after, first_boundaries, only_ending, stages_in
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
 from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
+from vinelm.profiler.execution.scores import checked_score
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.protocols import Backend
+from vinelm.template import Stage
 from vinelm.workflow import Request, Workflow
 
 
@@ -42,14 +44,16 @@ class UnitRunner:
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
         self.template = self.control.adapter.template = with_graph_exits(self.template, self.graph)
+        self._refuse_oracle()
         nodes = stage_nodes(self.graph, [stage.name for stage in self.template.stages], self.control.adapter.agents)
         self._nodes = {stage: group[0] for stage, group in nodes.by_stage.items()}
         self._boundaries = [stage.name for stage in self.template.stages if stage.name in nodes.wrapped]
         self._wrapped = nodes.wrapped
         self._holders = {node for group in nodes.by_stage.values() for node in group}
         self.last_error: Exception | None = None
-        self._first_boundaries = self._after_the_first()
-        self._ending = self._after_the_loop()
+        opening = {end for start, end in self.graph.builder.edges if start == START}
+        self._first_boundaries = first_boundaries(self.template, opening, self._boundaries)
+        self._endings = self._after_the_loops()
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
@@ -63,7 +67,12 @@ class UnitRunner:
         return stage in self._nodes
 
     def run(
-        self, request: Request, prefix: tuple[str, ...], parent: bytes | None, budget: UnitBudget | None = None
+        self,
+        request: Request,
+        prefix: tuple[str, ...],
+        parent: bytes | None,
+        budget: UnitBudget | None = None,
+        stages: Sequence[str] = (),
     ) -> UnitOutcome:
         """Run the last invocation of ``prefix`` and the tools after it.
 
@@ -72,6 +81,7 @@ class UnitRunner:
             prefix: the models of the invocations up to and including this one.
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
             budget: authorizes each call of a model; None to allow every call.
+            stages: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
             The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
@@ -82,7 +92,7 @@ class UnitRunner:
                 or a missing key.
         """
         thread_id = f"u{next(self._threads)}"
-        policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
+        policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request, stages)
         chat = UnitChat(policy, self._wrapped)
         token = UNIT_BUDGET.set(budget)
         try:
@@ -125,30 +135,32 @@ class UnitRunner:
         else:
             self.saver.load(thread_id, parent[1:])
             if parent[:1] == _ENDED:  # the workflow stopped here: continue past its stop
-                stage = self._stage_of(policy.prefix)
-                self._step(thread_id, chat, policy, Command(goto=self._nodes.get(stage, stage)), self._boundaries)
+                goto = self._nodes.get(policy.stage, policy.stage)
+                self._step(thread_id, chat, policy, Command(goto=goto), self._boundaries)
         if not policy.invocations:
             self._step(thread_id, chat, policy, None, self._boundaries)
         self._nodes = {**chat.nodes, **self._nodes}
         if not policy.invocations:
-            stage = self._stage_of(policy.prefix)
             raise WorkflowError(
-                f"workflow {self.workflow.name!r}: stage {stage!r} did not run as invocation {len(policy.prefix)} of request "
-                f"{policy.request_id!r}: does the graph follow its template?"
+                f"workflow {self.workflow.name!r}: stage {policy.stage!r} did not run as invocation {len(policy.prefix)} "
+                f"of request {policy.request_id!r}: does the graph follow its template?"
             )
 
-    def _after_the_first(self) -> list[str]:
-        """The stages before which a first invocation pauses. The first stage is not among them if nothing precedes it and no
-        loop visits it again: one step less, which saves a third of the overhead.
-        """
-        first, *rest = (stage.name for stage in self.template.invocations)
-        opens_directly = ("__start__", first) in self.graph.builder.edges and first not in rest
-        return [name for name in self._boundaries if name != first] if opens_directly else self._boundaries
+    def _refuse_oracle(self) -> None:
+        """Refuse to go on past the end of a graph where it is not known which stage would have come."""
+        if self.template.stop == "oracle" and not self.template.is_linear:
+            raise WorkflowError(
+                f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's own "
+                "end, where no edge says which stage comes: use stop='workflow'"
+            )
 
-    def _after_the_loop(self) -> str | None:
-        """The node that every request goes through after the loop; None if there is none, or if the routes have several."""
-        (end, *others) = self.control.ends or {END}
-        return None if others or end == END or end in self._holders else end
+    def _after_the_loops(self) -> dict[str, str | None]:
+        """Stage to the node that every request goes through after the stage's loop, if there is one."""
+        names = [stage.name for stage in self.template.stages]
+        if self.template.is_linear:
+            return dict.fromkeys(names, only_ending(self.control.ends, self._holders))
+        ends = route_ends(self.graph, names)
+        return {name: only_ending(ends[name], self._holders) for name in names}
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
         """Run the graph up to the next of the boundaries, to the next call of a stage that is a chat model, or to its end."""
@@ -169,35 +181,46 @@ class UnitRunner:
                 "answer it in code while profiling"
             )
 
-    def _stage_of(self, prefix: Sequence[str]) -> str:
-        return self.template.invocations[len(prefix) - 1].name
-
     # -- the outcome ----------------------------------------------------------------------------------------------
 
     def _finished(self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str) -> UnitOutcome:
         policy.at_boundary()
         snapshot = self.graph.get_state(_config(thread_id))
         waiting: tuple[str, ...] = snapshot.next if chat.reached is None else (chat.reached,)
-        depth = len(policy.prefix)
-        follower = self.template.stage_after(depth)
+        depth, is_linear = len(policy.prefix), self.template.is_linear
+        follower, arm = None, None
+        if is_linear:
+            follower = self.template.stage_after(depth)
+            self._refuse_other(follower, waiting, depth)
+            stopped = policy.verdicts.get(depth, not waiting)
+        else:
+            stages = stages_in(snapshot.values) or (*policy.stages, policy.stage)
+            reached = [name for name in waiting if name in self._boundaries or name == chat.reached]
+            arm, problem = arm_after(self.template, stages, reached)
+            if problem is not None:
+                return UnitOutcome(policy.observation("unexpected_arm", problem))
+            stopped = not waiting
+        stage, ending = self.template.stage(policy.stage), self._endings[policy.stage]
+        values, problem = _values(snapshot.values), None
+        if waiting and ending is not None and stage.answerable:
+            values, problem = self._ended(chat, policy, thread_id, ending)
+        success: bool | float = False
+        if problem is None:
+            success, problem = self._score(request, values, stage)
+        if problem is not None:
+            return UnitOutcome(policy.observation("tool", problem))
+        observation = policy.observation(success=success, stopped=stopped, arm=arm)
+        is_extended = follower is not None and self.template.stop == "oracle"
+        ended = _ENDED if ending is None or is_extended else _FINAL
+        return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
+
+    def _refuse_other(self, follower: Stage | None, waiting: Sequence[str], depth: int) -> None:
+        """Refuse a graph that goes elsewhere than its linear template."""
         if follower is not None and not set(waiting) <= {follower.name}:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r}: after {depth} invocations the graph goes to {', '.join(waiting)}, "
                 f"its template to {follower.name!r}: make them agree"
             )
-        stopped = policy.verdicts.get(depth, not waiting)
-        values, problem = _values(snapshot.values), None
-        if waiting and self._ending is not None and self.template.invocations[depth - 1].answerable:
-            values, problem = self._ended(chat, policy, thread_id, self._ending)
-        success = False
-        if problem is None:
-            success, problem = self._score(request, values, depth)
-        if problem is not None:
-            return UnitOutcome(policy.observation("tool", problem))
-        observation = policy.observation(success=success, stopped=stopped)
-        is_extended = follower is not None and self.template.stop == "oracle"
-        ended = _ENDED if self._ending is None or is_extended else _FINAL
-        return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
 
     def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
         """Score the state after ``prefix`` again, as if the request ended there.
@@ -211,14 +234,17 @@ class UnitRunner:
         token = UNIT_BUDGET.set(budget)
         self.saver.load(thread_id, state[1:])
         try:
-            values, problem = _values(self.graph.get_state(_config(thread_id)).values), None
-            if state[:1] == _WAITS and self._ending is not None and self.template.invocations[len(prefix) - 1].answerable:
-                values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, self._ending)
+            state_values = self.graph.get_state(_config(thread_id)).values
+            name = policy.stage if self.template.is_linear else (stages_in(state_values) or (policy.stage,))[-1]
+            stage, ending = self.template.stage(name), self._endings[name]
+            values, problem = _values(state_values), None
+            if state[:1] == _WAITS and ending is not None and stage.answerable:
+                values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, ending)
             if budget.was_refused:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
-            success = False
+            success: bool | float = False
             if problem is None:
-                success, problem = self._score(request, values, len(prefix))
+                success, problem = self._score(request, values, stage)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
@@ -253,17 +279,15 @@ class UnitRunner:
         kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
         return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
 
-    def _score(self, request: Request, values: dict[str, Any], depth: int) -> tuple[bool, str | None]:
-        """Success, and what is wrong with the scorer if it raised or did not return a bool."""
-        if not self.template.invocations[depth - 1].answerable:
+    def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float, str | None]:
+        """Success, and what is wrong with the scorer if it raised or did not return a score."""
+        if not stage.answerable:
             return False, None
         try:
             verdict: object = self.workflow.score(request, values)
         except Exception as error:
             return False, with_place(f"score raised {type(error).__name__}", error)
-        if not isinstance(verdict, (bool, np.bool_)):
-            return False, f"score returned {type(verdict).__name__}, not a bool"
-        return bool(verdict), None
+        return checked_score(verdict, is_oracle=self.template.stop == "oracle")
 
 
 def _config(thread_id: str) -> RunnableConfig:
@@ -293,12 +317,12 @@ def run_unit(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome:
         assert job.parent is not None
         return units.score(job.request, job.prefix, job.parent, budget)
     if not job.n_again:
-        return units.run(job.request, job.prefix, job.parent, budget)
+        return units.run(job.request, job.prefix, job.parent, budget, job.stages)
     for _ in range(_ATTEMPTS):
         outcome = _run_again(units, job, budget)
         if outcome is not None:
             return replace(outcome, paid_usd=budget.spent_usd)
-    policy = UnitPolicy(units.template, job.prefix, units.control.models.new_clock(), job.request)
+    policy = UnitPolicy(units.template, job.prefix, units.control.models.new_clock(), job.request, job.stages)
     detail = f"the state before it was not kept, and {_ATTEMPTS} executions of its path ended earlier"
     return UnitOutcome(policy.observation("state", detail), paid_usd=budget.spent_usd)
 
@@ -307,13 +331,15 @@ def _run_again(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome |
     """Execute the lost invocations and the unit; None if the request ended before the unit."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
-        outcome = units.run(job.request, job.prefix[:length], state, budget)
+        outcome = units.run(job.request, job.prefix[:length], state, budget, job.stages[:length])
         if outcome.observation is None:
             return outcome
         if outcome.observation.ended(units.template.stop):
             return None
+        if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
+            return None
         state = outcome.checkpoint
-    return units.run(job.request, job.prefix, state, budget)
+    return units.run(job.request, job.prefix, state, budget, job.stages)
 
 
 class LocalWorker:

@@ -53,14 +53,14 @@ class UnitChat:
             self.nodes.setdefault(stage, node)
             self.reached, self.halted = stage, StageReachedError()
             raise self.halted
-        if stage != policy.stage and self.has_failed:  # the application goes on without the answer: the unit is a failure
+        if stage not in policy.possible and self.has_failed:  # the application goes on without the answer: a failure
             self.halted = StageReachedError()
             raise self.halted
-        if stage != policy.stage:
+        if stage not in policy.possible:
             raise self._refused(
                 node,
                 f"the node {node!r} calls the stage {stage!r} as invocation {len(prefix) + 1}, "
-                f"where the template has {policy.stage!r}: make them agree",
+                f"where the template has {' or '.join(map(repr, sorted(policy.possible)))}: make them agree",
             )
         self.nodes.setdefault(stage, node)
 

@@ -6,25 +6,47 @@ import math
 from collections.abc import Sequence
 
 from vinelm.clock import Clock
-from vinelm.errors import FailureKind
+from vinelm.errors import FailureKind, WorkflowError
 from vinelm.observation import Observation
 from vinelm.policies import ForcedMode, ForcedPolicy
+from vinelm.profiler.execution.job import stage_of
 from vinelm.protocols import Invocation
-from vinelm.template import Template
+from vinelm.template import Stage, Template
 from vinelm.workflow import Request
 
 
 class UnitPolicy(ForcedPolicy):
     """Forces the last invocation of ``prefix`` and makes its :class:`~vinelm.observation.Observation`."""
 
-    def __init__(self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request) -> None:
+    def __init__(
+        self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()
+    ) -> None:
         mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
         super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)
         self.prefix = prefix
         self.request_id = request.id
-        self.stage = template.invocations[len(prefix) - 1].name
+        self.stages = tuple(stages[: len(prefix) - 1])
+        self.stage = stage_of(template, len(prefix), stages)
+        self.possible = frozenset([self.stage] if template.is_linear or stages else map(_name, template.first_stages))
+        """The stages of which the unit's invocation may be; where there are several, it is known once it begins."""
         self._stage_ended_s = self.clock.now()
         self._boundary_s: float | None = None
+
+    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        """Return the model of the unit's invocation, and note its stage where the template allows several.
+
+        Raises:
+            WorkflowError: the template does not allow the stage there.
+        """
+        if len(prefix) == len(self.prefix) - 1 and not self.template.is_linear:
+            if stage not in self.possible:
+                wanted = " or ".join(map(repr, sorted(self.possible)))
+                raise WorkflowError(
+                    f"request {self.request_id!r} runs the stage {stage!r} as invocation {len(self.prefix)}, "
+                    f"where the template has {wanted}: make them agree"
+                )
+            self.stage = stage
+        return super().next_model(stage, prefix)
 
     def record(self, invocation: Invocation) -> None:
         """Record the invocation and when it ended."""
@@ -40,8 +62,9 @@ class UnitPolicy(ForcedPolicy):
         failure: FailureKind | None = None,
         detail: str | None = None,
         *,
-        success: bool | None = None,
+        success: bool | float | None = None,
         stopped: bool | None = None,
+        arm: str | None = None,
     ) -> Observation:
         """Return the observation. Repeated attempts count in cost and ``retries``, but not in latency."""
         good = [one for one in self.invocations if one.failure is None]
@@ -66,12 +89,17 @@ class UnitPolicy(ForcedPolicy):
             retries=sum(usage.retries for usage in usages) + len(self.invocations) - len(counted),
             failure=failure,
             detail=detail,
+            arm=arm,
         )
 
 
 def _without_waiting(invocation: Invocation) -> float:
     """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
+
+
+def _name(stage: Stage) -> str:
+    return stage.name
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

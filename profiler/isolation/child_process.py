@@ -93,6 +93,7 @@ class Child:
             "has_parent": job.parent is not None,
             "n_again": job.n_again,
             "is_scoring": job.is_scoring,
+            "stages": job.stages,
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")

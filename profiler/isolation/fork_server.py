@@ -167,7 +167,8 @@ class _ForkServer:
         )
         try:
             request, state = self.requests[job["request_id"]], parent if job["has_parent"] else None
-            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], job["n_again"], job["is_scoring"])
+            again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
+            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages)
             outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})

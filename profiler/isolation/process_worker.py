@@ -199,7 +199,7 @@ class ProcessWorker:
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
         """The row of a unit that died: its cost so far, and for the ledger also the call that it died in."""
         latency_s = 0.0 if self._is_virtual_time else unit.ran_s
-        stage = self._template.invocations[len(job.prefix) - 1].name
+        stage = job.stage(self._template)
         row = Observation(
             request_id=job.request.id, prefix=job.prefix, stage=stage, success=None, stopped=None, cost_usd=unit.cost_usd,
             latency_s=latency_s, calls=unit.calls, failure=kind, detail=detail,

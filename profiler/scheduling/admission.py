@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vinelm.profiler.coverage import CoverageUpperBound
 from vinelm.profiler.execution.job import Cell, Job
-from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.active_path import ActivePath
+from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
 
@@ -61,7 +61,7 @@ class _Scan:
         self._earlier: set[Cell] = set()  # uncommitted cells that may come before the one considered
         self._earlier_usd = 0.0  # what they may cost beyond what is reserved
         self._earlier_calls = 0
-        self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
+        self._coverage_bound = self._cells.coverage.upper_bound() if self._target is not None else None
         self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
         self._possibly_broken = state.cells.first_rows.ahead()
 
@@ -121,19 +121,21 @@ class _Scan:
         request.answer(self._state.top_up_cell(cell, request.upper_usd))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
+        """The most that the unit may cost, whichever stage it turns out to be of."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
-            if k < length and path.cell(k) not in self._cells.without_state:
+            if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
                 break  # the unit resumes here; what comes before is not executed again
-            stage = self._state.template.invocations[k - 1].name
-            usd, calls = usd + bound.usd(stage, path.models[k - 1]), calls + bound.calls(stage)
+            possible = path.possible(k)
+            usd += max(bound.usd(stage, model) for stage, model in possible)
+            calls += max(bound.calls(stage) for stage, _ in possible)
         return usd, calls
 
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
         """Add the path's rows that are not committed yet: their outcome and price are known."""
-        for length in range(path.committed + 1, len(path.models) + 1):
+        for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
             if row is None:
@@ -143,19 +145,24 @@ class _Scan:
                 self._possibly_broken.pass_cell(row.stage, row)
                 if self._coverage_bound is not None:
                     paid_usd = row.cost_usd + row.tool_cost_usd
-                    self._coverage_bound.add(cell[1], paid_usd, is_open=self._cells.is_reached(cell))
+                    visits = ((row.stage, row.model),)
+                    is_open = self._cells.is_reached(cell)
+                    self._coverage_bound.add(path.request_id, length, visits, paid_usd, is_open=is_open)
             if row.ended(self._rule):
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the rest of the path, from its first cell without a row."""
-        for length in range(first, len(path.models) + 1):
-            cell = path.cell(length)
+        """Add the rest of the path, from its first cell without a row; the cells that are not known yet at their most."""
+        for length in range(first, path.longest + 1):
+            cell = path.cell(length) if length <= len(path.models) else None
             if cell in self._earlier:
                 continue
-            self._earlier.add(cell)
-            self._possibly_broken.pass_cell(self._state.template.invocations[length - 1].name, None)
-            reservation = self._state.running.get(cell)
+            if cell is not None:
+                self._earlier.add(cell)
+            visits = path.possible(length)
+            for stage in dict.fromkeys(stage for stage, _ in visits):
+                self._possibly_broken.pass_cell(stage, None)
+            reservation = None if cell is None else self._state.running.get(cell)
             upper_usd, upper_calls = self._upper(path, length)
             if reservation is None:
                 self._earlier_usd += upper_usd
@@ -164,4 +171,5 @@ class _Scan:
             self._earlier_usd += max((MARGIN - 1) * upper_usd - raised_usd, 0.0)
             if self._coverage_bound is not None:
                 reserved_usd = upper_usd if reservation is None else reservation.upper_usd
-                self._coverage_bound.add(cell[1], reserved_usd, is_open=self._cells.is_reached(cell))
+                is_open = cell is not None and self._cells.is_reached(cell)
+                self._coverage_bound.add(path.request_id, length, visits, reserved_usd, is_open=is_open)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Cell
-from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths
+from vinelm.profiler.scheduling.active_path import ActivePath
+from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import RunState
 
 
@@ -49,7 +50,7 @@ class CanonicalCommit:
         """Commit the path's cells; returns False at a cell without a row, and where the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         cells.price_bounds.reached(path.number)
-        while path.committed < len(path.models):
+        while path.committed < path.resolve(cells.rows, rule):
             cell = path.cell(path.committed + 1)
             row = cells.rows.get(cell)
             if row is None:

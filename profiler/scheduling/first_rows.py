@@ -27,7 +27,7 @@ class FirstRows:
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
         self._after = math.inf if after is None else after
-        self._models = {stage.name: len(stage.models or ()) for stage in template.invocations}
+        self._models = {stage.name: len(stage.models or ()) for stage in template.stages}
         self._failed: dict[str, list[Observation] | None] = {}  # None: some row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
@@ -94,7 +94,7 @@ class PossiblyBroken:
 
 def _kind(row: Observation) -> str:
     """What failures that are alike share: of the application's code the exception and its place, of a call its kind."""
-    if row.failure not in ("tool", "state", "crash"):
+    if row.failure not in ("tool", "state", "crash", "unexpected_arm"):
         return str(row.failure)  # the text names the model
     detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not what it printed last
     return f"{row.failure}: {detail}" if detail else row.failure

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from vinelm.catalog import Catalog
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import PriceBound
-from vinelm.profiler.coverage import Coverage
+from vinelm.profiler.coverage import new_coverage
 from vinelm.profiler.execution.job import Cell
 from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
@@ -49,7 +49,7 @@ class ObservedCells:
         self.rows: dict[Cell, Observation] = {}
         self.without_state: set[Cell] = {(row.request_id, row.prefix) for row in rows} - set(states)
         self.committed: set[Cell] = set()
-        self.coverage = Coverage(template, len(request_ids))
+        self.coverage = new_coverage(template, len(request_ids))
         self._interval: tuple[float, float] = (0.0, 1.0)
         self._interval_at = 0
         for row in rows:

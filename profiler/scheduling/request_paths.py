@@ -7,56 +7,22 @@ only if it would be admitted whatever the outcome of the cells before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import PriceBound
-from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.scheduling.active_path import ActivePath, activate
 from vinelm.protocols import RequestPath, Sampler
-from vinelm.template import StopRule
+from vinelm.template import Template
 
 LARGEST_BLOCK = 256
-
-
-class ActivePath:
-    """A request path under way.
-
-    Attributes:
-        request_id: the request.
-        models: those of its invocations.
-        number: the position among all paths of the run.
-        committed: how many of its cells are committed.
-    """
-
-    __slots__ = ("_executed", "committed", "models", "number", "request_id")
-
-    def __init__(self, request_path: RequestPath, number: int) -> None:
-        self.request_id, self.models = request_path
-        self.number = number
-        self.committed = 0
-        self._executed = 0
-
-    def cell(self, length: int) -> Cell:
-        """Return the cell after that many invocations."""
-        return self.request_id, self.models[:length]
-
-    def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None where the path ends before one."""
-        while self._executed < len(self.models):
-            row = rows.get(self.cell(self._executed + 1))
-            if row is None:
-                return self._executed + 1
-            if row.ended(rule):
-                return None
-            self._executed += 1
-        return None
 
 
 class ActivePaths:
     """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Sampler, template: Template) -> None:
+        self._sampler, self._template = sampler, template
         self._round = -1
         self._proposed: Iterator[RequestPath] = iter(())
         self._is_round_empty = False
@@ -82,7 +48,7 @@ class ActivePaths:
             self._is_exhausted = True
             return False
         self._is_round_empty = False
-        self.active.append(ActivePath(request_path, self._taken))
+        self.active.append(activate(request_path, self._taken, self._template))
         self._taken += 1
         return True
 

@@ -13,6 +13,7 @@ from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Cell, Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.results import Progress, StoppedBy
+from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, RunRecords
@@ -125,7 +126,18 @@ class RunState:
         if not self._is_virtual_time:
             engine = self.catalog[prefix[-1]].engine
             self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
-        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd, n_again)
+        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd, n_again, stages=self._stages(cell))
+
+    def _stages(self, cell: Cell) -> tuple[str, ...]:
+        """The stages of the cell's invocations, as far as they are known; none on a linear template."""
+        if self.template.is_linear:
+            return ()
+        request_id, prefix = cell
+        rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
+        stages = [row.stage for row in rows]
+        arms = [stage.name for stage in self.template.arms_after(stages)]
+        coming = next_stage(rows[-1], arms) if rows else arms[0] if len(arms) == 1 else None
+        return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
         """Raise a reservation; returns whether the budget allows it."""

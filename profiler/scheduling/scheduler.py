@@ -40,7 +40,7 @@ class Scheduler:
         execution: ExecutionConfig,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        paths = ActivePaths(sampler)
+        paths = ActivePaths(sampler, state.template)
         self.state = state
         self._commit = CanonicalCommit(state, paths)
         self._admission = Admission(state, paths, execution.workers)

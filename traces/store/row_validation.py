@@ -19,6 +19,17 @@ def misfit(row: Observation, template: Template) -> str | None:
         row: the observation; its prefix, stage, failure kind and outcome are checked.
         template: bound to the catalog.
     """
+    problem = _linear_misfit(row, template) if template.is_linear else _branching_misfit(row, template)
+    if problem is not None:
+        return problem
+    if row.failure is not None and row.failure not in _FAILURES:
+        return f"unknown failure kind {row.failure!r}"
+    if row.failure is not None and (row.success is not None or row.stopped is not None):
+        return "a failed invocation has neither success nor stopped"
+    return None
+
+
+def _linear_misfit(row: Observation, template: Template) -> str | None:
     stage = template.stage_after(row.depth - 1)
     if stage is None:
         return f"the workflow has {template.depth} invocations, but the prefix has {row.depth}"
@@ -27,10 +38,29 @@ def misfit(row: Observation, template: Template) -> str | None:
             return f"stage {at.name!r} does not allow the model {model!r}"
     if row.stage != stage.name:
         return f"invocation {row.depth} is of stage {stage.name!r}, not {row.stage!r}"
-    if row.failure is not None and row.failure not in _FAILURES:
-        return f"unknown failure kind {row.failure!r}"
-    if row.failure is not None and (row.success is not None or row.stopped is not None):
-        return "a failed invocation has neither success nor stopped"
+    return None
+
+
+def _branching_misfit(row: Observation, template: Template) -> str | None:
+    """As far as one row tells: which stages ran before it is in the rows before it."""
+    levels = template.flow.stages_at
+    if row.depth > len(levels):
+        return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
+    for model, level in zip(row.prefix, levels, strict=False):
+        if not any(model in (template.stage(name).models or ()) for name in level):
+            return f"no stage of {' or '.join(map(repr, level))} allows the model {model!r}"
+    level = levels[row.depth - 1]
+    if row.stage not in level:
+        return f"invocation {row.depth} is of stage {' or '.join(map(repr, level))}, not {row.stage!r}"
+    if row.model not in (template.stage(row.stage).models or ()):
+        return f"stage {row.stage!r} does not allow the model {row.model!r}"
+    arms = level[row.stage]
+    if row.arm is not None and row.arm not in arms:
+        return f"after stage {row.stage!r} as invocation {row.depth} there is no arm {row.arm!r}"
+    if row.arm is not None and (row.failure is not None or row.stopped):
+        return f"it ended and has the arm {row.arm!r}"
+    if row.arm is None and len(arms) > 1 and row.failure is None and row.stopped is False:
+        return f"it went on, and does not say to which of {', '.join(map(repr, arms))}: set its arm"
     return None
 
 

@@ -98,7 +98,7 @@ def profile(
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     if not checkpoints:
-        check_uncheckpointed(sampler, limits)
+        check_uncheckpointed(sampler, limits, workflow.template)
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity) as opened:
         return run_profile(

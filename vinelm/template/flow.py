@@ -105,6 +105,16 @@ class Flow:
         """Whether at most one stage may follow each prefix."""
         return all(len(position.arms) <= 1 for position in self.positions)
 
+    @cached_property
+    def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
+        """Item k maps each stage that may be invocation k (from 0) to those that may follow it there, in template order."""
+        found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
+        for position, depth in zip(self.positions, self.depths, strict=True):
+            for stage, after in position.arms.items():
+                found[depth].setdefault(stage, set()).update(self.positions[after].arms)
+        order = self._order.__getitem__
+        return tuple({stage: tuple(sorted(level[stage], key=order)) for stage in sorted(level, key=order)} for level in found)
+
     def at(self, stages: Sequence[str]) -> int:
         """Return the number of the position after these stages; ``KeyError`` with the first stage that cannot follow."""
         number = 0

@@ -149,13 +149,31 @@ def test_a_state_that_cannot_be_kept_is_a_row_that_names_key_and_type():
 
 @pytest.mark.parametrize(
     ("scorer", "words"),
-    [(lambda request, state: 1 / 0, "score raised ZeroDivisionError"), (lambda request, state: 0.7, "score returned float")],
+    [
+        (lambda request, state: 1 / 0, "score raised ZeroDivisionError"),
+        (lambda request, state: "yes", "score returned str, not a bool or a number in [0, 1]"),
+        (lambda request, state: 1.5, "score returned 1.5, which is outside of [0, 1]"),
+        (lambda request, state: float("nan"), "score returned nan, which is outside of [0, 1]"),
+    ],
 )
 def test_a_scorer_that_cannot_tell_is_a_row_and_no_wrong_answer(scorer, words):
     workflow = toy(n_requests=1, score=scorer)
     row = worker_of(workflow).run(workflow.requests[0], ("m0",), None).observation
     assert (row.failure, row.success) == ("tool", None)
     assert row.detail.startswith(words)
+
+
+@pytest.mark.parametrize("score", [0.7, 1, 0.0])
+def test_a_graded_score_is_kept_as_it_is(score):
+    workflow = toy(n_requests=1, score=lambda request, state: score)
+    row = worker_of(workflow).run(workflow.requests[0], ("m0",), None).observation
+    assert (row.failure, row.success) == (None, score)
+
+
+def test_the_oracle_stop_needs_a_bool():
+    workflow = toy(n_requests=1, stop="oracle", score=lambda request, state: 0.7)
+    row = worker_of(workflow).run(workflow.requests[0], ("m0",), None).observation
+    assert (row.failure, row.detail) == ("tool", "score returned float: the oracle stop needs a bool")
 
 
 def test_stages_that_only_exist_as_coroutines():

@@ -28,7 +28,8 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
     bound = CoverageUpperBound(account)
     for r, n in ahead:
         is_open = parent(table, n) == 0 or (r, parent(table, n)) in done
-        bound.add(table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
+        prefix = table.trie.prefix(n)
+        bound.add(f"{r}", len(prefix), (("", prefix[-1]),), table.cost_usd[r, n] * rng.uniform(1, 3), is_open=is_open)
     most = bound.most
     left = len(reached) - len(done)
     for r, n in ahead:
@@ -56,7 +57,7 @@ def test_before_the_first_dollar_nothing_is_certain():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
     bound = CoverageUpperBound(Coverage(table.template, 4))
     assert bound.most == 0.0
-    bound.add(("m0",), 0.5, is_open=True)
+    bound.add("q0", 1, (("", "m0"),), 0.5, is_open=True)
     assert bound.most == 1.0
 
 

@@ -8,6 +8,7 @@ from .chat.call import halted_here as halted_here
 from .chat.call import node_of as node_of
 from .chat.call import profiled_unit as profiled_unit
 from .chat.search import holds_stage as holds_stage
+from .exits import route_ends as route_ends
 from .exits import with_graph_exits as with_graph_exits
 from .graph_run import GraphRun as GraphRun
 from .invocation import InvocationScope as InvocationScope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from langgraph.graph import END
@@ -52,6 +52,18 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
         ) from error
 
 
+def route_ends(graph: Graph, stages: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return where the ends of the ``vine.route`` edges behind each stage lead, before any other stage."""
+    edges = _Edges(graph)
+    known = stage_nodes(graph, list(stages)).by_stage
+    every = {node for group in known.values() for node in group}
+    found: dict[str, frozenset[str]] = {}
+    for stage in stages:
+        region = {node for holder in known.get(stage, ()) for node in (holder, *edges.tools_after(holder, every))}
+        found[stage] = frozenset(end for node in region for end in edges.route_ends.get(node, ()))
+    return found
+
+
 class _Edges:
     """Where each node leads: through plain edges and the application's own branches, and through ends of ``vine.route``."""
 
@@ -69,7 +81,7 @@ class _Edges:
         self.has_routes = any(self.route_ends.values())
 
     def can_end_after(self, stage: str, stages: set[str], *, is_last: bool) -> bool:
-        region = {stage, *self._tools_after(stage, stages)}
+        region = {stage, *self.tools_after(stage, stages)}
         ways_out = {target for node in region for target in self._targets(node)}
         may_end = END in ways_out
         if not ways_out & stages or is_last or not self.has_routes:
@@ -88,8 +100,8 @@ class _Edges:
     def _targets(self, node: str) -> set[str]:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
-    def _tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """The nodes that are reached from ``node`` before any stage."""
+    def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
+        """Return the nodes that are reached from ``node`` before any stage."""
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:
@@ -98,4 +110,4 @@ class _Edges:
                 yield target
 
     def _reached(self, node: str, stages: set[str]) -> set[str]:
-        return {target for tool in (node, *self._tools_after(node, stages)) for target in self._targets(tool)}
+        return {target for tool in (node, *self.tools_after(node, stages)) for target in self._targets(tool)}

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
-from vinelm.errors import WorkflowError
+from vinelm.errors import TemplateError, WorkflowError
 from vinelm.template import Template
 
 PATH_KEY = "vinelm_path"
@@ -157,10 +157,13 @@ def is_new_request(
     ended = value["closed"] and not is_same_run and (request_id is None or written_by != request_id)
     if template is None:
         return ended
-    if stage != template.invocations[0].name:
+    if stage not in (first.name for first in template.first_stages):
         return False
-    follower = template.stage_after(len(value["path"]))
-    return ended or follower is None or follower.name != stage
+    try:
+        arms = template.arms_after([entry["stage"] for entry in value["path"]])
+    except TemplateError:
+        return True
+    return ended or stage not in (arm.name for arm in arms)
 
 
 def models_of(value: PathValue | None) -> tuple[str, ...]:

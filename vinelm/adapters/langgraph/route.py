@@ -142,13 +142,13 @@ class _Edge:
         with suppress(Exception):
             template, channel = self.host.template, channel_of(config)
             if template is not None and channel is not None and channel.path:
-                return template.stage_after(len(channel.path)) is not None
+                return bool(template.arms_after([entry["stage"] for entry in channel.path]))
         return False
 
     def _has_turns_left(self, run: GraphRun, path: tuple[str, ...]) -> bool:
         """Whether the loop's bound allows one more turn, which is then counted."""
         template = run.policy.template or self.host.template
-        if template is not None and template.stage_after(len(path)) is None:
+        if template is not None and len(path) >= template.depth:
             return False
         undeclared = UNDECLARED_TIMES if template is None else template.depth
         allowed = undeclared if self.times is None else self.times

@@ -83,7 +83,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     _require_budget(inputs, settings)
     limits = ProfileLimits(**{name: settings[name] for name in LIMITS})
     if settings["no_checkpoints"]:
-        check_uncheckpointed(sampler, limits)
+        check_uncheckpointed(sampler, limits, inputs.workflow.template)
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         echo(inputs.note, err=True)

@@ -1,0 +1,365 @@
+"""Coverage on a template that branches: the price of what is open weighs the stages that may come next.
+
+See :mod:`vinelm.profiler.coverage` for what coverage is. Here the expected price of an open cell's subtree is made of mean costs
+per (depth, stage, model) and of the rates at which a request goes on from there to each stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.observation import Observation
+from vinelm.template import Template
+from vinelm.trie import FloatArray
+
+_DRAWS = 200
+_COST_PRIOR = 4.0  # weight, in observations, of the mean over all depths
+_RATE_PRIOR = 4.0  # weight, in observations, of the stage's rates over all models, and of the overall rate
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CellKinds:
+    """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* a slot at a depth.
+
+    Attributes:
+        slots: number of each (stage, model).
+        stage, model: of each slot, as numbers.
+        stages: number of each stage.
+        allowed: whether the stage of the last axis may follow the stage at that depth; (depth, stages, stages).
+        first: numbers of the stages that may come first.
+    """
+
+    slots: dict[tuple[str, str], int]
+    stage: Ints
+    model: Ints
+    stages: dict[str, int]
+    allowed: FloatArray
+    first: tuple[int, ...]
+
+    @classmethod
+    def of(cls, template: Template) -> CellKinds:
+        """Number the kinds of a bound template."""
+        models = {name: i for i, name in enumerate(template.models)}
+        stages = {stage.name: i for i, stage in enumerate(template.stages)}
+        pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
+        levels = template.flow.stages_at
+        allowed = np.zeros((len(levels), len(stages), len(stages)))
+        for depth, level in enumerate(levels):
+            for stage, followers in level.items():
+                allowed[depth, stages[stage], [stages[name] for name in followers]] = 1.0
+        return cls(
+            {pair: i for i, pair in enumerate(pairs)},
+            np.array([stages[stage] for stage, _ in pairs]),
+            np.array([models[model] for _, model in pairs]),
+            stages,
+            allowed,
+            tuple(stages[stage.name] for stage in template.first_stages),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(depth, slots)."""
+        return len(self.allowed), len(self.stage)
+
+    @cached_property
+    def of_stage(self) -> FloatArray:
+        """1 where a slot is of a stage; (slots, stages)."""
+        return np.asarray(np.eye(len(self.stages))[self.stage])
+
+    @cached_property
+    def of_model(self) -> FloatArray:
+        """1 where a slot is of a model; (slots, models)."""
+        return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
+
+
+class BranchingCoverage:
+    """Running totals of the executed cells. Add each cell once, parents before children.
+
+    Args:
+        template: a bound template that branches.
+        n_requests: the number of requests in the profile.
+
+    Attributes:
+        totals: the executed cells.
+        unopened: the number of open cells of each kind: reached, not executed. Without those of :attr:`unknown`.
+        unknown: how many requests have no row yet, so that it is not known which of several stages comes first.
+    """
+
+    def __init__(self, template: Template, n_requests: int) -> None:
+        self.template = template
+        self.kinds = CellKinds.of(template)
+        self.totals = OutcomeCounts.none(self.kinds)
+        self.unopened: FloatArray = np.zeros(self.kinds.shape)
+        self._is_first_known = len(self.kinds.first) == 1
+        self.unknown = 0 if self._is_first_known else n_requests
+        if self._is_first_known:
+            self.unopened[0, self.kinds.stage == self.kinds.first[0]] = n_requests
+        self._requests: dict[str, int] = {}
+        self._events: list[tuple[int, int, int, int, float]] = []
+
+    def add(self, observation: Observation) -> None:
+        """Add one executed cell."""
+        kinds, depth = self.kinds, observation.depth - 1
+        slot, stage = kinds.slots[observation.stage, observation.model], kinds.stages[observation.stage]
+        if observation.request_id not in self._requests:
+            self._requests[observation.request_id] = len(self._requests)
+            if not self._is_first_known:
+                self.unknown -= 1
+                self.unopened[0, kinds.stage == (stage if depth == 0 else kinds.first[0])] += 1
+        arm = self._arm(observation, depth)
+        outcome = 0 if arm is None else 1 + arm
+        usd = observation.cost_usd + observation.tool_cost_usd
+        self.totals.add(depth, slot, outcome, usd)
+        self._events.append((self._requests[observation.request_id], depth, slot, outcome, usd))
+        self.unopened[depth, slot] -= 1
+        if arm is not None:
+            self.unopened[depth + 1, kinds.stage == arm] += 1
+
+    def is_known(self, request_id: str) -> bool:
+        """Whether the template, or a row, tells which stage comes first in the request."""
+        return self._is_first_known or request_id in self._requests
+
+    def upper_bound(self) -> BranchingUpperBound:
+        """Return the bound to which cells that may be executed can be added."""
+        return BranchingUpperBound(self)
+
+    def _arm(self, row: Observation, depth: int) -> int | None:
+        """The number of the stage to which the request goes on after the row; None if the template or the request ends."""
+        followers = self.template.flow.stages_at[depth][row.stage]
+        if row.ended(self.template.stop) or not followers:
+            return None
+        if row.arm is None and len(followers) > 1:
+            return None
+        return self.kinds.stages[followers[0] if row.arm is None else row.arm]
+
+    @property
+    def counts(self) -> FloatArray:
+        """The number of executed cells, (depth, slots)."""
+        return self.totals.counts
+
+    @property
+    def counts_per_depth(self) -> tuple[int, ...]:
+        """The number of executed cells at each depth, from 1."""
+        return tuple(int(n) for n in self.counts.sum(axis=1))
+
+    @property
+    def spent_usd(self) -> float:
+        """The dollars of the executed cells, tools included."""
+        return float(self.totals.paid.sum())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every reached cell is executed."""
+        return self.unknown <= 0 and not self.unopened.any()
+
+    @property
+    def fraction(self) -> float:
+        """The coverage, in [0, 1]: 0 before the first cell, 1 exactly when every reached cell is executed."""
+        if self.is_complete:
+            return 1.0
+        totals = self.measure()
+        paid = float(totals.paid.sum())
+        total = paid + float(totals.rest(self.unopened, self.unknown))
+        return paid / total if total > 0 else 0.0
+
+    def interval(self, level: float = 0.9) -> tuple[float, float]:
+        """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
+
+        (0, 1) with fewer than two requests.
+        """
+        if self.is_complete:
+            return 1.0, 1.0
+        if len(self._requests) < 2:
+            return 0.0, 1.0
+        paid, rest = float(self.measure().paid.sum()), self._drawn().rest(self.unopened, self.unknown)
+        fractions = np.divide(paid, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
+        low, high = np.quantile(fractions, [(1 - level) / 2, (1 + level) / 2])
+        return min(float(low), self.fraction), max(float(high), self.fraction)
+
+    def exhaustive_usd(self) -> float:
+        """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
+        return self.spent_usd + (float(self.totals.rest(self.unopened, self.unknown)) if self.counts.any() else 0.0)
+
+    def naive_usd(self) -> float:
+        """Return the estimated dollars of every request along each of its reached histories to their ends, nothing shared."""
+        if not self.counts.any():
+            return 0.0
+        weight = self.totals.leaves()
+        return float((weight * self.totals.paid).sum()) + float(self.totals.rest(self.unopened, self.unknown, weight))
+
+    def measure(self) -> OutcomeCounts:
+        """Return the counts that coverage is measured by: dollars, or cells while every cell was free."""
+        return self.totals if self.totals.paid.any() else self.totals.free()
+
+    def _drawn(self) -> OutcomeCounts:
+        """The totals of resampled requests, with the draws as the first axis."""
+        order = np.argsort([number for _, number in sorted(self._requests.items())])  # whatever the order of the rows
+        n, (depth, slots) = len(order), self.kinds.shape
+        weights = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=_DRAWS).astype(float)[:, order]
+        events = np.array([event[:4] for event in self._events])
+        usd = np.array([event[4] for event in self._events])
+        shape = self.totals.outcomes.shape
+        place = np.ravel_multi_index((events[:, 1], events[:, 2], events[:, 3]), shape)
+        cell = np.ravel_multi_index((events[:, 1], events[:, 2]), (depth, slots))
+        drawn = weights[:, events[:, 0]]
+        size = int(np.prod(shape))
+        outcomes = np.array([np.bincount(place, one, size) for one in drawn]).reshape(_DRAWS, *shape)
+        paid = np.array([np.bincount(cell, one * usd, depth * slots) for one in drawn]).reshape(_DRAWS, depth, slots)
+        found = OutcomeCounts(self.kinds, outcomes, paid)
+        return found if self.totals.paid.any() else found.free()
+
+
+class BranchingUpperBound:
+    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
+
+    As in :class:`~vinelm.profiler.coverage.CoverageUpperBound` every such cell counts as free, and its request as ended there:
+    that makes every mean and every rate, and so the price of what remains, as small as any outcome can. Where it is not known
+    of which stage a cell will be, it counts for each of them.
+    """
+
+    def __init__(self, coverage: BranchingCoverage) -> None:
+        self._coverage = coverage
+        self._totals = coverage.totals.copy()
+        self._unopened = coverage.unopened.copy()
+        self._begun: set[str] = set()
+        self._upper_usd = 0.0
+
+    def add(self, request_id: str, length: int, visits: Sequence[tuple[str, str]], upper_usd: float, *, is_open: bool) -> None:
+        """Add a cell that may be executed, at a cost of at most ``upper_usd``.
+
+        Args:
+            request_id: of the cell.
+            length: the number of its invocations.
+            visits: the stages and models of which the last of them may be.
+            upper_usd: upper bound on its dollars.
+            is_open: whether the executed cells show that its request reaches it.
+        """
+        slots = [self._coverage.kinds.slots[visit] for visit in visits]
+        for slot in slots:
+            self._totals.add(length - 1, slot, 0, 0.0)
+        if is_open and length == 1 and not self._coverage.is_known(request_id):
+            self._begun.add(request_id)  # what else is open of the request has a price of at least nothing
+        elif is_open:
+            self._unopened[length - 1, slots[0]] -= 1
+        self._upper_usd += upper_usd
+
+    @property
+    def most(self) -> float:
+        """The bound; 1.0 where none is known."""
+        totals, extra = self._totals, self._upper_usd
+        if not totals.paid.any():
+            if extra > 0:
+                return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
+            totals, extra = totals.free(), 0.0
+        paid = float(totals.paid.sum()) + extra
+        unknown = self._coverage.unknown - len(self._begun)
+        rest = float(totals.rest(self._unopened, unknown, is_least=bool(self._begun)))
+        return paid / (paid + rest) if paid + rest > 0 else 0.0
+
+
+@dataclass(slots=True)
+class OutcomeCounts:
+    """Executed cells by kind. Arrays may have further axes in front.
+
+    Attributes:
+        kinds: of the cells.
+        outcomes: how many ended, and how many went on to each stage; (depth, slots, 1 + stages).
+        paid: their total dollars; (depth, slots).
+    """
+
+    kinds: CellKinds
+    outcomes: FloatArray
+    paid: FloatArray
+
+    @classmethod
+    def none(cls, kinds: CellKinds) -> OutcomeCounts:
+        """Return the counts of no cells."""
+        return cls(kinds, np.zeros((*kinds.shape, 1 + len(kinds.stages))), np.zeros(kinds.shape))
+
+    @property
+    def counts(self) -> FloatArray:
+        """How many cells; (depth, slots)."""
+        return np.asarray(self.outcomes.sum(axis=-1))
+
+    def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:
+        """Add a cell."""
+        self.outcomes[depth, slot, outcome] += 1
+        self.paid[depth, slot] += usd
+
+    def copy(self) -> OutcomeCounts:
+        """Return a copy with its own arrays."""
+        return OutcomeCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
+
+    def free(self) -> OutcomeCounts:
+        """Return the same cells at a price of one each."""
+        return replace(self, paid=self.counts)
+
+    def means(self) -> FloatArray:
+        """Return the mean cost of a cell, shrunk towards the slot's mean over depths, that towards its model's, or the overall
+        mean for a new model.
+        """
+        counts, of_model = self.counts, self.kinds.of_model
+        overall = _total(self.paid)[..., 0] / np.maximum(_total(counts)[..., 0], 1.0)
+        ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
+        ran_model, paid_model = ran @ of_model, paid @ of_model
+        mean_model = np.where(ran_model > 0, paid_model / np.maximum(ran_model, 1.0), overall) @ of_model.T
+        mean_slot = (paid + _COST_PRIOR * mean_model) / (ran + _COST_PRIOR)
+        return np.asarray((self.paid + _COST_PRIOR * mean_slot[..., None, :]) / (counts + _COST_PRIOR))
+
+    def rates(self) -> FloatArray:
+        """Return P(a request goes on to a stage) for each cell, shrunk towards the rates of its stage there, and those towards
+        the overall rate, spread evenly over the stages that may come; (depth, slots, stages).
+        """
+        kinds, counts = self.kinds, self.counts
+        went_on = self.outcomes[..., 1:]
+        overall = (went_on.sum(axis=(-3, -2, -1)) + 1.0) / (counts.sum(axis=(-2, -1)) + 2.0)
+        even = kinds.allowed / np.maximum(kinds.allowed.sum(axis=-1, keepdims=True), 1.0)
+        of_stage = np.einsum("...dsg,sh->...dhg", went_on, kinds.of_stage)
+        ran = counts @ kinds.of_stage
+        stage = (of_stage + _RATE_PRIOR * overall[..., None, None, None] * even) / (ran[..., None] + _RATE_PRIOR)
+        return np.asarray((went_on + _RATE_PRIOR * stage[..., kinds.stage, :]) / (counts[..., None] + _RATE_PRIOR))
+
+    def rest(
+        self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
+    ) -> FloatArray:
+        """Return the expected price of the subtrees of the open cells.
+
+        Args:
+            unopened: the number of open cells of each kind.
+            unknown: how many requests have not begun.
+            weight: how often a cell of each kind counts; None: once.
+            is_least: those requests begin with the cheapest stage, instead of as others did.
+        """
+        kinds, rates = self.kinds, self.rates()
+        cost = self.means() if weight is None else self.means() * weight
+        lead = cost.shape[:-2]
+        total, below = np.zeros(lead), np.zeros((*lead, len(kinds.stages)))
+        for depth in range(cost.shape[-2] - 1, -1, -1):
+            subtree = cost[..., depth, :] + np.einsum("...sg,...g->...s", rates[..., depth, :, :], below)
+            total = total + subtree @ unopened[depth]
+            below = subtree @ kinds.of_stage
+        first = list(kinds.first)
+        if is_least:
+            return np.asarray(total + unknown * below[..., first].min(axis=-1))
+        ran = (self.counts[..., 0, :] @ kinds.of_stage)[..., first]
+        shares = (ran + _RATE_PRIOR / len(first)) / (ran.sum(axis=-1, keepdims=True) + _RATE_PRIOR)
+        return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
+
+    def leaves(self) -> FloatArray:
+        """Return the expected number of ends below a cell of each kind; (depth, slots)."""
+        kinds, rates = self.kinds, self.rates()
+        found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
+        for depth in range(len(found) - 1, -1, -1):
+            found[depth] = 1.0 - rates[depth].sum(axis=-1) + rates[depth] @ below
+            below = found[depth] @ kinds.of_stage
+        return found
+
+
+def _total(values: FloatArray) -> FloatArray:
+    return np.asarray(values.sum(axis=(-2, -1), keepdims=True))

@@ -1,0 +1,160 @@
+"""A request path under way: which of its cells are known, executed and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from vinelm.observation import Observation
+from vinelm.profiler.execution.job import Cell
+from vinelm.protocols import RequestPath
+from vinelm.template import StopRule, Template
+
+Visit = tuple[str, str]
+"""(stage, model) of one invocation."""
+
+
+def activate(request_path: RequestPath, number: int, template: Template) -> ActivePath:
+    """Return the path under way; ``number`` is its position among all paths of the run."""
+    return ActivePath(request_path, number, template) if template.is_linear else ContingentPath(request_path, number, template)
+
+
+class ActivePath:
+    """A request path on a linear template.
+
+    Attributes:
+        request_id: the request.
+        models: those of its invocations, as far as they are known.
+        number: the position among all paths of the run.
+        committed: how many of its cells are committed.
+    """
+
+    __slots__ = ("_executed", "_template", "committed", "models", "number", "request_id")
+
+    def __init__(self, request_path: RequestPath, number: int, template: Template) -> None:
+        self.request_id = request_path.request_id
+        self.models = cast("tuple[str, ...]", request_path.path)
+        self.number = number
+        self.committed = 0
+        self._executed = 0
+        self._template = template
+
+    @property
+    def longest(self) -> int:
+        """The most invocations that the path may have."""
+        return len(self.models)
+
+    def cell(self, length: int) -> Cell:
+        """Return the cell after that many invocations, at most those of :attr:`models`."""
+        return self.request_id, self.models[:length]
+
+    def possible(self, length: int) -> Sequence[Visit]:
+        """Return what may run as the last of that many invocations, at most :attr:`longest`."""
+        return ((self._template.invocations[length - 1].name, self.models[length - 1]),)
+
+    def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
+        """Return the number of cells that are known once the rows are taken into account."""
+        return len(self.models)
+
+    def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
+        """Return the length of the shortest prefix without a row; None where the path ends before one."""
+        known = self.resolve(rows, rule)
+        while self._executed < known:
+            row = rows.get(self.cell(self._executed + 1))
+            if row is None:
+                return self._executed + 1
+            if row.ended(rule):
+                return None
+            self._executed += 1
+        return None
+
+
+class ContingentPath(ActivePath):
+    """A request path on a template that branches: the row of each cell tells which stage comes next, and with it the model.
+
+    What it resolves to depends on the rows of its own cells alone, whenever they came. The stage of the first invocation may
+    not be known before it runs; all stages that may come first have the same model then.
+    """
+
+    __slots__ = ("_ahead", "_choices", "_coming", "_is_over", "_position", "_stages")
+
+    def __init__(self, request_path: RequestPath, number: int, template: Template) -> None:
+        super().__init__(RequestPath(request_path.request_id, ()), number, template)
+        self._choices = request_path.path
+        self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
+        self._position = 0  # of the template's flow, after them
+        self._coming: str | None = None  # the stage after them, once it is known
+        self._is_over = False
+        self._ahead: list[tuple[Visit, ...]] | None = None
+
+    @property
+    def longest(self) -> int:
+        """See :attr:`ActivePath.longest`."""
+        return len(self._stages) + len(self._foreseen())
+
+    def possible(self, length: int) -> Sequence[Visit]:
+        """See :meth:`ActivePath.possible`."""
+        done = len(self._stages)
+        if length <= done:
+            return ((self._stages[length - 1], self.models[length - 1]),)
+        return self._foreseen()[length - done - 1]
+
+    def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
+        """See :meth:`ActivePath.resolve`."""
+        while not self._is_over:
+            if len(self.models) == len(self._stages):
+                models = {model for _, model in self._foreseen()[0]} if self._foreseen() else set()
+                if len(models) != 1:
+                    self._is_over = True
+                    break
+                self.models += tuple(models)
+            row = rows.get(self.cell(len(self.models)))
+            if row is None:
+                break
+            self._is_over = row.ended(rule) or not self._follow(row)
+        return len(self.models)
+
+    def _follow(self, row: Observation) -> bool:
+        """Go on to the stage after the row; False if it is not known, or the template ends."""
+        positions = self._template.flow.positions
+        after = positions[self._position].arms.get(row.stage)
+        if after is None:
+            return False
+        coming = next_stage(row, tuple(positions[after].arms))
+        if coming is None:
+            return False
+        self._stages.append(row.stage)
+        self._position, self._coming, self._ahead = after, coming, None
+        return True
+
+    def _foreseen(self) -> list[tuple[Visit, ...]]:
+        """What may run as each of the invocations from the first without a row on."""
+        if self._ahead is None:
+            self._ahead = []
+            positions, arms = {self._position}, self._template.flow.positions
+            for k in range(len(self._stages), len(self._choices)):
+                found: dict[Visit, None] = {}
+                after: set[int] = set()
+                for stage, number in (arm for position in sorted(positions) for arm in arms[position].arms.items()):
+                    model = self._model(k, stage)
+                    if model is not None and (self._ahead or self._coming in (None, stage)):
+                        found[stage, model] = None
+                        after.add(number)
+                if not found:
+                    break
+                self._ahead.append(tuple(found))
+                positions = after
+        return self._ahead
+
+    def _model(self, k: int, stage: str) -> str | None:
+        """The path's model for a stage as invocation ``k``, if the stage allows it."""
+        choice = self._choices[k]
+        model = choice if isinstance(choice, str) else choice.get(stage)
+        return model if model in (self._template.stage(stage).models or ()) else None
+
+
+def next_stage(row: Observation, arms: Sequence[str]) -> str | None:
+    """Return the stage after a row that goes on; None if the row does not say which of the template's it is."""
+    if row.arm is None:
+        return arms[0] if len(arms) == 1 else None
+    return row.arm if row.arm in arms else None
