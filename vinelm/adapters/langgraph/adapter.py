@@ -24,6 +24,7 @@ from vinelm.adapters.langgraph.path_channel import (
     is_new_request,
     models_of,
     read_path,
+    stages_of,
 )
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, ContextOwner, RunContext, attach, carried_by
@@ -332,6 +333,7 @@ class GraphAdapter:
             )
         run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
+        stages: tuple[str, ...] = ()
         try:
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
@@ -346,15 +348,15 @@ class GraphAdapter:
                 step = (step, len(models_of(value))) if is_repeated else step
             request_id = run.context.request_id
             if value is not None:
-                prefix = models_of(value)
-                is_same_run = prefix == run.path
+                prefix, stages = models_of(value), stages_of(value)
+                is_same_run = run.knows(prefix)
                 if not (continues or (run_is_request and is_same_run)) and is_new_request(
                     value, stage, run.policy.template, request_id, is_same_run=is_same_run
                 ):
-                    prefix = ()
+                    prefix = stages = ()
                 elif run.path is None:
-                    run.resumed(prefix, costs_of(value))
-            path = run.decide(step, stage, prefix)
+                    run.resumed(prefix, costs_of(value), stages)
+            path = run.decide(step, stage, prefix, stages)
             return InvocationScope(
                 self.models, self.observers, run, stage, path, limits=limits, request_id=request_id, falls_back=falls_back
             )
