@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
@@ -336,3 +336,11 @@ class GraphRun:
         if self._observers.observers:
             self._announce("model", stage, prefix, model, started=time.perf_counter())
         return model
+
+
+class RunPath(NamedTuple):
+    """A run, with the models and the stages of its invocations so far."""
+
+    run: GraphRun
+    path: tuple[str, ...]
+    stages: tuple[str, ...]

@@ -57,8 +57,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
 
     An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
     with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
-    entry is kept. Stages that run side by side write one place each. Different stages for one place in one superstep are refused. The end of a run only closes the path: whether
-    the next stage continues it is decided by :func:`is_new_request`.
+    entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
+    The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
     """
 
     __slots__ = ("closed", "opening", "path")
@@ -177,12 +177,12 @@ def _may_begin(stage: str, template: Template) -> bool:
 def _may_follow(value: PathValue, stage: str, template: Template) -> bool:
     flow = template.flow
     try:
-        return flow.ahead_of(flow.at(stages_of(value)), stage) is not None
+        return flow.ahead_of(flow.at(stage_names(value)), stage) is not None
     except KeyError:
         return False
 
 
-def stages_of(value: PathValue | None) -> tuple[str, ...]:
+def stage_names(value: PathValue | None) -> tuple[str, ...]:
     """Return the stages of the stored path, in order."""
     return () if value is None else tuple(entry["stage"] for entry in value["path"])
 
