@@ -129,9 +129,9 @@ def test_a_request_that_is_resumed_brings_its_stages(mode):
 def test_every_turn_of_a_thread_is_a_request(mode):
     vine = control_of(SUPERVISOR)
     app = supervisor(vine, mode).compile(checkpointer=InMemorySaver())
-    for plan, path in (([END], 1), (["law"], 3), (["law"], 3)):
-        done = len(app.get_state(thread()).values.get("log", []))
-        plan = ["-"] * (app.get_state(thread()).values.get("log", []).count("supervisor")) + plan + [END]
+    for hands, path in (([END], 1), (["law"], 3), (["law"], 3)):
+        log = app.get_state(thread()).values.get("log", [])
+        done, plan = len(log), ["-"] * log.count("supervisor") + hands + [END]
         policy = Asked(vine, MODELS)
         run(app, mode, {"plan": plan}, thread(), context=vine.context(policy=policy))
         assert len(policy.asked) == path
