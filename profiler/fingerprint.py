@@ -117,10 +117,10 @@ class _Recorder:
         self.stages[name] = fn
         return self.adapter.stage(name, fn, **settings)
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
+    def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
-        return self.adapter.route(fn, again=again, end=end, times=times)
+        return self.adapter.route(fn, **settings)
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """See :meth:`vinelm.api.application.VineLM.chat_model`."""

@@ -93,7 +93,8 @@ class _Edges:
         targets: Mapping[str, str] = branch.ends or {name: name for name in everywhere}
         self.own.setdefault(source, set()).update(targets.values())
         for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
-            end = getattr(function, ROUTE_MARK, None)
+            edge = getattr(function, ROUTE_MARK, None)
+            end = None if edge is None else edge.destinations.end
             if end is not None:
                 self.route_ends.setdefault(source, set()).add(targets.get(end, end))
 
