@@ -76,7 +76,8 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
     """Return the digest of each part by name.
 
-    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs`` and ``resource LABEL``.
+    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
+    ``resource LABEL``.
     """
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = workflow.build(recorder)
@@ -93,6 +94,8 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     parts["scorer"] = code_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
+    if workflow.answer_interrupt is not None:
+        parts["interrupts"] = code_digest(workflow.answer_interrupt)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
 
 
