@@ -92,9 +92,7 @@ def _children(trie: Trie, arms: Arms) -> Ints:
     return child
 
 
-def _next(
-    plan: Ints, node: Ints, models: Ints, arms: Arms, child: Ints
-) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
+def _next(plan: Ints, node: Ints, models: Ints, arms: Arms, child: Ints) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
     """The children that each plan runs, and the (plan, node) pairs that end."""
     is_end = arms.count[node] == 0
     count = arms.count[node]

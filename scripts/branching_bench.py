@@ -1,6 +1,6 @@
 """Estimators on simulated tables that branch (`branching_truths.py`), for `bench_estimator.py`.
 
-Judged are the fixed plans (a model for each stage) and the probabilities of the arms: `mae`, `max_abs`, `signed` and `cap_regret`
+Judged are the fixed plans (a model for each stage) and the probabilities of arms: `mae`, `max_abs`, `signed` and `cap_regret`
 of plan accuracies, `coverage90` of their 90 % intervals, `arm_mae` over the arms of decisions (each weighted by how many
 requests reach its node), `arm_mae_plain` without weights, and `arm_coverage90`. All are fractions, and all data are simulated.
 """
@@ -49,7 +49,8 @@ def judge_branching(exact: AnnotatedTrie, fitted: AnnotatedTrie) -> dict[str, fl
     for cap in caps:
         allowed = truth.cost_usd <= cap
         regret.append(truth.accuracy[allowed].max() - truth.accuracy[allowed][np.argmax(found.accuracy[allowed])])
-    assert exact.arm is not None and fitted.arm is not None
+    assert exact.arm is not None
+    assert fitted.arm is not None
     arms = arms_of(exact.trie)
     first = np.unique(arms.of_node[1:], return_index=True)[1] + 1
     weight = exact.reach[exact.trie.parent[first]] * arms.is_choice[arms.source]
@@ -66,7 +67,9 @@ def judge_branching(exact: AnnotatedTrie, fitted: AnnotatedTrie) -> dict[str, fl
     return results
 
 
-def run_branching(names: list[str] | None, coverages: list[float], seeds: int, *, truth_seed: int = 0) -> Iterator[dict[str, Any]]:
+def run_branching(
+    names: list[str] | None, coverages: list[float], seeds: int, *, truth_seed: int = 0
+) -> Iterator[dict[str, Any]]:
     for truth in BRANCHING_TRUTHS:
         name = f"simulated: {truth} branching"
         if names and not any(part in name for part in names):

@@ -157,9 +157,9 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
 
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
-    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of its
-    stage and model, which ends of the same stage and model share: those add up as standard deviations, the others as variances.
-    Errors of the arms, which cancel in part between ends, count as if they did not.
+    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
+    its stage and model, which ends of the same stage and model share: those add up as standard deviations, the others as
+    variances. Errors of the arms, which cancel in part between ends, count as if they did not.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
