@@ -9,12 +9,13 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import user_place
+from vinelm.adapters.langgraph import nodes_of_stages, resolved, template_code, template_differences, user_place
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
@@ -32,10 +33,14 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order; those that a failed one makes impossible are left out."""
+    """All checks, in order; those that a failed one makes impossible are left out.
+
+    ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
+    """
 
     workflow: str
     items: tuple[CheckItem, ...]
+    template_code: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -53,22 +58,34 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
-    return CheckReport(workflow.name, tuple(_items(workflow, catalog)))
+    items = tuple(_items(workflow, catalog))
+    return CheckReport(workflow.name, items, None if workflow.template is not None else _code_of(workflow, catalog))
+
+
+def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
+    backend = ScriptedBackend(workflow)
+    backends = {model.provider: backend for model in catalog.models}
+    try:
+        return template_code(resolved(workflow, UnitAdapter(catalog, backends, template=None)).template)
+    except Exception:  # an item says so
+        return None
 
 
 def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
+    backend = ScriptedBackend(workflow)
+    backends = {model.provider: backend for model in catalog.models}
+    is_given = workflow.template is not None
     try:
+        workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))
-    except VineLMError as error:
-        yield CheckItem("template", False, str(error))
+    except Exception as error:  # the workflow's own build(vine) may raise anything
+        yield CheckItem("template", False, _line(error, "build(vine) raised"))
         return
     yield CheckItem("template", True, f"{_path(template)}, over {len(template.models)} models, stop = {template.stop}")
     inputs = _inputs(workflow)
     yield inputs
     if not inputs.is_ok:
         return
-    backend = ScriptedBackend(workflow)
-    backends = {model.provider: backend for model in catalog.models}
     try:
         units = UnitRunner(workflow, catalog, backends)
         parts = fingerprint(workflow, catalog, backends)
@@ -78,6 +95,9 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     yield CheckItem(
         "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
     )
+    if is_given:
+        nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
+        yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
     yield from _dry_run(units, workflow.requests[0])
 
 

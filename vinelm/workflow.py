@@ -8,10 +8,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from vinelm.errors import DatasetError
 from vinelm.template import Template
+
+_OF_GRAPH = cast("Template", None)
+"""No template: whoever loads the workflow reads it from the graph before it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Workflow:
 
     Args:
         name: Names the workflow in stores and reports.
-        template: Its stages and loops, and the models that they may use.
+        template: Its stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
         build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``.
         requests: The labelled requests; at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
@@ -56,7 +59,7 @@ class Workflow:
     """
 
     name: str
-    template: Template
+    template: Template = _OF_GRAPH
     build: Callable[[Any], Any]
     requests: Sequence[Request]
     score: Callable[[Request, Mapping[str, Any]], bool | float]

@@ -12,7 +12,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, build_graph, profiled_unit, route_ends, stage_nodes, with_graph_exits
+from vinelm.adapters.langgraph import (
+    PATH_KEY,
+    build_graph,
+    profiled_unit,
+    resolved,
+    route_ends,
+    stage_nodes,
+    with_graph_exits,
+)
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
@@ -39,6 +47,7 @@ class UnitRunner:
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
+        workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         self.workflow, self.catalog, self.backends = workflow, catalog, backends
         self.template = workflow.template.bind(tuple(catalog))
         self.control = UnitAdapter(catalog, backends, template=self.template)

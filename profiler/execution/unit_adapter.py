@@ -77,7 +77,7 @@ class UnitAdapter:
         adapter: wraps the stages and routes.
     """
 
-    def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template) -> None:
+    def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(ModelResolver(catalog, backends))
         self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
         self.stage = self.adapter.stage

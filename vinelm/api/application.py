@@ -270,7 +270,7 @@ class VineLM:
         if template is not None and [s.name for s in template.stages] != [s.name for s in annotated.template.stages]:
             raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
         wrong = self._without_exit(annotated)
-        if wrong:
+        if wrong and annotated.template.is_linear:  # a branching workflow may end there by itself
             raise ConfigError(
                 f"plans of the trie may end after {', '.join(map(repr, wrong))}, where the graph has no vine.route to end at: "
                 "profile this graph, or put a vine.route there"

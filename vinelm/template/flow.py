@@ -122,6 +122,11 @@ class Flow:
             number = self.positions[number].arms[stage]
         return number
 
+    @cached_property
+    def last_stages(self) -> frozenset[str]:
+        """The stages that no other follows on some way."""
+        return frozenset(name for name, number in self.visits if not self.positions[number].arms)
+
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
         """Return the stages of the superstep that begins at a position whose choices come before that of ``stage``.
 

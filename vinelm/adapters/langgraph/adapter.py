@@ -205,6 +205,8 @@ class GraphAdapter:
         names = {stage.name for stage in template.stages}
         if not self._agains or not names.issuperset(self._agains):
             return None
+        if not template.is_linear:
+            return template.stages_before(self._agains) | template.flow.last_stages
         last = template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in stages_of([last]))
         return template.stages_before(self._agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})

@@ -30,8 +30,8 @@ def read_template(graph: Graph, stage_of: Mapping[str, str], label: str) -> Temp
     for stage, node in found.unclear.items():
         after = f", after the stage {stage!r}," if stage and stage != node else ""
         raise WorkflowError(
-            f"{label}: the edge behind {node!r}{after} does not say where it leads: give add_conditional_edges its path_map, use "
-            "vine.route, or annotate its function with -> Literal[...]; or give the template"
+            f"{label}: the edge behind {node!r}{after} does not say where it leads: give add_conditional_edges its path_map, "
+            "use vine.route, or annotate its function with -> Literal[...]; or give the template"
         )
     reached = {name for stages in found.after for name in stages}
     for node, stage in stage_of.items():
@@ -43,7 +43,7 @@ def read_template(graph: Graph, stage_of: Mapping[str, str], label: str) -> Temp
     return template_of(found)
 
 
-def differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
+def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
     """Return a line for each arm that only the graph or only the template has; none where the graph does not say enough."""
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):
@@ -60,8 +60,8 @@ def differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -
     for before, after in sorted(allowed - found.pairs):
         if before not in found.unclear:
             lines.append(
-                f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare where "
-                "the edge leads"
+                f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare "
+                "where the edge leads"
             )
     return lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from langgraph.graph import END, START
@@ -50,7 +50,7 @@ class StageGraph:
         found = {("", self.sorted(first)[0]) for first in self.start if first}
         for stages, following in self.after.items():
             ordered = self.sorted(stages)
-            found |= set(zip(ordered, ordered[1:], strict=False))
+            found |= set(pairwise(ordered))
             found |= {(ordered[-1], self.sorted(then)[0]) for then in following if then}
         return found
 

@@ -145,7 +145,6 @@ class _Writer:
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
         """The steps of one turn, and whether other steps follow the loop; None if it cannot be written so."""
-
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]
