@@ -41,7 +41,7 @@ def drawn(names, edges, choices):
         for source, target in edges:
             graph.add_edge(source, target)
         for source, targets in choices.items():
-            graph.add_conditional_edges(source, lambda state: targets[0], targets)
+            graph.add_conditional_edges(source, lambda state, to=targets: to[0], targets)
         return graph
 
     return build

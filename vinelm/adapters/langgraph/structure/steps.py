@@ -100,9 +100,8 @@ class _Writer:
         """The superstep that a part is entered at."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
-        if len(heads) != 1:
-            if not self._is_loose:
-                raise _NotStructuredError
+        if len(heads) != 1 and not self._is_loose:
+            raise _NotStructuredError
         return self._in_order_if_known(list(heads))[0]
 
     @staticmethod
