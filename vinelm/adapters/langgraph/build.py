@@ -40,7 +40,7 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
     chats = chat_nodes(graph)
-    if workflow.template is None:
+    if not workflow.has_template:
         workflow = replace(workflow, template=template_of_graph(workflow, graph, vine.adapter.agents, chats))
     _check_stages(workflow, graph, vine.adapter.agents, chats)
     names = [stage.name for stage in workflow.template.stages]
