@@ -9,7 +9,14 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import nodes_of_stages, resolved, template_code, template_differences, user_place
+from vinelm.adapters.langgraph import (
+    nodes_of_stages,
+    resolved,
+    template_code,
+    template_differences,
+    template_imports,
+    user_place,
+)
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
@@ -59,22 +66,23 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
     items = tuple(_items(workflow, catalog))
-    return CheckReport(workflow.name, items, None if workflow.template is not None else _code_of(workflow, catalog))
+    return CheckReport(workflow.name, items, None if workflow.has_template else _code_of(workflow, catalog))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     try:
-        return template_code(resolved(workflow, UnitAdapter(catalog, backends, template=None)).template)
+        template = resolved(workflow, UnitAdapter(catalog, backends, template=None)).template
     except Exception:  # an item says so
         return None
+    return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
 def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
-    is_given = workflow.template is not None
+    is_given = workflow.has_template
     try:
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))

@@ -78,6 +78,11 @@ class Workflow:
                 raise DatasetError(f"workflow {self.name!r}: the request id {request.id!r} repeats: ids must be unique")
             seen.add(request.id)
 
+    @property
+    def has_template(self) -> bool:
+        """Whether it has a template, given or read from its graph; one without is resolved before anything reads it."""
+        return self.template is not _OF_GRAPH
+
     def graph_input(self, request: Request) -> dict[str, Any]:
         """Return what the graph is invoked with, which never holds the labels."""
         if self.inputs is not None:
