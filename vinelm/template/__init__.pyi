@@ -7,6 +7,8 @@ from .steps import Loop as Loop
 from .steps import Parallel as Parallel
 from .steps import Stage as Stage
 from .steps import Step as Step
+from .steps import mapped as mapped
 from .steps import stages_of as stages_of
+from .steps import walk as walk
 from .template import StopRule as StopRule
 from .template import Template as Template

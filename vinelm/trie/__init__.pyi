@@ -1,3 +1,7 @@
+from .merged import MERGED_ARRAYS as MERGED_ARRAYS
+from .merged import MergedTrie as MergedTrie
+from .merged import no_single_path as no_single_path
+from .merging import MOST_MERGED as MOST_MERGED
 from .trie import ARRAYS as ARRAYS
 from .trie import BoolArray as BoolArray
 from .trie import FloatArray as FloatArray
