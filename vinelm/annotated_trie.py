@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import data_frame, html_table
 from vinelm.template import Template
-from vinelm.trie import BoolArray, FloatArray, MergedTrie, Trie, no_single_path
+from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +56,8 @@ class AnnotatedTrie:
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
     models are chosen as in the profile. The arms belong to the edges, whose sources differ: both arrays have shape (edges,).
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
-    path metrics raise :class:`VineLMError`.
+    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which the values
+    of a plan follow for the requests that follow it; None where the estimator gives none.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -86,6 +87,7 @@ class AnnotatedTrie:
     arm: FloatArray | None = None
     arm_success: FloatArray | None = None
     arm_se: FloatArray | None = None
+    difficulty: DifficultyRates | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,6 +102,8 @@ class AnnotatedTrie:
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")
             if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):
                 raise VineLMError(f"annotation {name} is not finite at node {int(np.argmin(np.isfinite(values)))}")
+        if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
+            raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
         given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
         if len(given) != (0 if self.template.is_linear else len(ARM_ARRAYS)):
             raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")

@@ -1,3 +1,5 @@
+from .difficulty import DIFFICULTY_ARRAYS as DIFFICULTY_ARRAYS
+from .difficulty import DifficultyRates as DifficultyRates
 from .merged import MERGED_ARRAYS as MERGED_ARRAYS
 from .merged import MergedTrie as MergedTrie
 from .merged import no_single_path as no_single_path
