@@ -29,7 +29,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
 from vinelm.template import Template
-from vinelm.trie import ARRAYS, MERGED_ARRAYS, MergedTrie, Trie
+from vinelm.trie import ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
@@ -134,6 +134,8 @@ def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
     names = MERGED_ARRAYS if annotated.trie.is_merged else ARRAYS
     arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
+    if annotated.difficulty is not None:
+        arrays |= {f"difficulty.{name}": getattr(annotated.difficulty, name) for name in DIFFICULTY_ARRAYS}
     optional = {name: getattr(annotated, name) for name in OPTIONAL_ARRAYS}
     return arrays | {name: values for name, values in optional.items() if values is not None}
 
@@ -259,6 +261,12 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
         template=template,
         catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
+        difficulty=_difficulty(arrays),
         **{name: arrays[name] for name in NODE_ARRAYS},
         **optional,
     )
+
+
+def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:
+    given = {name: arrays[f"difficulty.{name}"] for name in DIFFICULTY_ARRAYS if f"difficulty.{name}" in arrays}
+    return DifficultyRates(**given) if given else None

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop, walk
-from vinelm.trie import MergedTrie
+from vinelm.trie import DIFFICULTY_ARRAYS, DifficultyRates, MergedTrie
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
@@ -42,6 +42,8 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
     for name in AMOUNTS:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
+    if annotated.difficulty is not None:
+        _check_difficulty(annotated.difficulty)
     if annotated.arm is not None and annotated.arm_success is not None:
         _check_arms(annotated, annotated.arm, annotated.arm_success)
 
@@ -119,6 +121,15 @@ def _check_merged(trie: MergedTrie, template: Template, catalog: tuple[str, ...]
     _require(not np.any(trie.answerable & ~own.answerable), "trie.answerable does not follow the template")
     same = trie.with_answerable(own.answerable) == own
     _require(same, f"its merged nodes are not those of its template ({settings})")
+
+
+def _check_difficulty(rates: DifficultyRates) -> None:
+    for name in DIFFICULTY_ARRAYS:
+        values = getattr(rates, name)
+        is_within = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
+        _require(is_within, f"difficulty.{name} is not within [0, 1]")
+    _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
+    _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
 
 
 def _check_merged_arms(trie: MergedTrie, arm: npt.NDArray[Any], arm_success: npt.NDArray[Any]) -> None:
