@@ -54,7 +54,7 @@ class AnnotatedTrie:
     - ``arm_se``: standard error of ``arm``; None where the estimator gives none. 0 at the root.
 
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
-    models are chosen as in the profile. The arms belong to the edges, whose sources differ: both arrays have shape (edges,).
+    models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
     path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which the values
     of a plan follow for the requests that follow it; None where the estimator gives none.
@@ -96,7 +96,7 @@ class AnnotatedTrie:
             if values is None:
                 continue
             size = len(self.trie)
-            if isinstance(self.trie, MergedTrie) and name in ARM_ARRAYS:
+            if isinstance(self.trie, MergedTrie) and name in (*ARM_ARRAYS, "arm_se"):
                 size = self.trie.n_edges
             if values.shape != (size,):
                 raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
-from vinelm.estimator.merged.remembered import certain_models, previous_model
+from vinelm.estimator.merged.remembered import certain_decisions, certain_models, previous_choice, previous_model
 from vinelm.trie import MergedTrie, Trie
 
 Ints = npt.NDArray[np.int64]
@@ -125,6 +125,8 @@ def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
 
     ``decision`` is the node that was left, ``arm`` the child that was entered.
     """
+    if isinstance(trie, MergedTrie):
+        return certain_decisions(trie)
     is_choice = arms_of(trie).is_choice
     found: list[tuple[Ints, Ints, Ints]] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
@@ -141,8 +143,8 @@ def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
 def _arm_parts(trie: Trie) -> list[Part]:
     """Groups of effects of the arms that led to a node."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
-    nodes = np.arange(1, len(trie))
-    up = trie.parent[1:].astype(np.int64)
+    nodes = certain_nodes(trie)
+    up = trie.parent[nodes].astype(np.int64)
     later, decision, arm = decisions(trie)
     return [
         coded("arrival", nodes, stage[up], model[up], stage[nodes]),
@@ -159,6 +161,13 @@ def coded(name: str, rows: Ints, *labels: Ints, times: npt.NDArray[Any] | None =
         code = code * (int(label.max(initial=0)) + 2) + label + 1
     columns, column = np.unique(code, return_inverse=True)
     return Part(name, rows, np.asarray(column, np.int64), len(columns), times)
+
+
+def certain_nodes(trie: Trie) -> Ints:
+    """Return the nodes but the root whose stage and model before are known: all of them, where histories are not merged."""
+    if isinstance(trie, MergedTrie):
+        return np.flatnonzero(previous_choice(trie) >= 0)
+    return np.arange(1, len(trie))
 
 
 def _previous(trie: Trie) -> Ints:

@@ -52,6 +52,8 @@ def annotate_merged(
         cost_se=_error_of_mean(cost_usd),
         latency_se=_error_of_mean(latency_s),
         count=cells.count,
+        arm=None if predicted.arms is None else predicted.arms[0],
+        arm_success=None if predicted.arms is None else predicted.arms[1],
         difficulty=predicted.by_difficulty,
         meta=meta,
     )

@@ -24,14 +24,14 @@ class MergedRates:
 
     Args:
         rates: conditional on reaching the node, over the requests that reach it in the profile.
-        reaching: expected number of requests that reach each node.
+        arms: P(arm) and P(arm and right) of each edge, shape (edges,); None where one stage follows each node.
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``: the posterior of the model's effects for the given mix of
             difficulties, and the sample of requests. Effects that the features leave out are not in it.
     """
 
     rates: Rates
-    reaching: FloatArray
+    arms: tuple[FloatArray, FloatArray] | None
     by_difficulty: DifficultyRates
     success_se: FloatArray
 
@@ -45,11 +45,17 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     probabilities = _with_node_effects(cells, fit)
     stop = probabilities.stop
     start = fit.posterior.mean(axis=0)
-    mass = spread_masses(trie, start, 1.0 - stop, choice_shares(cells, trie))
+    on_right = probabilities.right * (1.0 - probabilities.stop_if_right)
+    on_wrong = (1.0 - probabilities.right) * (1.0 - probabilities.stop_if_wrong)
+    arms = _arms(trie, fit, on_right, on_wrong, cells)
+    going = 1.0 - stop if arms is None else arms[0][trie.edge_arm]
+    mass = spread_masses(trie, start, going, choice_shares(cells, trie))
     reached = mass.sum(axis=1)
     mix = (mass + TINY * start) / (reached + TINY * start.sum())[:, None]
     stop_success = probabilities.right * probabilities.stop_if_right
-    by_difficulty = DifficultyRates(start, probabilities.right, stop, stop_success)
+    by_difficulty = DifficultyRates(
+        start, probabilities.right, stop, stop_success, *(arms if arms is not None else (None, None))
+    )
     stopping, right = (mix * stop).sum(axis=1), (mix * probabilities.right).sum(axis=1)
     right_stop = (mix * stop_success).sum(axis=1)
     rates = Rates.of(
@@ -58,7 +64,36 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     errors = _success_errors(cells, fit, probabilities, mix)
     for values in (by_difficulty.success, by_difficulty.stop, by_difficulty.stop_success):
         values[0] = 0.0
-    return MergedRates(rates, reached * cells.n_requests, by_difficulty, errors)
+    return MergedRates(rates, _arm_rates(trie, by_difficulty, mix, rates), by_difficulty, errors)
+
+
+def _arms(
+    trie: MergedTrie, fit: LatentFit, on_right: FloatArray, on_wrong: FloatArray, cells: ObservationTable
+) -> tuple[FloatArray, FloatArray] | None:
+    """P(arm) and P(arm and right) given that its source is reached, by difficulty; None where one stage follows each node."""
+    if trie.is_linear:
+        return None
+    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    if fit.arms is None:
+        return (on_right + on_wrong)[source], on_right[source]
+    shares = fit.arms.shares()
+    took_right = on_right[source] * shares.if_right
+    return took_right + on_wrong[source] * shares.if_wrong, took_right
+
+
+def _arm_rates(
+    trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates: Rates
+) -> tuple[FloatArray, FloatArray] | None:
+    """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
+    if known.arm is None or known.arm_success is None:
+        return None
+    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    going, right = (mix[source] * known.arm).sum(axis=1), (mix[source] * known.arm_success).sum(axis=1)
+    going *= ((1.0 - rates.stop) / np.maximum(np.bincount(source, going, len(trie)), TINY))[source]
+    total = np.bincount(source, right, len(trie))
+    right *= np.where(total > TINY, (rates.success - rates.stop_success) / np.maximum(total, TINY), 0.0)[source]
+    going = np.minimum(going, 1.0)
+    return going[trie.edge_arm], np.minimum(right, going)[trie.edge_arm]
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:

@@ -1,3 +1,4 @@
+from .difficulty import DIFFICULTY_ARM_ARRAYS as DIFFICULTY_ARM_ARRAYS
 from .difficulty import DIFFICULTY_ARRAYS as DIFFICULTY_ARRAYS
 from .difficulty import DifficultyRates as DifficultyRates
 from .merged import MERGED_ARRAYS as MERGED_ARRAYS

@@ -19,6 +19,8 @@ class DifficultyRates:
         weight: share of the requests that have each difficulty, shape (points,).
         success, stop, stop_success: the rates of :class:`~vinelm.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
+        arm, arm_success: P(each arm comes next), and P(the same, and the answer before it is correct), given that its source is
+            reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None where one stage follows each node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -28,14 +30,22 @@ class DifficultyRates:
     success: FloatArray
     stop: FloatArray
     stop_success: FloatArray
+    arm: FloatArray | None = None
+    arm_success: FloatArray | None = None
 
     def __post_init__(self) -> None:
         points = self.weight.shape
-        for name in DIFFICULTY_ARRAYS[1:]:
+        if (self.arm is None) != (self.arm_success is None):
+            raise VineLMError("difficulty has arm and arm_success both or neither")
+        for name in (*DIFFICULTY_ARRAYS[1:], *DIFFICULTY_ARM_ARRAYS):
             values = getattr(self, name)
+            if values is None:
+                continue
             if values.ndim != 2 or values.shape[1:] != points:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
 
 DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")
 """The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
+DIFFICULTY_ARM_ARRAYS = ("arm", "arm_success")
+"""Those of them that a trie that branches has too."""

@@ -29,7 +29,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
 from vinelm.template import Template
-from vinelm.trie import ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
+from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
@@ -135,7 +135,8 @@ def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
     arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
     if annotated.difficulty is not None:
-        arrays |= {f"difficulty.{name}": getattr(annotated.difficulty, name) for name in DIFFICULTY_ARRAYS}
+        found = {name: getattr(annotated.difficulty, name) for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)}
+        arrays |= {f"difficulty.{name}": values for name, values in found.items() if values is not None}
     optional = {name: getattr(annotated, name) for name in OPTIONAL_ARRAYS}
     return arrays | {name: values for name, values in optional.items() if values is not None}
 
@@ -268,5 +269,6 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:
-    given = {name: arrays[f"difficulty.{name}"] for name in DIFFICULTY_ARRAYS if f"difficulty.{name}" in arrays}
+    names = (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)
+    given = {name: arrays[f"difficulty.{name}"] for name in names if f"difficulty.{name}" in arrays}
     return DifficultyRates(**given) if given else None

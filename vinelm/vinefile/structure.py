@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
 from vinelm.template import Loop, walk
-from vinelm.trie import DIFFICULTY_ARRAYS, DifficultyRates, MergedTrie
+from vinelm.trie import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates, MergedTrie
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
@@ -43,7 +43,7 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
     if annotated.difficulty is not None:
-        _check_difficulty(annotated.difficulty)
+        _check_difficulty(annotated.difficulty, annotated.trie)
     if annotated.arm is not None and annotated.arm_success is not None:
         _check_arms(annotated, annotated.arm, annotated.arm_success)
 
@@ -123,12 +123,17 @@ def _check_merged(trie: MergedTrie, template: Template, catalog: tuple[str, ...]
     _require(same, f"its merged nodes are not those of its template ({settings})")
 
 
-def _check_difficulty(rates: DifficultyRates) -> None:
-    for name in DIFFICULTY_ARRAYS:
+def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
+    for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS):
         values = getattr(rates, name)
+        if values is None:
+            continue
         is_within = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
         _require(is_within, f"difficulty.{name} is not within [0, 1]")
     _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
+    if rates.arm is not None and rates.arm_success is not None:
+        n_arms = int(trie.edge_arm[-1]) + 1 if isinstance(trie, MergedTrie) else 0
+        _require(len(rates.arm) == len(rates.arm_success) == n_arms, "the arms of difficulty are not those of the trie")
     _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
 
 

@@ -64,11 +64,11 @@ def evaluate(
         source, taken = graph.arm_source[arms], choice[arms]
         runs = taken >= 0
         is_end = (taken == END) & graph.ends[source]
-        right = mass[source] * rates.right(arms)
+        right = mass[source] * rates.right[arms]
         np.add.at(ended, source[is_end], right[is_end].sum(axis=1))
         edge, up = taken[runs], source[runs]
         target = trie.target[edge]
-        np.add.at(mass, target, mass[up] * rates.going(arms[runs]))
+        np.add.at(mass, target, mass[up] * rates.going[arms[runs]])
         np.maximum.at(latest, target, latest[up] + seconds[edge])
     reach = mass.sum(axis=1)
     stopped = (mass * rates.stop_success).sum(axis=1)
@@ -111,16 +111,20 @@ def _standard_error(
     return float((reach * graph.annotated.accuracy_se * np.clip(1.0 - afterwards, 0.0, 1.0)).sum())
 
 
+def arm_rates(graph: MergedGraph, *, with_difficulty: bool) -> FloatArray:
+    """Return P(each arm comes next | its source is reached), with one column per difficulty if the trie knows any, else one."""
+    return _Rates.of(graph, with_difficulty=with_difficulty).going
+
+
 @dataclass(frozen=True, eq=False)
 class _Rates:
     """The rates of nodes and arms, with one column per difficulty, or with one column."""
 
-    graph: MergedGraph
     success: FloatArray
     stop: FloatArray
     stop_success: FloatArray
-    arm_share: FloatArray
-    right_share: FloatArray
+    going: FloatArray
+    right: FloatArray
 
     @property
     def points(self) -> int:
@@ -132,17 +136,9 @@ class _Rates:
         known = annotated.difficulty if with_difficulty else None
         names = ("success", "stop", "stop_success")
         columns = [getattr(annotated, name)[:, None] if known is None else getattr(known, name) for name in names]
-        on = 1.0 - annotated.stop[graph.arm_source]
-        right_on = (annotated.success - annotated.stop_success)[graph.arm_source]
-        share = np.divide(graph.going, on, out=np.zeros_like(on), where=on > 0.0)
-        right = np.divide(graph.right, right_on, out=share.copy(), where=right_on > 0.0)
-        return cls(graph, *columns, share, right)
-
-    def going(self, arms: Ints) -> FloatArray:
-        """P(the arm comes next), shape (arms, points): each arm's share is the same for every difficulty."""
-        return np.asarray((1.0 - self.stop[self.graph.arm_source[arms]]) * self.arm_share[arms, None])
-
-    def right(self, arms: Ints) -> FloatArray:
-        """P(the arm comes next and the answer is correct), shape (arms, points)."""
-        source = self.graph.arm_source[arms]
-        return np.asarray((self.success - self.stop_success)[source] * self.right_share[arms, None])
+        if known is None:
+            return cls(*columns, graph.going[:, None], graph.right[:, None])
+        source = graph.arm_source
+        if known.arm is None or known.arm_success is None:
+            return cls(*columns, 1.0 - known.stop[source], (known.success - known.stop_success)[source])
+        return cls(*columns, known.arm, known.arm_success)

@@ -97,12 +97,13 @@ class MergedGraph:
         for name in ("success", "stop", "stop_success"):
             own = (mass * getattr(known, name)).sum(axis=1) / np.where(is_reached, reach, 1.0)
             rates[name] = np.where(is_reached, own, getattr(annotated, name))
-        going, right = self.going, self.right
         source = self.arm_source
-        for old, new in ((annotated.stop, rates["stop"]),):
-            going = going * np.divide(1.0 - new, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[source]
-        before, after = annotated.success - annotated.stop_success, rates["success"] - rates["stop_success"]
-        right = right * np.divide(after, before, out=np.ones_like(before), where=before > 0.0)[source]
+        if known.arm is None or known.arm_success is None:
+            going, right = 1.0 - rates["stop"][source], (rates["success"] - rates["stop_success"])[source]
+        else:
+            share = mass[source] / np.where(is_reached, reach, 1.0)[source, None]
+            going = np.where(is_reached[source], (share * known.arm).sum(axis=1), self.going)
+            right = np.where(is_reached[source], (share * known.arm_success).sum(axis=1), self.right)
         return replace(self, annotated=replace(annotated, **rates), going=going, right=right)
 
     @property

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
+from vinelm.controller.planning.merged.evaluation import Outlook, arm_rates, evaluate
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END, induce
 from vinelm.trie import FloatArray
@@ -108,6 +108,7 @@ def _cuts(graph: MergedGraph, models: Sequence[str], start: FloatArray) -> Itera
     trie, annotated = graph.trie, graph.annotated
     known = annotated.difficulty
     rates = annotated if known is None else known
+    going = arm_rates(graph, with_difficulty=True)
     here = {0: start}
     accuracy = cost = 0.0
     latest = {0: 0.0}
@@ -116,9 +117,8 @@ def _cuts(graph: MergedGraph, models: Sequence[str], start: FloatArray) -> Itera
         until: dict[int, float] = {}
         for node, mass in here.items():
             for arm in graph.arms_of(node):
-                share = graph.going[arm] / max(1.0 - float(annotated.stop[node]), 1e-300)
                 target = trie.child(node, models[trie.stages.index(graph.stage_of(arm))], graph.stage_of(arm))
-                below[target] = below.get(target, 0.0) + mass * (1.0 - _of(rates.stop, node)) * share
+                below[target] = below.get(target, 0.0) + mass * going[arm]
                 until[target] = max(until.get(target, 0.0), latest[node] + float(annotated.latency_s[target]))
         here, latest = below, until
         if not here:

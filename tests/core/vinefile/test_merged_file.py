@@ -46,7 +46,7 @@ def test_another_memory_than_the_templates_is_refused(tmp_path):
         load_trie(tmp_path / "b.vine")
 
 
-@settings(max_examples=150)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_whatever_loads_is_the_merged_trie_of_its_template(tmp_path_factory, data):
     annotated = random_merged(branching(2, memory=1), 2, with_difficulty=True)
