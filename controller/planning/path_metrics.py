@@ -40,7 +40,7 @@ class PathMetrics:
         self._visits: _EngineVisits | None = None
         self._ranks: dict[tuple[Metric, float | None], npt.NDArray[np.int32]] = {}
         self._children: dict[tuple[int, str], int] = {}
-        self._accuracy: dict[float | None, FloatArray] = {None: annotated.accuracy}
+        self._accuracy: dict[float | None, FloatArray] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
         """The metric from the root to each node.
@@ -122,9 +122,11 @@ class PathMetrics:
         return sum(values.nbytes for values in (self.endings, *visits, *self._ranks.values()))
 
     def _accuracy_at(self, confidence: float | None) -> FloatArray:
+        if confidence is None:
+            return self.annotated.accuracy
         found = self._accuracy.get(confidence)
         if found is None:
-            found = self._lower_accuracy(confidence or 0.5)
+            found = self._lower_accuracy(confidence)
             if len(self._accuracy) < LEVELS:
                 self._accuracy[confidence] = found
         return found

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller.planning.contingent.planner import DP, ContingentPlanners
 from vinelm.controller.planning.deadline_program import MOST_NODES, DeadlineProgram
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
@@ -43,6 +46,7 @@ class Planner:
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         """Model name to engine name."""
         self._prepared: set[ObjectiveClass] = set()
+        self._contingent = None if annotated.is_linear else ContingentPlanners(self.metrics)
         self._lock = threading.Lock()
 
     def plan(
@@ -55,6 +59,8 @@ class Planner:
         load: Mapping[str, float] | FloatArray | None = None,
         candidates: BoolArray | None = None,
         may_stop: bool = True,
+        stage: str | Collection[str] | None = None,
+        without: Collection[str] = (),
     ) -> Decision:
         """Choose the best node for a request to end at and the model to run next.
 
@@ -69,6 +75,11 @@ class Planner:
             load: Extra seconds per invocation by engine, or an array in the order of ``annotated.engines``.
             candidates: Nodes that the request may end at, shape (n + 1,); None for all.
             may_stop: Whether the request may end at ``node`` itself.
+            stage: On a trie that branches, the stage that comes next; or several of which one comes, where the request has to
+                go on or end before it is seen which. None: any may come, and it is seen which before the request goes on.
+            without: Models that must not run next.
+
+        On a trie that branches the result is a :class:`ContingentDecision`: a model for each arm.
 
         Raises:
             InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or there is no node to end at.
@@ -79,7 +90,11 @@ class Planner:
         if not (0.0 <= elapsed_s < _INFINITY and 0.0 <= spent_usd < _INFINITY):
             raise ConfigError(f"elapsed_s is {elapsed_s} and spent_usd {spent_usd}: both must be finite numbers >= 0")
         load_s = None if load is None else load_array(load, self._engines)
+        if without and self._contingent is None:
+            candidates = self._without(node, without, candidates)
         request = PlanRequest(objective, node, elapsed_s, spent_usd, load_s, candidates, may_stop)
+        if self._contingent is not None:
+            return self._contingent.plan(request, stage, without)
         stores = self._cache.stores_for(objective)
         store = stores.unloaded if load_s is None else stores.loaded
         frontier = None if store is None or candidates is not None else store.get(node)
@@ -100,6 +115,9 @@ class Planner:
         why = self.unplannable(objective)
         if why is not None:
             raise ConfigError(why, code="dp-too-large")
+        if self._contingent is not None:
+            self._contingent.prepare(objective)
+            return
         objective_class = ObjectiveClass.of(objective, has_load=True)
         if objective_class is not None:
             self._prepared.add(objective_class)
@@ -107,6 +125,8 @@ class Planner:
 
     def unplannable(self, objective: Objective) -> str | None:
         """Return why no objective of this kind can be planned over this trie, as one line; None if it can."""
+        if objective.risk == "dp" and self._contingent is not None:
+            return DP
         if objective.risk == "dp" and self._size > MOST_NODES:
             return f'risk="dp" plans over at most {MOST_NODES:,} paths, this trie has {self._size:,}: use risk="mean+sd"'
         return None
@@ -116,7 +136,7 @@ class Planner:
 
         Plans are exact meanwhile, and slower. Returns the thread, or None if there is nothing to do.
         """
-        if self._size <= SMALL:
+        if self._size <= SMALL or self._contingent is not None:
             return None
         objective_class = ObjectiveClass.of(objective, has_load=True)
         with self._lock:
@@ -151,6 +171,16 @@ class Planner:
             choice = _by_program(view, choice)
         next_model = self._next_model(request.node, choice.target)
         return Decision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
+
+    def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
+        """The candidates without the subtrees of those next models; None for every node."""
+        trie, left = self.trie, None
+        for child in trie.children(node):
+            if trie.models[int(trie.model[child])] in models:
+                if left is None:
+                    left = np.ones(self._size, np.bool_) if candidates is None else candidates.copy()
+                left[child : int(trie.end[child])] = False
+        return candidates if left is None else left
 
     def _next_model(self, node: int, target: int) -> str | None:
         if target == node:

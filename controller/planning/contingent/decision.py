@@ -1,0 +1,215 @@
+"""The planner's result on a trie that branches: what runs next, and the contingent plan behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.problem import Problem
+from vinelm.controller.planning.contingent.values import END, NOTHING, Goal
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
+from vinelm.controller.planning.subtree import Choice, SubtreeView
+from vinelm.io import html_table
+from vinelm.promise import Z90, Promise
+
+_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
+
+
+@dataclass
+class ContingentDecision(Decision):
+    """A plan with a model for each arm. ``target`` is the request's node: there is no one node where the plan ends.
+
+    Accuracy, dollars and seconds are those of a request that is at ``node`` and goes on there to one of the arms; from the root
+    on, those of every request.
+
+    Attributes:
+        plan: The contingent plan below ``node``.
+        problem: What could be chosen.
+        goal: What the plan was chosen by.
+    """
+
+    plan: ContingentPlan = field(compare=False, repr=False)
+    problem: Problem = field(compare=False, repr=False)
+    goal: Goal = field(compare=False, repr=False)
+
+    @property
+    def view(self) -> SubtreeView:  # type: ignore[override]
+        """Not defined: a contingent plan is no choice of one node."""
+        raise AttributeError("a contingent plan has no view of single nodes: read decision.plan")
+
+    @property
+    def next_models(self) -> dict[str, str | None]:
+        """The model that runs next for each stage that may come next; None where the request ends."""
+        stages = self.metrics.trie.stages
+        return {
+            stages[self.plan.graph.stage[group]]: self.plan.next_model(self.node, stages[self.plan.graph.stage[group]])
+            for group in self.plan.first
+        }
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy of the plan: the estimate itself, also if the objective sets ``confidence``."""
+        return self.plan.accuracy
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars of the plan from ``node`` on."""
+        return self.plan.cost_usd
+
+    @property
+    def path_latency_s(self) -> float:
+        """Seconds of the plan's longest history from ``node`` on, at zero load."""
+        return self.plan.latency_s
+
+    @property
+    def remaining_cost_usd(self) -> float:  # type: ignore[override]
+        """Expected dollars of the plan below ``node``."""
+        return self.plan.cost_usd - (float(self.metrics.annotated.cost_usd[0]) if self.node == 0 else 0.0)
+
+    @property
+    def remaining_latency_s(self) -> float:  # type: ignore[override]
+        """Expected seconds of the plan below ``node``, at zero load."""
+        return self.plan.expected_latency_s - (float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0)
+
+    @property
+    def path(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The models that have run, from the root to ``node``."""
+        return self.metrics.trie.prefix(self.node)
+
+    @cached_property
+    def promise(self) -> Promise:
+        """The accuracy to expect from serving the plan, without a correction for having chosen it among many."""
+        return Promise(
+            estimate=self.plan.accuracy,
+            standard_error=self.plan.standard_error,
+            optimism=None,
+            advantage=0.0,
+            advantage_optimism=None,
+            reference=None,
+        )
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """A 90 % interval of ``accuracy``, if the trie has standard errors; at least that wide."""
+        error = self.plan.standard_error
+        if error is None or error != error:
+            return {}
+        return {"accuracy": (max(self.accuracy - Z90 * error, 0.0), min(self.accuracy + Z90 * error, 1.0))}
+
+    @cached_property
+    def slack(self) -> dict[str, float]:
+        """What each bound leaves unused, in seconds, dollars or as a fraction; negative if it is violated.
+
+        Bounds for each request: what the longest (or most expensive) history of the plan leaves. Bounds on averages concern the
+        plan from the root on, and have an item only there.
+        """
+        found: dict[str, float] = {}
+        objective = self.request.objective
+        if self.node == 0 and objective.min_accuracy is not None:
+            found[FLOOR] = self.accuracy - objective.min_accuracy
+        at = self.plan.graph.position[self.plan.runs]
+        for bound, cap in self.problem.admission.caps.items():
+            if bound in (LATENCY_CAP, COST_CAP):
+                used = cap.used(0, len(self.plan.graph.nodes))[at]
+                found[bound] = cap.limit - float(used.max(initial=0.0))
+        if self.node == 0 and objective.max_cost_usd is not None and objective.cost_budget == "population":
+            found[COST_CAP] = objective.max_cost_usd - self.plan.cost_usd
+        return found
+
+    @cached_property
+    def binding(self) -> str | None:
+        """The bound that was relaxed first, else the one with the least slack relative to its value; None without bounds."""
+        if self.relaxed:
+            return self.relaxed[0]
+        return min(
+            self.slack, key=lambda bound: self.slack[bound] / (getattr(self.request.objective, bound) or 1.0), default=None
+        )
+
+    @property
+    def runner_up(self) -> Choice | None:  # type: ignore[override]
+        """None: see :meth:`explain` for the alternatives."""
+        return None
+
+    @cached_property
+    def reason(self) -> str:
+        """One line that says what the plan is and which bound matters."""
+        text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
+        text += " in total" if self.node == 0 else " from here on"
+        if self.metrics.annotated.knows_latency:
+            text += f", at most {self.plan.latency_s:.3g} s"
+        if self.plan.lost > 0.0:
+            text += f"; {self.plan.lost:.0%} of requests come to a stage for which no model fits the bounds"
+        if self.relaxed:
+            return f"{text}; no plan meets {' with '.join(map(self._bound, self.relaxed))}: {_EFFORT[self.relaxed[0]]}"
+        if self.binding:
+            return f"{text}; {self.binding} has {self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare"
+        return f"{text}; there is no bound"
+
+    def explain(self) -> str:
+        """Return the plan as an indented tree, and what each other next model would lead to."""
+        lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
+        for stage, model, accuracy, cost_usd, is_chosen in self.alternatives():
+            name = f"{stage}: {model or '(end here)'}"
+            lines.append(f"{'->' if is_chosen else '  '} {name:30} accuracy {accuracy:.3f}  ${cost_usd:.4g}")
+        return "\n".join(lines)
+
+    def alternatives(self) -> list[tuple[str, str | None, float, float, bool]]:
+        """Return what may come next: stage, model (None to end), accuracy and dollars from here on, whether it is chosen.
+
+        Each begins the best plan that the same goal allows for a request that goes on to that stage.
+        """
+        graph, found = self.plan.graph, []
+        names, models = self.metrics.trie.stages, self.metrics.trie.models
+        for group in self.problem.groups:
+            stage, chosen = names[graph.stage[group]], self.plan.first[group]
+            if self.problem.can_end:
+                found.append((stage, None, float(graph.chance_right[group]), 0.0, chosen == END))
+            for edge in graph.edges_of(group):
+                outcome = self.problem.beginning_with(group, edge, self.goal)
+                if outcome.first[group] != NOTHING:
+                    model = models[graph.model[edge]]
+                    found.append((stage, model, outcome.accuracy, outcome.cost_usd, chosen == edge))
+        return found
+
+    def _repr_html_(self) -> str:
+        """The plan and its figures as a table, for notebooks."""
+        rows = [
+            ("plan", " / ".join(line.strip() for line in self.plan.lines(limit=12))),
+            ("accuracy", f"{self.accuracy:.1%}"),
+            ("cost per request", f"${self.path_cost_usd:.4g}"),
+            ("longest history", f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
+            *((f"slack of {bound}", f"{left:.4g}{UNITS[bound]}") for bound, left in self.slack.items()),
+            ("meets the bounds", "yes" if self.is_feasible else f"no: {', '.join(self.relaxed)} relaxed"),
+        ]
+        return html_table(f"Decision: {self.request.objective}", ("", "value"), rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
+        knows_latency = self.metrics.annotated.knows_latency
+        return {
+            "node": self.node,
+            "next_model": self.next_model,
+            "next_models": self.next_models,
+            "is_feasible": self.is_feasible,
+            "accuracy": self.accuracy,
+            "path_cost_usd": self.path_cost_usd,
+            "path_latency_s": self.path_latency_s if knows_latency else None,
+            "remaining_cost_usd": self.remaining_cost_usd,
+            "remaining_latency_s": self.remaining_latency_s if knows_latency else None,
+            "binding": self.binding,
+            "slack": dict(self.slack),
+            "reason": self.reason,
+            "contingent_plan": self.plan.to_dict(),
+        }
+
+    def _next(self) -> str:
+        if self.stop:
+            return "end here"
+        known = [f"{stage}: {model or 'end'}" for stage, model in self.next_models.items()]
+        return "run " + ", ".join(known)
+
+    def _bound(self, bound: str) -> str:
+        return f"{bound} = {getattr(self.request.objective, bound):g}{UNITS[bound]}"

@@ -1,0 +1,210 @@
+"""Fixed plans: a model for each stage, whatever happens, ending after a given number of invocations where that is allowed.
+
+They compete with the corners of the hull for bounds on averages, since they may lie between two corners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from math import comb, prod
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
+from vinelm.controller.planning.contingent.limits import Cap
+from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.trie import BoolArray, FloatArray
+
+MOST = 4096
+"""Most assignments of models to stages that are compared. Of more, those that use at most two models, or if these are too many
+as well, those that differ from a single model in at most one stage.
+"""
+_AT_ONCE = 512
+
+
+def assignments(models: Sequence[Sequence[int]]) -> Integers:
+    """Return the assignments that are compared, one row each with the model of every stage; ``models`` are those of each stage."""
+    if prod(map(len, models)) <= MOST:
+        return np.array(list(product(*models)), np.int64).reshape(-1, len(models))
+    names = sorted(set().union(*models))
+    rows: dict[tuple[int, ...], None] = {}
+    if comb(len(names), 2) * 2 ** len(models) <= 4 * MOST:
+        for pair in combinations(names, 2):
+            kept = [[model for model in allowed if model in pair] or list(allowed[:1]) for allowed in models]
+            rows.update(dict.fromkeys(product(*kept)))
+    if not 0 < len(rows) <= MOST:
+        rows = {}
+        for name in names:
+            base = [name if name in allowed else allowed[0] for allowed in models]
+            rows[tuple(base)] = None
+            for i, allowed in enumerate(models):
+                rows.update(dict.fromkeys((*base[:i], other, *base[i + 1 :]) for other in allowed))
+    return np.array(list(rows)[:MOST], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPlans:
+    """The fixed plans of a graph and what each is worth from the root on. Computed when first used.
+
+    Plan ``i`` runs assignment ``i // depth`` and ends, where that is allowed, after ``i % depth + 1`` invocations.
+
+    Args:
+        graph: The graph.
+        servable: Whether each edge's model can be served; None if all can.
+        caps: What each history has to meet.
+    """
+
+    graph: DecisionGraph
+    servable: BoolArray | None
+    caps: Sequence[Cap] = ()
+
+    @cached_property
+    def models(self) -> Integers:
+        """The assignments, shape (assignments, stages)."""
+        graph, names = self.graph, self.graph.annotated.trie.stages
+        usable = slice(None) if self.servable is None else self.servable
+        stage, model = graph.stage[graph.group_of_edge[usable]], graph.model[usable]
+        allowed = [list(dict.fromkeys(model[stage == index].tolist())) or [-1] for index in range(len(names))]
+        return assignments(allowed)
+
+    @property
+    def depth(self) -> int:
+        """Number of ways to cut an assignment."""
+        return len(self.graph.levels) - 2
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """Expected accuracy of each plan."""
+        return self._worth[0]
+
+    @property
+    def cost_usd(self) -> FloatArray:
+        """Expected dollars of each plan."""
+        return self._worth[1]
+
+    @property
+    def longest_s(self) -> FloatArray:
+        """Seconds of each plan's longest history, at zero load."""
+        return self._worth[2]
+
+    @property
+    def error(self) -> FloatArray:
+        """An upper bound on the standard error of each plan's accuracy; see :attr:`ContingentPlan.standard_error`."""
+        return self._worth[3]
+
+    @property
+    def is_allowed(self) -> BoolArray:
+        """Whether each plan answers every request within the caps."""
+        return np.asarray(self._worth[4] == 0.0)
+
+    def choice(self, plan: int) -> Integers:
+        """Return the choice of every group by a plan, also after histories that the plan does not lead to."""
+        graph = self.graph
+        wanted = self.models[plan // self.depth][graph.stage]
+        fits = graph.model == wanted[graph.group_of_edge]
+        if self.servable is not None:
+            fits &= self.servable
+        choice = np.where(graph.source_may_end, END, NOTHING)
+        edges = np.flatnonzero(fits)
+        choice[graph.group_of_edge[edges]] = edges
+        is_cut = graph.source >= graph.levels[plan % self.depth + 1]
+        return np.where(is_cut & graph.source_may_end, END, choice)
+
+    # -- evaluation --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _worth(self) -> FloatArray:
+        """Accuracy, dollars, longest seconds, standard error, and chance of an arm that is not answered within the caps."""
+        parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
+        return np.concatenate(parts, axis=1)
+
+    def _evaluate(self, models: Integers) -> FloatArray:
+        graph, annotated = self.graph, self.graph.annotated
+        count = len(models) * self.depth
+        worth = np.zeros((5, count))
+        worth[0], worth[1], worth[2] = graph.ended_right[0], annotated.cost_usd[0], annotated.latency_s[0]
+        plan, at = np.arange(count), np.zeros(count, np.int64)
+        reach, used_s = np.ones(count), np.full(count, annotated.latency_s[0])
+        for depth in range(len(graph.levels) - 1):
+            if not len(plan):
+                break
+            is_cut = graph.may_end[at] & (plan % self.depth < depth)
+            edge, arm, row = self._follow(models, plan, at, ~is_cut)
+            ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
+            ends[row[edge == END]] = True
+            if depth:
+                worth[0] += np.bincount(plan, reach * graph.ended_right[at], count)
+                worth[4] += np.bincount(plan, reach * graph.lost[at], count)
+            worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
+            worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
+            worth[4] += np.bincount(plan[row], np.where(edge == NOTHING, reach[row] * graph.arm[arm], 0.0), count)
+            if annotated.accuracy_se is not None:
+                worth[3] += np.bincount(plan[ends], annotated.accuracy_se[graph.nodes[at[ends]]], count)
+            runs = edge >= 0
+            edge, arm, row = edge[runs], arm[runs], row[runs]
+            plan, reach, used_s = plan[row], reach[row] * graph.arm[arm], used_s[row] + graph.latency_s[edge]
+            worth[1] += np.bincount(plan, reach * graph.cost_usd[edge], count)
+            np.maximum.at(worth[2], plan, used_s)
+            at = graph.target[edge]
+            worth[4] += np.bincount(plan, (~self._within[at]).astype(float), count)
+            plan, at, reach, used_s = self._merged(plan, at, reach, used_s)
+        return worth
+
+    def _follow(
+        self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
+    ) -> tuple[Integers, Integers, Integers]:
+        """For each arm that may be taken after the histories: its edge by the plan, its group, and the history's row."""
+        graph = self.graph
+        row = np.flatnonzero(goes_on)
+        low = graph.first_group[at[row]]
+        count = graph.first_group[at[row] + 1] - low
+        group = np.repeat(low - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+        row = np.repeat(row, count)
+        happens = graph.arm[group] > 0.0
+        group, row = group[happens], row[happens]
+        wanted = models[plan[row] // self.depth, graph.stage[group]]
+        keys, edges = self._edges
+        key = group * self._many + wanted
+        found = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        edge = np.where(keys[found] == key, edges[found], np.where(graph.source_may_end[group], END, NOTHING))
+        return edge, group, row
+
+    @cached_property
+    def _within(self) -> BoolArray:
+        """Positions whose histories are within the caps."""
+        fits = np.ones(len(self.graph.nodes), np.bool_)
+        for cap in self.caps:
+            fits &= cap.admits(0, len(fits))
+        return fits
+
+    def _merged(
+        self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
+    ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
+        """Histories of one plan that have come to the same position become one, where the graph is no tree."""
+        if self.graph.is_tree or not len(plan):
+            return plan, at, reach, used_s
+        key, which = np.unique(plan * len(self.graph.nodes) + at, return_inverse=True)
+        longest = np.zeros(len(key))
+        np.maximum.at(longest, which, used_s)
+        return key // len(self.graph.nodes), key % len(self.graph.nodes), np.bincount(which, reach), longest
+
+    @property
+    def _many(self) -> int:
+        return len(self.graph.annotated.trie.models)
+
+    @cached_property
+    def _right(self) -> FloatArray:
+        """P(one of the arms comes next and the answer is correct | the position is reached)."""
+        return np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes))
+
+    @cached_property
+    def _edges(self) -> tuple[Integers, Integers]:
+        """The edges that can be served, sorted by group and model: their keys and numbers."""
+        graph = self.graph
+        edges = np.arange(len(graph.target)) if self.servable is None else np.flatnonzero(self.servable)
+        key = graph.group_of_edge[edges] * self._many + graph.model[edges]
+        order = np.argsort(key)
+        return key[order], edges[order]

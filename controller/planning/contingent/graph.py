@@ -1,0 +1,205 @@
+"""The decision graph of a trie: levels of nodes, and for each node and arm the models that may run next.
+
+A node is a history. After it the application takes one of several arms (the stage that comes next), or ends the request by its own
+check; then the plan runs one of the arm's models, or ends the request. All numbers are conditional on the request having reached
+the node, so that a graph whose histories are merged has the same form as a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.trie import BoolArray, FloatArray
+
+Integers = npt.NDArray[np.integer[Any]]
+_ROUNDING = 1e-9
+"""Chance below which what is missing from a node's arms is taken for rounding."""
+
+
+class Span(NamedTuple):
+    """Neighbouring nodes of one level, the groups of edges that leave them, and those edges, as half-open ranges."""
+
+    nodes: tuple[int, int]
+    groups: tuple[int, int]
+    edges: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionGraph:
+    """Nodes in the order of their levels, edges (source, stage, model) -> target, and groups of edges with one source and stage.
+
+    Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in the
+    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models. In a tree each position
+    but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``.
+
+    - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the end.
+    - ``first_group``, ``first_edge``: where the groups of each position and the edges of each group begin, one item more at the
+      end. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
+    - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
+      correct | its source is reached).
+    - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached), ``lost``: P(it goes on to where
+      the trie has no stage, without an answer).
+    - ``may_end``: whether a plan may end at the position.
+    - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
+    """
+
+    annotated: AnnotatedTrie
+    is_tree: bool
+    nodes: Integers
+    levels: tuple[int, ...]
+    first_group: Integers
+    first_edge: Integers
+    source: Integers
+    stage: Integers
+    target: Integers
+    model: Integers
+    arm: FloatArray
+    right: FloatArray
+    ended_right: FloatArray
+    lost: FloatArray
+    may_end: BoolArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+
+    @classmethod
+    def of_tree(cls, annotated: AnnotatedTrie) -> Self:
+        """Return the graph of a trie in which each node has one parent."""
+        trie = annotated.trie
+        nodes = np.concatenate(trie.levels)
+        position = np.empty(len(trie), np.int64)
+        position[nodes] = np.arange(len(nodes))
+        target = np.arange(1, len(nodes))
+        parent, stage = position[trie.parent[nodes[1:]]], trie.stage[nodes[1:]]
+        is_first = np.ones(len(target), np.bool_)
+        is_first[1:] = (parent[1:] != parent[:-1]) | (stage[1:] != stage[:-1])
+        first = np.flatnonzero(is_first)
+        source = parent[first]
+        return cls(
+            annotated=annotated,
+            is_tree=True,
+            nodes=nodes,
+            levels=(0, *np.cumsum([len(level) for level in trie.levels]).tolist()),
+            first_group=np.searchsorted(source, np.arange(len(nodes) + 1)),
+            first_edge=np.append(first, len(target)),
+            source=source,
+            stage=stage[first],
+            target=target,
+            model=trie.model[nodes[1:]],
+            **_chances(annotated, nodes, nodes[1:][first], source, trie.answerable),
+            cost_usd=annotated.cost_usd[nodes[1:]],
+            latency_s=annotated.latency_s[nodes[1:]],
+        )
+
+    def with_ends(self, ends: BoolArray) -> Self:
+        """Return the same graph, where plans may end at these nodes only (shape (n + 1,)); of a tree."""
+        allowed = self.annotated.trie.answerable & ends
+        first_child = self.nodes[self.target[self.first_edge[:-1]]]
+        return replace(self, **_chances(self.annotated, self.nodes, first_child, self.source, allowed))
+
+    @cached_property
+    def position(self) -> Integers:
+        """The position of each node of the trie."""
+        position = np.empty(len(self.nodes), np.int64)
+        position[self.nodes] = np.arange(len(self.nodes))
+        return position
+
+    @cached_property
+    def chance_right(self) -> FloatArray:
+        """P(the answer so far is correct | the group's source and stage are reached), by group.
+
+        An arm that is never taken has the accuracy of the others.
+        """
+        going, right = self._per_source(self.arm), self._per_source(self.right)
+        usual = np.divide(right, going, out=np.zeros(len(going)), where=going > 0.0)
+        return np.divide(self.right, self.arm, out=usual, where=self.arm > 0.0)
+
+    @cached_property
+    def group_of_edge(self) -> Integers:
+        """The group of each edge."""
+        return np.repeat(np.arange(len(self.source)), np.diff(self.first_edge))
+
+    @cached_property
+    def source_may_end(self) -> BoolArray:
+        """Whether a plan may end at the group's source."""
+        return np.asarray(self.may_end[self.source])
+
+    def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
+        """Return the groups of a position, those of the given stages only (None: all of them)."""
+        groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
+        names = self.annotated.trie.stages
+        return [group for group in groups if stages is None or names[self.stage[group]] in stages]
+
+    def weights(self, groups: Sequence[int]) -> FloatArray:
+        """P(each of these arms of one source comes next | one of them does); equal if all have probability 0."""
+        arm = self.arm[list(groups)]
+        total = float(arm.sum())
+        return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
+
+    def rights(self, groups: Sequence[int]) -> FloatArray:
+        """P(each of these arms comes next and the answer so far is correct | one of them comes next)."""
+        total = float(self.arm[list(groups)].sum())
+        if total == 0.0:
+            return np.asarray(self.weights(groups) * self.chance_right[list(groups)])
+        return np.asarray(self.right[list(groups)] / total)
+
+    def edges_of(self, group: int) -> range:
+        """Return the edges of a group."""
+        return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
+
+    def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
+        """Return what is below a position, level by level: first the position itself, with those of its groups only.
+
+        In a tree it is the position's subtree. Elsewhere it is whole levels.
+        """
+        low, high = position, position + 1
+        level = int(np.searchsorted(self.levels, position, side="right"))
+        while low < high:
+            if groups:
+                ends, groups = (groups[0], groups[-1] + 1), None
+            else:
+                ends = int(self.first_group[low]), int(self.first_group[high])
+            edges = int(self.first_edge[ends[0]]), int(self.first_edge[ends[1]])
+            yield Span((low, high), ends, edges)
+            if edges[0] == edges[1]:
+                return
+            if self.is_tree:
+                low, high = edges[0] + 1, edges[1] + 1
+            else:
+                low, high = self.levels[level], self.levels[level + 1]
+                level += 1
+
+    def _per_source(self, values: FloatArray) -> FloatArray:
+        """The sum of the values over all groups of the same source, by group."""
+        return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
+
+
+def _chances(
+    annotated: AnnotatedTrie, nodes: Integers, first_child: Integers, source: Integers, answerable: BoolArray
+) -> dict[str, Any]:
+    """What may happen at each position before a model is chosen. ``first_child`` is a child in each group.
+
+    Without ``arm`` the trie is linear: the one stage comes next where the request does not stop.
+    """
+    success, stop, stop_success = annotated.success[nodes], annotated.stop[nodes], annotated.stop_success[nodes]
+    if annotated.arm is None or annotated.arm_success is None:
+        arm, right = 1.0 - stop[source], (success - stop_success)[source]
+    else:
+        arm, right = annotated.arm[first_child], annotated.arm_success[first_child]
+    may_end = answerable[nodes]
+    rest = 1.0 - stop - np.bincount(source, arm, len(nodes))
+    rest_right = success - stop_success - np.bincount(source, right, len(nodes))
+    is_open = (rest > _ROUNDING) | (np.bincount(source, minlength=len(nodes)) == 0)
+    return {
+        "arm": arm,
+        "right": right,
+        "ended_right": stop_success + np.where(is_open & may_end, rest_right, 0.0),
+        "lost": np.where(is_open & ~may_end, np.maximum(rest, 0.0), 0.0),
+        "may_end": may_end,
+    }

@@ -1,0 +1,100 @@
+"""Bounds on averages over all requests: the curve of expected dollars and accuracy, and the prices that lead along it.
+
+A price makes the plan that is best by accuracy less price times dollars; from price to price these plans are the corners of the
+upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought (DESIGN §10).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+
+from vinelm.controller.planning.contingent.problem import Outcome, Problem
+from vinelm.controller.planning.contingent.values import Goal
+
+MOST_STEPS = 200
+"""Most prices that are tried for one bound."""
+MOST_CORNERS = 64
+"""Most corners that are compared where plans are chosen by the lower bound of their accuracy."""
+_TOLERANCE = 1e-12
+"""Relative gain below which a price gives no new corner: rounding."""
+
+
+class Curve:
+    """The corners found so far of one problem's hull, the cheapest first. Refined where a bound asks for it.
+
+    Args:
+        problem: What may be chosen from the root on.
+        answers_first: Whether plans that answer every request come first.
+    """
+
+    def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
+        self._problem, self._answers_first = problem, answers_first
+        cheapest = problem.best(Goal("cost"))
+        self.corners: list[Outcome] = [cheapest]
+        best = self._at(0.0)
+        if best.cost_usd > cheapest.cost_usd:
+            self.corners.append(best)
+        elif best.accuracy > cheapest.accuracy:
+            self.corners = [best]
+
+    @property
+    def cheapest(self) -> Outcome:
+        """The corner of least cost."""
+        return self.corners[0]
+
+    @property
+    def most_accurate(self) -> Outcome:
+        """The corner of highest accuracy."""
+        return self.corners[-1]
+
+    def within(self, budget_usd: float) -> Outcome | None:
+        """The most accurate corner that costs at most so much; None if there is none."""
+        if self.cheapest.cost_usd > budget_usd:
+            return None
+        return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
+
+    def reaching(self, floor: float) -> Outcome | None:
+        """The cheapest corner that is at least so accurate; None if there is none."""
+        if self.most_accurate.accuracy < floor:
+            return None
+        if self.cheapest.accuracy >= floor:
+            return self.cheapest
+        return self._refined(lambda corner: corner.accuracy >= floor)[1]
+
+    def refined(self, most: int = MOST_CORNERS) -> list[Outcome]:
+        """The corners of the hull, found by halving the gaps between known ones; at most so many new ones."""
+        waiting = list(pairwise(self.corners))
+        while waiting and most > 0:
+            low, high = waiting.pop(0)
+            middle = self._insert(low, high)
+            if middle is not None:
+                waiting += [(low, middle), (middle, high)]
+                most -= 1
+        return list(self.corners)
+
+    def _refined(self, is_above: Callable[[Outcome], bool]) -> tuple[Outcome, Outcome]:
+        """The last corner that is not above the bound and the first that is (the same twice if none is)."""
+        for _ in range(MOST_STEPS):
+            at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
+            low, high = self.corners[at - 1], self.corners[min(at, len(self.corners) - 1)]
+            if low is high or self._insert(low, high) is None:
+                break
+        return low, high
+
+    def _insert(self, low: Outcome, high: Outcome) -> Outcome | None:
+        """Find a corner between two and above the line through them, and keep it; None if there is none."""
+        rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
+        if rise <= 0.0 or run <= 0.0:
+            return None
+        middle = self._at(rise / run)
+        gain = (middle.accuracy - low.accuracy) * run - rise * (middle.cost_usd - low.cost_usd)
+        if gain <= _TOLERANCE * rise * run or not low.cost_usd < middle.cost_usd < high.cost_usd:
+            return None
+        at = bisect_right([corner.cost_usd for corner in self.corners], middle.cost_usd)
+        self.corners.insert(at, middle)
+        return middle
+
+    def _at(self, price: float) -> Outcome:
+        return self._problem.best(Goal("accuracy", price, self._answers_first))

@@ -1,0 +1,185 @@
+"""Caps that hold for each request: which invocations fit into the time and the money that are left, carried down a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.graph import DecisionGraph, Span
+from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Remaining, bounded_quantities
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.plan_request import PlanRequest
+from vinelm.trie import BoolArray, FloatArray
+
+
+class PathTotals:
+    """Seconds and dollars from the root to each position of a tree, in the order of positions. Computed when first used."""
+
+    def __init__(self, graph: DecisionGraph, metrics: PathMetrics) -> None:
+        self.graph, self.metrics = graph, metrics
+        self._totals: dict[tuple[Metric, bool], FloatArray] = {}
+
+    def mean(self, metric: Metric) -> FloatArray:
+        """The mean of latency or full cost."""
+        return self._total(metric, False)
+
+    def variance(self, metric: Metric) -> FloatArray:
+        """The variance of latency or full cost."""
+        return self._total(metric, True)
+
+    def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
+        """Seconds that the load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
+        visits = self.metrics.visits
+        return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
+
+    @cached_property
+    def visit_group(self) -> np.ndarray[tuple[int], np.dtype[np.integer]]:  # type: ignore[type-arg]
+        """The row of the metrics' visits that belongs to each position."""
+        return np.asarray(self.metrics.visit_group[self.graph.nodes])
+
+    def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
+        found = self._totals.get((metric, is_variance))
+        if found is None:
+            of_nodes = self.metrics.variance(metric) if is_variance else self.metrics.mean(metric)
+            found = self._totals[metric, is_variance] = of_nodes[self.graph.nodes]
+        return found
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A limit on what a history uses below the start: seconds under the present load, or dollars.
+
+    Args:
+        totals: Path totals of the tree.
+        start: The position that the request is at.
+        quantity: What is limited.
+        limit: How much of it may be used below the start.
+        load_s: Extra seconds per invocation by engine; None without load.
+    """
+
+    totals: PathTotals
+    start: int
+    quantity: Remaining
+    limit: float
+    load_s: FloatArray | None = None
+
+    def used(self, low: int, high: int) -> FloatArray:
+        """What the histories from the start to each position of a range use."""
+        metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
+        mean = totals.mean(metric)
+        values = mean[low:high] - mean[start]
+        if self._delay_s is not None:
+            values = values + self._delay_s[totals.visit_group[low:high]]
+        if z:
+            variance = totals.variance(metric)
+            values = values + z * np.sqrt(np.maximum(variance[low:high] - variance[start], 0.0))
+        return np.asarray(values)
+
+    def admits(self, low: int, high: int) -> BoolArray:
+        """Where the histories are within the limit."""
+        return self.used(low, high) <= self.limit
+
+    def at(self, limit: float) -> Cap:
+        """The same cap with another limit."""
+        return replace(self, limit=limit)
+
+    @cached_property
+    def _delay_s(self) -> FloatArray | None:
+        if self.load_s is None or self.quantity.metric is not Metric.LATENCY:
+            return None
+        return self.totals.delay_s(self.start, self.load_s)
+
+
+def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
+    """The caps of the objective that hold for each request, by the objective's field, in the order in which they are relaxed."""
+    objective, found = request.objective, {}
+    for bound, quantity in bounded_quantities(objective).items():
+        if not isinstance(quantity, Remaining):
+            continue
+        used = {LATENCY_CAP: request.elapsed_s, COST_CAP: request.spent_usd}[bound]
+        found[bound] = Cap(totals, start, quantity, getattr(objective, bound) - used, request.load_s)
+    return found
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Which edges below a start may be chosen.
+
+    Args:
+        graph: The graph.
+        caps: What each history has to meet, by name.
+        servable: Whether each edge's model can be served; None if all can.
+        barred: Models that do not run next.
+    """
+
+    graph: DecisionGraph
+    caps: Mapping[str, Cap]
+    servable: BoolArray | None
+    barred: Collection[str] = ()
+
+    def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
+        """The admitted edges of each span, and the spans down to the first in which none is admitted."""
+        kept: list[Span] = []
+        masks: list[BoolArray | None] = []
+        for span, mask in zip(spans, self._masks(spans), strict=True):
+            kept.append(span)
+            masks.append(mask)
+            if mask is not None and not mask.any():
+                break
+        return kept, masks
+
+    def without(self, *names: str) -> Admission:
+        """The same without some caps."""
+        return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
+
+    def and_within(self, name: str, cap: Cap) -> Admission:
+        """The same with one more cap, or another limit."""
+        return replace(self, caps={**self.caps, name: cap})
+
+    def _masks(self, spans: Sequence[Span]) -> Iterator[BoolArray | None]:
+        for depth, span in enumerate(spans):
+            low, high = span.edges
+            mask = None if self.servable is None else self.servable[low:high]
+            for cap in self.caps.values():
+                within = cap.admits(low + 1, high + 1)
+                mask = within if mask is None else mask & within
+            if depth == 0 and self.barred:
+                names = self.graph.annotated.trie.models
+                free = np.array([names[model] not in self.barred for model in self.graph.model[low:high]], np.bool_)
+                mask = free if mask is None else mask & free
+            yield mask
+
+
+def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admission, measure: Cap) -> FloatArray:
+    """What the plan uses in its longest history, least over all plans that answer every request; by group of the start.
+
+    Infinite where no admitted plan leads every arm to an answer. Ending at the start itself is left out.
+    """
+    spans, masks = admission.admitted(spans)
+    below: FloatArray | None = None
+    for depth in range(len(spans) - 1, -1, -1):
+        span, mask = spans[depth], masks[depth]
+        low, high = span.edges
+        groups = slice(*span.groups)
+        starts = graph.first_edge[groups] - low
+        if below is None or low == high:
+            least = np.full(len(starts), np.inf)
+        else:
+            least = np.minimum.reduceat(below if mask is None else np.where(mask, below, np.inf), starts)
+        if depth == 0:
+            return least
+        below = _longest_of_nodes(graph, span, least, measure)
+    return np.empty(0)
+
+
+def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
+    """The same for the nodes of a span, given what each of their groups needs."""
+    low, high = span.nodes
+    groups = slice(*span.groups)
+    longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))
+    needed = np.where(graph.arm[groups] > 0.0, least, -np.inf)
+    np.maximum.at(longest, graph.source[groups] - low, needed)
+    return np.where(graph.may_end[low:high], measure.used(low, high), longest)

@@ -1,0 +1,248 @@
+"""A contingent plan: a model for each arm that the application may take, from a start on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
+from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.trie import BoolArray, FloatArray
+
+_DEEPEST = 10_000
+"""Most steps of a plan in :meth:`ContingentPlan.to_dict`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContingentPlan:
+    """What to run after each history, given the arm that the application takes.
+
+    Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are computed
+    when first read.
+
+    Args:
+        graph: The decision graph of the trie.
+        start: The position that the plan begins at.
+        first: The choice for each arm of the start, by group: an edge, or that the request ends.
+        choice: The choices of the groups below, by group; only those of executed nodes are read.
+    """
+
+    graph: DecisionGraph
+    start: int
+    first: Mapping[int, int]
+    choice: Integers
+
+    # -- what it runs ------------------------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> BoolArray:
+        """The trie's nodes that the plan executes below its start, shape (n + 1,)."""
+        runs = np.zeros(len(self.graph.nodes), np.bool_)
+        for at, _ in self._levels[1:]:
+            runs[self.graph.nodes[at]] = True
+        return runs
+
+    def next_model(self, node: int, stage: str) -> str | None:
+        """Return the model that runs if the application goes on from ``node`` to ``stage``; None where the request ends.
+
+        ``KeyError`` if the trie has no such stage there.
+        """
+        for group in self.graph.groups_at(int(self.graph.position[node]), (stage,)):
+            edge = self._choice(group)
+            return None if edge < 0 else self._model(edge)
+        raise KeyError(stage)
+
+    # -- what it is worth --------------------------------------------------------------------------------------
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy."""
+        graph = self.graph
+        total = float(graph.ended_right[0]) if self.start == 0 else 0.0
+        for depth, (at, reach) in enumerate(self._levels):
+            if depth:
+                total += float(reach @ graph.ended_right[at])
+        return total + sum(float(arms.right[arms.edge == END].sum()) for arms in self._arms)
+
+    @property
+    def cost_usd(self) -> float:
+        """Expected dollars from the start on; from the root with what runs before the first invocation."""
+        total = self._at_root(self.graph.annotated.cost_usd)
+        return total + self._expected(self.graph.cost_usd)
+
+    @property
+    def expected_latency_s(self) -> float:
+        """Expected seconds from the start on, at zero load."""
+        return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
+
+    @cached_property
+    def latency_s(self) -> float:
+        """Seconds of the longest history that may happen, at zero load, not discounted by the chance of reaching its end."""
+        graph, longest = self.graph, {self.start: 0.0}
+        for arms in self._arms:
+            below: dict[int, float] = {}
+            for e, source, p in zip(arms.edge.tolist(), graph.source[arms.group].tolist(), arms.chance.tolist(), strict=True):
+                if e >= 0 and p > 0.0:
+                    target = int(graph.target[e])
+                    below[target] = max(below.get(target, 0.0), longest[source] + float(graph.latency_s[e]))
+            longest = longest | below
+        return max(longest.values()) + self._at_root(graph.annotated.latency_s)
+
+    @cached_property
+    def lost(self) -> float:
+        """Chance of reaching an arm for which no model fits the caps while there is no answer yet."""
+        total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
+        return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
+
+    @property
+    def standard_error(self) -> float | None:
+        """An upper bound on the standard error of :attr:`accuracy`; None if the trie has no standard errors.
+
+        The sum over the nodes where the plan ends of the standard errors of their accuracies, each of which includes the chance
+        of reaching the node: as if all of them erred together and alike.
+        """
+        errors = self.graph.annotated.accuracy_se
+        if errors is None:
+            return None
+        return float(sum(errors[node] for node in self.ends))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The trie's nodes where a request may end by the plan, or has nowhere to go on."""
+        graph, found = self.graph, set()
+        for arms in self._arms:
+            found.update(graph.nodes[graph.source[arms.group[arms.edge == END]]].tolist())
+        for at, _ in self._levels[1:]:
+            found.update(graph.nodes[at[graph.first_group[at] == graph.first_group[at + 1]]].tolist())
+        return sorted(found)
+
+    # -- as text and JSON --------------------------------------------------------------------------------------
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        """Return the plan as an indented tree: each stage with its model, below it the arms with their probabilities.
+
+        Args:
+            limit: the most lines; a last one says that there are more. None for all.
+        """
+        found = list(islice(self._tree(self.start, 0), limit if limit is None else limit + 1))
+        if limit is not None and len(found) > limit:
+            found[max(limit - 1, 0) :] = ["..."]
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan and its figures as plain JSON types.
+
+        ``steps`` holds an item for each arm: ``stage``, ``probability``, ``model`` (None where the request ends) and the
+        ``steps`` that follow; very large plans are cut.
+        """
+        room = [_DEEPEST]
+        return {
+            "accuracy": self.accuracy,
+            "standard_error": self.standard_error,
+            "cost_usd": self.cost_usd,
+            "latency_s": self.latency_s if self.graph.annotated.knows_latency else None,
+            "expected_latency_s": self.expected_latency_s if self.graph.annotated.knows_latency else None,
+            "steps": self._steps(self.start, room),
+        }
+
+    def _steps(self, position: int, room: list[int]) -> list[dict[str, Any]]:
+        found = []
+        for group in self._groups(position):
+            room[0] -= 1
+            edge = self._choice(group)
+            step: dict[str, Any] = {"stage": self._stage(group), "probability": self._probability(group)}
+            step["model"] = None if edge < 0 else self._model(edge)
+            step["steps"] = self._steps(int(self.graph.target[edge]), room) if edge >= 0 and room[0] > 0 else []
+            found.append(step)
+        return found
+
+    def _tree(self, position: int, depth: int) -> Iterator[str]:
+        groups = self._groups(position)
+        for group in groups:
+            share = f"{self._probability(group):4.0%} " if len(groups) > 1 or self._probability(group) < 0.995 else ""
+            edge = self._choice(group)
+            what = {END: "end", NOTHING: "no model fits the bounds"}.get(edge) or self._model(edge)
+            yield f"{'  ' * depth}{share}{self._stage(group)}: {what}"
+            if edge >= 0:
+                yield from self._tree(int(self.graph.target[edge]), depth + 1)
+        stops = 1.0 - sum(map(self._probability, groups))
+        if stops > 0.005 and groups and not (position == self.start and len(self.first) < len(self._all_groups(position))):
+            yield f"{'  ' * depth}{stops:4.0%} the workflow ends"
+
+    # -- the choices -------------------------------------------------------------------------------------------
+
+    def _all_groups(self, position: int) -> list[int]:
+        return self.graph.groups_at(position)
+
+    def _groups(self, position: int) -> list[int]:
+        return list(self.first) if position == self.start else self._all_groups(position)
+
+    def _choice(self, group: int) -> int:
+        return self.first[group] if group in self.first else int(self.choice[group])
+
+    def _stage(self, group: int) -> str:
+        return self.graph.annotated.trie.stages[self.graph.stage[group]]
+
+    def _model(self, edge: int) -> str:
+        return self.graph.annotated.trie.models[self.graph.model[edge]]
+
+    def _probability(self, group: int) -> float:
+        """Of the arm given that its source is reached; at the start, given that the request goes on there."""
+        if group in self.first:
+            return float(self._weights[list(self.first).index(group)])
+        return float(self.graph.arm[group])
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        return self.graph.weights(list(self.first))
+
+    def _at_root(self, values: FloatArray) -> float:
+        return float(values[0]) if self.start == 0 else 0.0
+
+    def _expected(self, of_edges: FloatArray) -> float:
+        """The expected sum over the invocations that the plan runs."""
+        runs = ((arms, arms.edge >= 0) for arms in self._arms)
+        return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
+
+    @property
+    def _levels(self) -> list[tuple[Integers, FloatArray]]:
+        """The executed positions of each level and their chance of being reached, the start first."""
+        return self._walk[0]
+
+    @property
+    def _arms(self) -> list[_Arms]:
+        """The arms of each level."""
+        return self._walk[1]
+
+    @cached_property
+    def _walk(self) -> tuple[list[tuple[Integers, FloatArray]], list[_Arms]]:
+        graph = self.graph
+        levels: list[tuple[Integers, FloatArray]] = [(np.array([self.start]), np.ones(1))]
+        first = list(self.first)
+        arms = [_Arms(np.array(first), np.array(list(self.first.values())), self._weights, graph.rights(first))]
+        while True:
+            runs = arms[-1].edge >= 0
+            at, which = np.unique(graph.target[arms[-1].edge[runs]], return_inverse=True)
+            reach = np.bincount(which, arms[-1].chance[runs], len(at))
+            levels.append((at, reach))
+            low = graph.first_group[at]
+            count = graph.first_group[at + 1] - low
+            group = np.repeat(low - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+            if not len(group):
+                return levels, arms
+            reach = np.repeat(reach, count)
+            arms.append(_Arms(group, self.choice[group], reach * graph.arm[group], reach * graph.right[group]))
+
+
+class _Arms(NamedTuple):
+    """The arms of a level: their groups and choices, the chance that each is taken, and that with a correct answer so far."""
+
+    group: Integers
+    edge: Integers
+    chance: FloatArray
+    right: FloatArray

@@ -1,0 +1,176 @@
+"""Bounds on averages over all requests: which plan of the whole trie a request follows (docs/architecture.md#objectives)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+
+from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
+from vinelm.controller.planning.contingent.hull import Curve
+from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.problem import Outcome, Problem
+from vinelm.controller.planning.contingent.values import Goal
+from vinelm.controller.planning.metric import COST_CAP, FLOOR
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.trie import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How requests of one objective are planned.
+
+    Attributes:
+        outcome: The plan from the root on, at zero load; None where plans depend on each request's time, money and load alone.
+        goal: What plans are chosen by when the request's own time, money and load are known.
+        is_fixed: Whether ``outcome`` is a fixed plan, which is followed as long as it fits.
+        relaxed: Bounds on averages that no plan meets.
+        best: The best value of the first of these that any plan offers within the other bounds.
+        within_s: The seconds from the root, at zero load, within which histories stay; None without such a limit.
+    """
+
+    outcome: Outcome | None
+    goal: Goal
+    is_fixed: bool = False
+    relaxed: tuple[str, ...] = ()
+    best: float = float("nan")
+    within_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Population:
+    """The plans that compete for bounds on averages: corners of the hull, and fixed plans.
+
+    With ``confidence`` they are compared by the lower bound of the whole plan's accuracy.
+
+    Args:
+        problem: What may be chosen from the root on, at zero load.
+        objective: Target and bounds.
+        curve: The problem's hull; shared by objectives that differ in population bounds only.
+        fixed: The fixed plans of the problem.
+    """
+
+    problem: Problem
+    objective: Objective
+    curve: Curve
+    fixed: FixedPlans
+
+    def policy(self) -> Policy:
+        """Return the best plan within the bounds on averages; where none meets them all, the floor is relaxed first."""
+        floor = self.objective.min_accuracy
+        budget = self.objective.max_cost_usd if self.objective.cost_budget == "population" else None
+        found = self._best(floor, budget)
+        if found is not None:
+            return found
+        if floor is not None:
+            found = self._best(None, budget, first="accuracy")
+            if found is not None:
+                return self._relaxed(found, FLOOR)
+        if floor is not None:
+            found = self._best(floor, None, first="cost")
+            if found is not None:
+                return self._relaxed(found, COST_CAP)
+        found = self._best(None, None, first="cost")
+        assert found is not None  # without bounds every plan is feasible
+        return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
+
+    def reaches(self, floor: float | None, budget: float | None) -> bool:
+        """Whether some plan meets both bounds."""
+        return self._best(floor, budget) is not None
+
+    def _relaxed(self, policy: Policy, *bounds: str) -> Policy:
+        assert policy.outcome is not None
+        best = policy.outcome.accuracy if bounds[0] == FLOOR else policy.outcome.cost_usd
+        return replace(policy, relaxed=bounds, best=best)
+
+    def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> Policy | None:
+        """The best plan that meets both bounds; None if none does. ``first`` is what plans are compared by at first."""
+        corners = self._corners(floor, budget)
+        accuracy = np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy))
+        cost = np.concatenate(([corner.cost_usd for corner in corners], self._fixed("cost_usd")))
+        meets = np.concatenate((np.ones(len(corners), np.bool_), self._allowed))
+        meets &= (accuracy >= (0.0 if floor is None else floor)) & (cost <= (np.inf if budget is None else budget))
+        order = self._order(first or self.objective.target, accuracy, cost, meets, corners)
+        if order is None:
+            return None
+        goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or Goal(
+            "cost" if (first or self.objective.target) == "cost" else "accuracy"
+        )
+        winner = int(order[0])
+        if winner < len(corners):
+            return Policy(corners[winner], goal)
+        return Policy(self._followed(winner - len(corners)), goal, is_fixed=True)
+
+    def _order(
+        self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Outcome]
+    ) -> np.ndarray | None:  # type: ignore[type-arg]
+        """The plans that meet the bounds, the best first; None if there are none."""
+        items = np.flatnonzero(meets)
+        if not len(items):
+            return None
+        keys = [cost, -accuracy] if first == "cost" else [-accuracy, cost]
+        best = items[(keys[0][items] == keys[0][items].min())]
+        if len(best) > 1 and len(best[keys[1][best] == keys[1][best].min()]) > 1:
+            longest = [self._plan(corner).latency_s for corner in corners]
+            keys.append(np.concatenate((longest, self._fixed("longest_s"))))
+        return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
+
+    def _corners(self, floor: float | None, budget: float | None) -> list[Outcome]:
+        """The corners that may be the best within the bounds."""
+        if self.objective.confidence is not None:
+            return self.curve.refined()
+        found = [self.curve.cheapest, self.curve.most_accurate]
+        found += [] if budget is None else [self.curve.within(budget)]
+        found += [] if floor is None else [self.curve.reaching(floor)]
+        return list({id(corner): corner for corner in found if corner is not None}.values())
+
+    # -- fixed plans -------------------------------------------------------------------------------------------
+
+    @property
+    def _has_bounds(self) -> bool:
+        """Whether there is a bound for which a fixed plan may be better than every corner, or lower bounds are compared."""
+        has_budget = self.objective.max_cost_usd is not None and self.objective.cost_budget == "population"
+        return self.objective.min_accuracy is not None or has_budget or self.objective.confidence is not None
+
+    def _fixed(self, name: str) -> FloatArray:
+        return getattr(self.fixed, name) if self._has_bounds else np.empty(0)
+
+    @cached_property
+    def _allowed(self) -> BoolArray:
+        return self.fixed.is_allowed if self._has_bounds else np.empty(0, np.bool_)
+
+    @cached_property
+    def _fixed_accuracy(self) -> FloatArray:
+        """Of each fixed plan, or its lower bound."""
+        accuracy = self._fixed("accuracy")
+        if self.objective.confidence is None:
+            return accuracy
+        return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed("error"), nan=0.0), 0.0)
+
+    def _followed(self, plan: int) -> Outcome:
+        choice = self.fixed.choice(plan)
+        first = {group: int(choice[group]) for group in self.problem.groups}
+        found = ContingentPlan(self.problem.graph, 0, first, choice)
+        return Outcome(first, choice, found.accuracy, found.cost_usd, found.lost)
+
+    # -- lower bounds ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _z(self) -> float:
+        return NormalDist().inv_cdf(self.objective.confidence or 0.5)
+
+    def _lower(self, corner: Outcome) -> float:
+        """Accuracy of a corner, or the lower bound of the whole plan's."""
+        if self.objective.confidence is None:
+            return corner.accuracy
+        error = self._plan(corner).standard_error
+        if error is None:
+            name = self.problem.graph.annotated.meta.get("estimator", "this")
+            raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
+        return max(corner.accuracy - self._z * error, 0.0) if error == error else 0.0
+
+    def _plan(self, corner: Outcome) -> ContingentPlan:
+        return ContingentPlan(self.problem.graph, 0, corner.first, corner.choice)

@@ -1,0 +1,219 @@
+"""Backward induction over a decision graph: the best contingent plan at a price of accuracy (DESIGN §10), level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
+from vinelm.trie import BoolArray, FloatArray
+
+END = -1
+"""The choice to end the request."""
+NOTHING = -2
+"""The choice where no model is admitted and there is no answer to end with."""
+_NEVER = -np.inf
+
+
+class Goal(NamedTuple):
+    """What a plan is chosen by: ``"accuracy"``: accuracy less ``price`` times dollars; ``"cost"``: least dollars.
+
+    Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
+    run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
+    """
+
+    target: Literal["accuracy", "cost"] = "accuracy"
+    price: float = 0.0
+    answers_first: bool = False
+
+
+class Worth(NamedTuple):
+    """What plans are worth from nodes, edges or groups on, one item for each: accuracy, expected dollars, the chance of running
+    into :data:`NOTHING`, and the seconds of the longest history (None while they are not needed).
+    """
+
+    accuracy: FloatArray
+    cost_usd: FloatArray
+    lost: FloatArray | None
+    longest_s: FloatArray | None
+
+    def take(self, items: npt.NDArray[np.intp]) -> Worth:
+        """The worth of some of the items."""
+        return Worth(*(None if values is None else values[items] for values in self))  # type: ignore[arg-type]
+
+
+class Best(NamedTuple):
+    """The best edge of each group of a range, and what following it is worth given that the group's stage comes next.
+
+    ``edge`` is :data:`NOTHING` where no edge is admitted; the worth means nothing there.
+    """
+
+    edge: Integers
+    worth: Worth
+
+
+class Induction:
+    """The optimal choices of every group below a start, given what is admitted.
+
+    Args:
+        graph: The graph.
+        spans: What is below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
+        goal: What the plan is chosen by.
+        admitted: Which edges of each span may be chosen; None for all.
+    """
+
+    def __init__(
+        self, graph: DecisionGraph, spans: Sequence[Span], goal: Goal, admitted: Sequence[BoolArray | None] | None = None
+    ) -> None:
+        self.graph, self.spans, self.goal = graph, spans, goal
+        self._admitted = admitted
+        self.choice: Integers = np.empty(len(graph.source), np.int64)
+        """The edge chosen in each group below the start's own, or :data:`END` or :data:`NOTHING`. Other items mean nothing."""
+        self._ties_remain = False
+        self.start = self._run(with_latency=False)
+        """The best edges of the start's own groups, the choice to end left out."""
+        if self._ties_remain:
+            self.start = self._run(with_latency=True)
+
+    def _run(self, *, with_latency: bool) -> Best:
+        below: Worth | None = None
+        for depth in range(len(self.spans) - 1, 0, -1):
+            span = self.spans[depth]
+            best = self._best_edges(depth, below, with_latency)
+            below = self._of_nodes(span, best, with_latency)
+        return self._best_edges(0, below, with_latency)
+
+    def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
+        """The best edge of each group of a span; ``below`` is the worth of the nodes of the next one."""
+        graph, span = self.graph, self.spans[depth]
+        low, high = span.edges
+        starts = graph.first_edge[span.groups[0] : span.groups[1]] - low
+        if low == high or below is None:
+            return _nothing(len(starts), with_latency)
+        if not graph.is_tree:
+            below = below.take(graph.target[low:high] - self.spans[depth + 1].nodes[0])
+        longest = None if below.longest_s is None else below.longest_s + graph.latency_s[low:high]
+        worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[low:high], below.lost, longest)
+        admitted = None if self._admitted is None else self._admitted[depth]
+        edge, ties_remain = _first_best(self._keys(worth), admitted, starts, high - low)
+        self._ties_remain |= ties_remain and not with_latency
+        chosen = worth.take(np.maximum(edge, 0))
+        return Best(np.where(edge < 0, NOTHING, edge + low), chosen)
+
+    def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
+        """What edges are compared by in turn, the larger the better."""
+        goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
+        keys: list[Callable[[], FloatArray]] = []
+        if lost is not None and (goal.answers_first or goal.target == "cost"):
+            keys.append(lambda: -lost)
+        if goal.target == "cost":
+            keys += [lambda: -worth.cost_usd, lambda: worth.accuracy]
+        else:
+            if goal.price:
+                keys.append(lambda: worth.accuracy - goal.price * worth.cost_usd)
+            keys += [lambda: worth.accuracy, lambda: -worth.cost_usd]
+        if longest_s is not None:
+            keys.append(lambda: -longest_s)
+        return keys
+
+    def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
+        """The worth of the nodes of a span, where each group goes on with its best edge or ends."""
+        graph, groups = self.graph, slice(*span.groups)
+        arm = graph.arm[groups]
+        nothing = best.edge == NOTHING
+        ends = graph.source_may_end[groups] & (nothing | self.prefers_to_end(graph.chance_right[groups], best.worth))
+        stays = ends | nothing
+        self.choice[groups] = np.where(ends, END, best.edge)
+        accuracy = np.where(ends, graph.right[groups], np.where(nothing, 0.0, arm * best.worth.accuracy))
+        cost = np.where(stays, 0.0, arm * best.worth.cost_usd)
+        longest = None
+        if with_latency and best.worth.longest_s is not None:
+            longest = self._longest(span, np.where(stays | (arm == 0.0), 0.0, best.worth.longest_s))
+        return Worth(
+            graph.ended_right[slice(*span.nodes)] + self._sums(span, accuracy),
+            self._sums(span, cost),
+            self._lost(span, best.worth.lost, arm, ends, nothing & ~ends),
+            longest,
+        )
+
+    def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
+        """Whether ending with a chance ``right`` of a correct answer is at least as good as going on, which is worth ``on``."""
+        goal = self.goal
+        if goal.target == "cost":
+            better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
+        elif goal.price:
+            value = on.accuracy - goal.price * on.cost_usd
+            better = (right > value) | ((right == value) & (right >= on.accuracy))
+        else:
+            better = right >= on.accuracy
+        if on.lost is not None and (goal.answers_first or goal.target == "cost"):
+            better = better | (on.lost > 0.0)
+        return better
+
+    def _lost(
+        self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
+    ) -> FloatArray | None:
+        """The chance of running into :data:`NOTHING`; None where it is 0 at every node."""
+        own = self.graph.lost[slice(*span.nodes)]
+        if below is None and not nothing.any():
+            return own if own.any() else None
+        onward = np.zeros(len(arm)) if below is None else arm * below
+        return np.asarray(own + self._sums(span, np.where(ends, 0.0, np.where(nothing, arm, onward))))
+
+    def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
+        """The sum over each node's groups."""
+        return self._per_node(span, of_groups, np.add)
+
+    def _longest(self, span: Span, of_groups: FloatArray) -> FloatArray:
+        return self._per_node(span, of_groups, np.maximum)
+
+    def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
+        low, high = span.nodes
+        count = high - low
+        starts = self.graph.first_group[low : high + 1] - span.groups[0]
+        if not len(of_groups):
+            return np.zeros(count)
+        has_groups = starts[1:] > starts[:-1]
+        if len(of_groups) == count and has_groups.all():
+            return of_groups
+        totals = np.zeros(count)
+        totals[has_groups] = combine.reduceat(of_groups, starts[:-1][has_groups])
+        return totals
+
+
+def _nothing(count: int, with_latency: bool) -> Best:
+    zeros = np.zeros(count)
+    return Best(np.full(count, NOTHING), Worth(zeros, zeros, None, zeros if with_latency else None))
+
+
+def _first_best(
+    keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None, starts: Integers, size: int
+) -> tuple[Integers, bool]:
+    """The item of each group that is best by the keys in turn, the first one of equals; -1 where none is admitted.
+
+    Also whether items remained equal in all keys. ``starts`` are the groups' first items of ``size`` items.
+    """
+    sizes = np.diff(starts, append=size)
+    left: Any = admitted
+    alive, items = len(starts), np.empty(0, np.intp)
+    for turn, key in enumerate(keys):
+        values = key()
+        if left is not None:
+            values = np.where(left, values, _NEVER)
+        best = np.maximum.reduceat(values, starts)
+        if left is not None and turn == 0:
+            alive = int(np.count_nonzero(best > _NEVER))
+        tied = values == np.repeat(best, sizes)
+        left = tied if left is None else tied & left
+        items = np.flatnonzero(left)
+        if len(items) == alive:
+            break
+    if len(items) == alive == len(starts):
+        return items, False
+    chosen = np.full(len(starts), -1)
+    group = np.searchsorted(starts, items, side="right") - 1
+    chosen[group[::-1]] = items[::-1]
+    return chosen, len(items) > alive
