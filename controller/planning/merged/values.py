@@ -30,19 +30,21 @@ class Resource:
     """A bound on what one request uses up.
 
     Args:
+        name: the objective's field that bounds it.
         left: what is left at most, in seconds or dollars; the grid runs from 0 to it.
         use: of each edge, shape (edges,).
         need: the least that each node needs before the request has an answer, shape (n + 1,); 0 where it may end.
     """
 
+    name: str
     left: float
     use: FloatArray
     need: FloatArray
 
     @classmethod
-    def of(cls, graph: MergedGraph, left: float, use: FloatArray) -> Resource:
+    def of(cls, graph: MergedGraph, name: str, left: float, use: FloatArray) -> Resource:
         """Compute what each node needs: the least over models, the most over arms."""
-        return cls(left, use, least_need(graph, use))
+        return cls(name, left, use, least_need(graph, use))
 
     def admits(self, graph: MergedGraph, edges: slice | Ints, left: FloatArray | float) -> BoolArray:
         """Return whether edges leave enough for an answer, elementwise."""

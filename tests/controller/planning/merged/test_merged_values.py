@@ -69,7 +69,7 @@ def test_what_is_left_is_kept_exactly_where_the_grid_holds_it(case, use, seed):
     amounts = rng.integers(1, 30, len(annotated.trie)).astype(np.float64)
     annotated = replace(annotated, **{use: amounts})
     graph, rates = MergedGraph.of(annotated), arm_rates(annotated)
-    resource = Resource.of(graph, 64.0, amounts[annotated.trie.target])
+    resource = Resource.of(graph, "x", 64.0, amounts[annotated.trie.target])
     price = 0.01 if use == "latency_s" else 0.0
     values = induce(graph, price, [resource])
     for left in range(0, 65, 4):
@@ -81,12 +81,12 @@ def test_time_and_dollars_can_both_be_bounded():
     annotated = random_merged(agent(2, 3, memory=1), 5)
     graph = MergedGraph.of(annotated)
     seconds, dollars = annotated.latency_s[graph.trie.target], annotated.cost_usd[graph.trie.target]
-    ample = [Resource.of(graph, 1e6, seconds), Resource.of(graph, 1e6, dollars)]
+    ample = [Resource.of(graph, "x", 1e6, seconds), Resource.of(graph, "x", 1e6, dollars)]
     free = induce(graph, 0.3).value[0]
     assert induce(graph, 0.3, ample).value[0, -1, -1] == pytest.approx(free, abs=1e-3)
-    tight = [Resource.of(graph, 1e6, seconds), Resource.of(graph, float(dollars.min()), dollars)]
+    tight = [Resource.of(graph, "x", 1e6, seconds), Resource.of(graph, "x", float(dollars.min()), dollars)]
     assert induce(graph, 0.3, tight).value[0, -1, -1] <= free
-    nothing = [Resource.of(graph, 0.0, seconds), Resource.of(graph, 1e6, dollars)]
+    nothing = [Resource.of(graph, "x", 0.0, seconds), Resource.of(graph, "x", 1e6, dollars)]
     assert induce(graph, 0.3, nothing).value[0, -1, -1] == 0.0
 
 
