@@ -18,6 +18,9 @@ from .load.slowdown import check_writable as check_writable
 from .load.slowdown import fit_slowdown as fit_slowdown
 from .load.slowdown import load_curves as load_curves
 from .load.slowdown import save_curve as save_curve
+from .planning.contingent.decision import ContingentDecision as ContingentDecision
+from .planning.contingent.graph import DecisionGraph as DecisionGraph
+from .planning.contingent.plan import ContingentPlan as ContingentPlan
 from .planning.decision import Decision as Decision
 from .planning.explanation import alternatives as alternatives
 from .planning.explanation import explain as explain

@@ -7,6 +7,7 @@ from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .sampling.goal import Goal as Goal
 from .sampling.neyman import NeymanSampler as NeymanSampler
+from .stage_plans import StagePlans as StagePlans
 from .validation import ValidationReport as ValidationReport
 from .validation import more_evidence as more_evidence
 from .validation import shape_warnings as shape_warnings

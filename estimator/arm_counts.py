@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -64,7 +66,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
     return number
 
 
-def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: FloatArray) -> FloatArray:
+def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
     """The share of each arm among those of its node."""
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]

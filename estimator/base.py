@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol, Self
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, NotFittedError
+from vinelm.estimator.arm_counts import counted_arms
 from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.estimator.arm_counts import counted_arms
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
 from vinelm.observation import Observation

@@ -84,7 +84,8 @@ def estimate_amount(
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
-    requests only does not appear expensive. Where the trie branches, a model stands for the model at one stage. Failed calls count with their cost until the failure.
+    requests only does not appear expensive. Failed calls count with their cost until the failure. Where the trie branches, a
+    model stands for the model at one stage.
 
     Args:
         cells: the observations.

@@ -190,7 +190,8 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
         )
     if rule == "oracle" and row.failure is None and row.success not in (0, 1):
         raise InputError(
-            f"{where_of(row)}: the score is {row.success}, but the oracle stop needs right or wrong: use the stop rule 'workflow'"
+            f"{where_of(row)}: the score is {row.success}, but the oracle stop needs right or wrong:"
+            " use the stop rule 'workflow'"
         )
 
 

@@ -10,9 +10,7 @@ from vinelm.template import StopRule
 from vinelm.trie import Trie
 
 
-def rows_with_nodes(
-    observations: Iterable[Observation], trie: Trie, rule: StopRule
-) -> Iterator[tuple[Observation, int]]:
+def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
     """Return each row with its node.
 
     Where the template branches, the stages of a request's earlier rows say which arms it took. A row that is missing there is
@@ -112,8 +110,8 @@ class _BranchWalker:
         if told is not None or len(arms) == 1:
             return told or arms[0]
         raise InputError(
-            f"{where_of(row)}: an earlier row of this request is missing, and any of {', '.join(arms) or 'no stages'} may have run"
-            " there: give the rows of its whole path"
+            f"{where_of(row)}: an earlier row of this request is missing, and any of {', '.join(arms) or 'no stages'} may"
+            " have run there: give the rows of its whole path"
         )
 
     def _step(self, row: Observation, node: int, model: str, stage: str) -> int:
@@ -123,7 +121,7 @@ class _BranchWalker:
                 self._child[key] = self._trie.child(node, model, stage)
             except KeyError:
                 raise InputError(
-                    f"{where_of(row)}: the template has no such path at stage {stage!r}: estimate with the template and models of"
-                    " the profiling run"
+                    f"{where_of(row)}: the template has no such path at stage {stage!r}: estimate with the template and"
+                    " models of the profiling run"
                 ) from None
         return self._child[key]

@@ -1,12 +1,18 @@
-"""Measure how optimistic the choice of the best of many paths is: choose on one half of the requests, judge by the other."""
+"""Measure how optimistic the choice of the best of many paths is: choose on one half of the requests, judge by the other.
+
+On a trie that branches the choice is among fixed plans (a model for each stage): a path is no plan there. Contingent plans are
+chosen from more alternatives, so that their optimism may be larger than what is measured here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.estimator.stage_plans import StagePlans
 from vinelm.promise import SelectionOptimism, single_model_paths
 from vinelm.trie import BoolArray, FloatArray
 
@@ -15,6 +21,28 @@ SMALLEST_CAP = 1e-6
 """Smallest cost cap relative to the largest, where some path is free."""
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """What can be chosen: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
+
+    ``allowed``: it can be chosen at all; ``single``: it runs on one model.
+    """
+
+    accuracy: FloatArray
+    cost_usd: FloatArray
+    allowed: BoolArray
+    single: BoolArray
+
+    @classmethod
+    def of(cls, fitted: AnnotatedTrie) -> Plans:
+        """Return the plans of a trie, in the same order for every trie of one template."""
+        if fitted.is_linear:
+            trie = fitted.trie
+            return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
+        plans = StagePlans.of(fitted, with_errors=False)
+        return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.is_single_model)
 
 
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
@@ -26,34 +54,34 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
         fitted: The fit to all requests: the curve's costs are its own.
     """
-    gaps = np.array([_gaps(chooser, judge) for one, other in splits for chooser, judge in ((one, other), (other, one))])
+    halves = [(Plans.of(one), Plans.of(other)) for one, other in splits]
+    gaps = np.array([_gaps(chooser, judge) for one, other in halves for chooser, judge in ((one, other), (other, one))])
     mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
     accuracy, advantage = (tuple(float(value) for value in np.maximum(_smoothed(row), 0.0)) for row in mean)
-    cost = tuple(float(cap) for cap in _caps(fitted))
+    cost = tuple(float(cap) for cap in _caps(Plans.of(fitted)))
     return SelectionOptimism(cost_usd=cost, accuracy=accuracy, advantage=advantage), float(mean[0].mean())
 
 
-def _gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
+def _gaps(chooser: Plans, judge: Plans) -> FloatArray:
     """Promised less judged, shape (2, caps): the chosen path's accuracy, and its advantage over the chosen single model."""
     caps = _caps(chooser)
-    best, single = chooser.trie.answerable, single_model_paths(chooser.trie)
     rows = []
-    for path, alone in zip(_chosen(chooser, best, caps), _chosen(chooser, single, caps), strict=True):
+    for path, alone in zip(_chosen(chooser, chooser.allowed, caps), _chosen(chooser, chooser.single, caps), strict=True):
         gap = float(chooser.accuracy[path] - judge.accuracy[path])
         rows.append((gap, 0.0 if alone is None else gap - float(chooser.accuracy[alone] - judge.accuracy[alone])))
     return np.array(rows).T
 
 
-def _chosen(chooser: AnnotatedTrie, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
+def _chosen(chooser: Plans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
     """The most accurate candidate under each cap, the first in trie order on ties; None where all cost more."""
     for cap in caps:
-        allowed = candidates & (chooser.path_cost_usd <= cap)
+        allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
-def _caps(fitted: AnnotatedTrie) -> FloatArray:
+def _caps(plans: Plans) -> FloatArray:
     """Evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
-    cost = fitted.path_cost_usd[fitted.trie.answerable]
+    cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())
     if high <= 0.0:
         return np.zeros(N_CAPS)

@@ -17,8 +17,8 @@ def pooled_mean(
 ) -> FloatArray:
     """Return the shrunken mean of each node's depth x model pair, shape (n + 1,), finite everywhere.
 
-    Where the trie branches, a model stands for the model at one stage. A pair is shrunken towards its model's mean, the model's towards the overall mean and that towards ``prior``; a pair without
-    observations gets its model's mean.
+    A pair is shrunken towards its model's mean, the model's towards the overall mean and that towards ``prior``; a pair without
+    observations gets its model's mean. Where the trie branches, a model stands for the model at one stage.
 
     Args:
         trie: the trie.
@@ -30,12 +30,8 @@ def pooled_mean(
     model, n_models = kinds_of(trie)
     pair = trie.depth.astype(np.int64) * n_models + model
     overall = (total.sum() + weight * prior) / (count.sum() + weight)
-    of_model = _shrunk_group_mean(
-        model, n_models, total=total, count=count, towards=np.full(len(trie), overall), weight=weight
-    )
-    return _shrunk_group_mean(
-        pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight
-    )
+    of_model = _shrunk_group_mean(model, n_models, total=total, count=count, towards=np.full(len(trie), overall), weight=weight)
+    return _shrunk_group_mean(pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight)
 
 
 def kinds_of(trie: Trie) -> tuple[Ints, int]:

@@ -1,7 +1,8 @@
 """Validate an estimate from the observations alone: held-out error, optimism, disagreement of estimators, minimum evidence.
 
 Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
-has less data than the whole, so its errors overestimate those of the full fit.
+has less data than the whole, so its errors overestimate those of the full fit. Where the trie branches, a "path" below is a
+fixed plan, with one model for each stage.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
-from vinelm.estimator.selection import selection_optimism
+from vinelm.estimator.selection import Plans, selection_optimism
+from vinelm.estimator.stage_plans import StagePlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
 from vinelm.trie import BoolArray, FloatArray
@@ -155,12 +157,11 @@ def validate_estimate(
     splits = [found for at in range(N_SPLITS) if (found := _split(name, cells, template, catalog, seed + at)) is not None]
     held_out = _crossed(splits[0]) if splits else []
     latent = fitted if fitted.accuracy_se is not None else _fit("latent", cells, template, catalog)
-    best = _best(latent)
     error, n_nodes = _held_out_error(held_out)
     depths = _depth_checks(held_out, cells.trie.max_depth)
     disagreements = _disagreements(cells, template, catalog, fitted)
     selection, optimism = selection_optimism([split.fits for split in splits], fitted) if splits else (None, None)
-    promise = _promise(latent, best, selection)
+    promise = _promise(latent, selection)
     return ValidationReport(
         requests=cells.n_requests,
         observations=len(cells),
@@ -177,9 +178,23 @@ def validate_estimate(
     )
 
 
-def _promise(latent: AnnotatedTrie, best: int, selection: SelectionOptimism | None) -> Promise:
-    evidence = {} if selection is None else {"selection": selection.to_dict()}
-    return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), best)
+def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
+    if latent.is_linear:
+        evidence = {} if selection is None else {"selection": selection.to_dict()}
+        return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(Plans.of(latent)))
+    plans = StagePlans.of(latent)
+    best = int(np.argmax(plans.accuracy))
+    alone = np.flatnonzero(plans.is_single_model & (plans.cost_usd <= plans.cost_usd[best]))
+    reference = int(alone[np.argmax(plans.accuracy[alone])]) if len(alone) and not plans.is_single_model[best] else None
+    cost, error = float(plans.cost_usd[best]), float(plans.standard_error[best])
+    return Promise(
+        estimate=float(plans.accuracy[best]),
+        standard_error=error if math.isfinite(error) else None,
+        optimism=None if selection is None else selection.accuracy_at(cost),
+        advantage=0.0 if reference is None else float(plans.accuracy[best] - plans.accuracy[reference]),
+        advantage_optimism=None if selection is None else selection.advantage_at(cost),
+        reference=reference,
+    )
 
 
 # -- held-out error ----------------------------------------------------------------------------------------------
@@ -267,9 +282,9 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
 # -- disagreement ------------------------------------------------------------------------------------------------
 
 
-def _best(fitted: AnnotatedTrie) -> int:
-    """The most accurate answerable node; the first in trie order on ties."""
-    return int(np.argmax(np.where(fitted.trie.answerable, fitted.accuracy, -1.0)))
+def _best(plans: Plans) -> int:
+    """The most accurate path that may be chosen; the first in trie order on ties."""
+    return int(np.argmax(np.where(plans.allowed, plans.accuracy, -1.0)))
 
 
 def _disagreements(
@@ -279,12 +294,13 @@ def _disagreements(
         "latent without difficulty": LatentEstimator(n_points=1),
         "cascade": CascadeEstimator(),
     }
-    best, ends = _best(fitted), fitted.trie.answerable
+    plans = Plans.of(fitted)
+    best, ends = _best(plans), plans.allowed
     found = []
     for name, estimator in others.items():
         if fitted.meta["estimator"] == name or (name.startswith("latent") and fitted.meta.get("latent") is False):
             continue
-        gap = estimator.fit_cells(cells, template, catalog).annotated_.accuracy - fitted.accuracy
+        gap = Plans.of(estimator.fit_cells(cells, template, catalog).annotated_).accuracy - plans.accuracy
         found.append(Disagreement(estimator=name, mean_abs=float(np.abs(gap[ends]).mean()), at_best=float(gap[best])))
     return tuple(found)
 

@@ -1,7 +1,7 @@
 """Coverage on a template that branches: the price of what is open weighs the stages that may come next.
 
-See :mod:`vinelm.profiler.coverage` for what coverage is. Here the expected price of an open cell's subtree is made of mean costs
-per (depth, stage, model) and of the rates at which a request goes on from there to each stage.
+See :mod:`vinelm.profiler.coverage` for what coverage is. Here the expected price of an open cell's subtree is made of mean
+costs per (depth, stage, model) and of the rates at which a request goes on from there to each stage.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ _DRAWS = 200
 
 
 class Coverage:
-    """Running totals of the executed cells of a linear template. Add each cell once, parents before children; arrays are (depth, models).
+    """Running totals of the executed cells of a linear template. Add each cell once, parents before children.
+
+    Arrays are (depth, models).
 
     Args:
         template: a bound template.

@@ -76,7 +76,8 @@ def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
 def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, str]:
     """Return the digest of each part by name.
 
-    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs`` and ``resource LABEL``.
+    Parts are ``graph``, ``stage NAME``, ``node NAME`` (tools), ``route N``, ``scorer``, ``inputs``, ``interrupts`` and
+    ``resource LABEL``.
     """
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = workflow.build(recorder)
@@ -93,6 +94,8 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     parts["scorer"] = code_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
+    if workflow.answer_interrupt is not None:
+        parts["interrupts"] = code_digest(workflow.answer_interrupt)
     return parts | {f"resource {label}": digest for label, digest in workflow.resources.items()}
 
 
@@ -117,10 +120,10 @@ class _Recorder:
         self.stages[name] = fn
         return self.adapter.stage(name, fn, **settings)
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
+    def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
-        return self.adapter.route(fn, again=again, end=end, times=times)
+        return self.adapter.route(fn, **settings)
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """See :meth:`vinelm.api.application.VineLM.chat_model`."""

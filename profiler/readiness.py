@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import user_place
+from vinelm.adapters.langgraph import nodes_of_stages, resolved, template_code, template_differences, user_place
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
+from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
 from vinelm.workflow import Request, Workflow
 
 
@@ -31,10 +33,14 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order; those that a failed one makes impossible are left out."""
+    """All checks, in order; those that a failed one makes impossible are left out.
+
+    ``template_code`` is the code of a template that was read from the graph; None where the workflow has one of its own.
+    """
 
     workflow: str
     items: tuple[CheckItem, ...]
+    template_code: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -52,23 +58,34 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
     Returns:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
-    return CheckReport(workflow.name, tuple(_items(workflow, catalog)))
+    items = tuple(_items(workflow, catalog))
+    return CheckReport(workflow.name, items, None if workflow.template is not None else _code_of(workflow, catalog))
+
+
+def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
+    backend = ScriptedBackend(workflow)
+    backends = {model.provider: backend for model in catalog.models}
+    try:
+        return template_code(resolved(workflow, UnitAdapter(catalog, backends, template=None)).template)
+    except Exception:  # an item says so
+        return None
 
 
 def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
+    backend = ScriptedBackend(workflow)
+    backends = {model.provider: backend for model in catalog.models}
+    is_given = workflow.template is not None
     try:
+        workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))
-    except VineLMError as error:
-        yield CheckItem("template", False, str(error))
+    except Exception as error:  # the workflow's own build(vine) may raise anything
+        yield CheckItem("template", False, _line(error, "build(vine) raised"))
         return
-    path = " > ".join(stage.name for stage in template.invocations)
-    yield CheckItem("template", True, f"{path}, over {len(template.models)} models, stop = {template.stop}")
+    yield CheckItem("template", True, f"{_path(template)}, over {len(template.models)} models, stop = {template.stop}")
     inputs = _inputs(workflow)
     yield inputs
     if not inputs.is_ok:
         return
-    backend = ScriptedBackend(workflow)
-    backends = {model.provider: backend for model in catalog.models}
     try:
         units = UnitRunner(workflow, catalog, backends)
         parts = fingerprint(workflow, catalog, backends)
@@ -78,6 +95,9 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     yield CheckItem(
         "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
     )
+    if is_given:
+        nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
+        yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
     yield from _dry_run(units, workflow.requests[0])
 
 
@@ -102,12 +122,12 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
     checkpoint: bytes | None = None
     is_past_end = False
     try:
-        for stage in units.template.invocations:
+        while (stage := _following(units.template, rows)) is not None:
             prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
             is_past_end = bool(rows) and rows[-1].stopped is True and units.template.stop != "oracle"
             if is_past_end and not units.knows(stage.name):
                 break
-            outcome = units.run(request, prefix, checkpoint)
+            outcome = units.run(request, prefix, checkpoint, stages=_stages(units.template, rows, stage))
             checkpoint, row = outcome.checkpoint, outcome.observation
             assert row is not None  # without a budget no call is refused
             rows.append(row)
@@ -124,19 +144,69 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
         yield _failed(last, request, units.last_error)
     else:
         yield CheckItem(
-            "dry run", True, f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
+            "dry run",
+            True,
+            f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
+            + _not_tried(units.template, rows),
         )
     if last.failure != "state":
         yield _round_trip(units.saver.changed)
     if last.failure is None:
-        yield _scored(units.workflow, request, rows[0])
+        yield _scored(units.workflow, request, rows[0] if units.template.is_linear else last)
+
+
+def _path(template: Template) -> str:
+    """The template on one line."""
+    if template.is_linear:
+        return " > ".join(stage.name for stage in template.invocations)
+    return _words(template.steps)
+
+
+def _words(steps: Sequence[Step]) -> str:
+    return " > ".join(_word(step) for step in steps)
+
+
+def _word(step: Step) -> str:
+    if isinstance(step, Stage):
+        return step.name
+    if isinstance(step, Loop):
+        return f"({_words(step.stages)}) up to {step.times} times"
+    if isinstance(step, Parallel):
+        return " + ".join(stage.name for stage in step.stages)
+    if isinstance(step, Branch):
+        return f"({' | '.join(_words(arm) or 'on' for arm in step.ways.values())})"
+    return "end"
+
+
+def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
+    """The stage that the next unit runs; on a template that branches the one that the last row goes on to."""
+    if template.is_linear:
+        return template.stage_after(len(rows))
+    if rows and rows[-1].arm is None:
+        return None
+    return template.stage(str(rows[-1].arm)) if rows else template.first_stages[0]
+
+
+def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
+    """What the unit is told; see :class:`~vinelm.profiler.execution.job.Job`."""
+    if template.is_linear or (not rows and len(template.first_stages) > 1):
+        return ()
+    return (*(row.stage for row in rows), stage.name)
+
+
+def _not_tried(template: Template, rows: Sequence[Observation]) -> str:
+    """The stages that the scripted answers did not lead to."""
+    tried = {row.stage for row in rows}
+    others = [stage.name for stage in template.stages if stage.name not in tried]
+    return "" if template.is_linear or not others else f"; its answers did not lead to {', '.join(others)}"
 
 
 def _failed(row: Observation, request: Request, error: Exception | None) -> CheckItem:
     if row.failure == "state":
         return CheckItem("checkpoint", False, f"{row.detail}: keep plain JSON types in the state")
     if row.detail and row.detail.startswith("score "):
-        return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: it must return True or False")
+        must = "it must return True or False, or a number in [0, 1]"
+        return CheckItem("scorer", False, f"{row.detail}, on request {request.id!r}: {must}")
     where = f"request {request.id!r}, stage {row.stage!r} as invocation {row.depth}"
     detail = row.detail if error is None else _placed(error)
     return CheckItem("dry run", False, f"{where}, or a tool after it, failed on a scripted model: {detail}")
@@ -158,6 +228,8 @@ def _round_trip(changed: dict[str, str]) -> CheckItem:
 def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem:
     if workflow.writer is not None and not row.success and workflow.template.stage(row.stage).answerable:
         return CheckItem("scorer", False, f"request {request.id!r}: the scorer calls the writer's own right answer wrong")
+    if not isinstance(row.success, bool):
+        return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")
 
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
+from vinelm.adapters.langgraph import resolved
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
@@ -91,6 +93,7 @@ def profile(
     chosen = workflow.requests if requests is None else requests
     if not chosen:
         raise DatasetError("no request to profile: give at least one")
+    workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     if not checkpoints:
         check_uncheckpointed(sampler, limits, workflow.template)
     if identity is None:

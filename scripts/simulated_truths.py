@@ -114,7 +114,7 @@ TRUTHS: dict[str, Callable[[np.random.Generator, int, int], Structure]] = {
 
 def _table(made: Structure, depth: int, rng: np.random.Generator) -> RecordedTable:
     n_models, n_requests = made.ability.shape[1], len(made.traits)
-    catalog = _catalog(n_models)
+    catalog = catalog_of_models(n_models)
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=depth - 1)), made.stop).bind(tuple(catalog))
     trie = Trie.from_template(template)
     success = _successes(made, trie, rng)
@@ -149,7 +149,8 @@ def _successes(made: Structure, trie: Trie, rng: np.random.Generator) -> npt.NDA
     return success
 
 
-def _catalog(n_models: int) -> Catalog:
+def catalog_of_models(n_models: int) -> Catalog:
+    """Return a catalog of so many simulated models."""
     price = {"input": 1.0, "output": 1.0, "source": "simulated", "as_of": "2025-01-01"}
     names = [f"m{i}" for i in range(n_models)]
     return Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": price} for n in names]})

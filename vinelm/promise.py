@@ -13,12 +13,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import BoolArray, FloatArray, Trie
 
 Z90 = 1.6448536269514722
 """Half width of a two-sided 90 % interval in standard errors."""
+SAMPLING_PART = 0.8
+"""Share of p (1 - p) / n that every ``accuracy_se`` holds at least (the latent estimator's calibrated factor, squared)."""
 _TINY = 1e-300
 
 
@@ -148,6 +151,35 @@ class Promise:
             return None
         reach = Z90 * math.sqrt(self._variance + sampling_var)
         return max(self.accuracy - reach, 0.0), min(self.accuracy + reach, 1.0)
+
+
+def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.intp], accuracy: float) -> float | None:
+    """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
+
+    A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
+    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
+    its stage and model, which ends of the same stage and model share: those add up as standard deviations, the others as
+    variances. Errors of the arms, which cancel in part between ends, count as if they did not.
+
+    Args:
+        annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
+        ends: The nodes where the plan ends, each once; also those that it leaves by some arm where it ends the request.
+        accuracy: The plan's accuracy.
+    """
+    requests = annotated.meta.get("requests")
+    if annotated.accuracy_se is None or not requests:
+        return None
+    sampling = _share_variance(annotated.accuracy[ends], requests)
+    own = np.sqrt(np.maximum(annotated.accuracy_se[ends] ** 2 - SAMPLING_PART * sampling, 0.0))
+    kind = annotated.trie.stage[ends].astype(np.int64) * len(annotated.trie.models) + annotated.trie.model[ends]
+    together = np.bincount(np.maximum(kind, 0), own)
+    return float(math.sqrt(float(together @ together) + float(_share_variance(np.array(accuracy), requests))))
+
+
+def _share_variance(share: FloatArray, requests: int) -> FloatArray:
+    """Variance of a share among that many requests; a share of 0 or 1 is not taken for certain."""
+    shrunk = (share * requests + 1.0) / (requests + 2.0)
+    return np.asarray(shrunk * (1.0 - shrunk) / requests)
 
 
 def single_model_paths(trie: Trie) -> BoolArray:

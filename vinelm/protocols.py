@@ -279,8 +279,16 @@ class Vine(Protocol):
     ) -> Callable[..., Any]:
         """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` on the policy's choice of model."""
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
-        """Return a conditional edge to ``again``, or to ``end`` where ``fn``, the policy or the loop's bound ends it."""
+    def route(
+        self,
+        fn: Callable[..., Any],
+        *,
+        again: str | None = None,
+        end: str | None = None,
+        to: Sequence[str] | Mapping[Any, str] | None = None,
+        times: int | Mapping[str, int] | None = None,
+    ) -> Callable[..., Any]:
+        """Return a conditional edge to where ``fn`` says, or to ``end`` where ``fn``, the policy or a bound ends it."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
         """Return a chat model whose every call is an invocation of ``stage``, or of the node that makes it."""

@@ -43,7 +43,7 @@ class RecordedTable:
     catalog: Catalog
     trie: Trie
     request_ids: tuple[str, ...]
-    success: BoolArray | FloatArray
+    success: npt.NDArray[Any]
     stopped: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
@@ -176,7 +176,7 @@ class RecordedTable:
     def _arm(self, request: int, node: int) -> str | None:
         if self.arm is None or self.ended[request, node] or self.arm[request, node] < 0:
             return None
-        return self.trie.stages[self.arm[request, node]]
+        return self.trie.stages[int(self.arm[request, node])]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per request and node but the root, requests outermost. Needs the extra ``pandas``.

@@ -8,10 +8,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from vinelm.errors import DatasetError
 from vinelm.template import Template
+
+_OF_GRAPH = cast("Template", None)
+"""No template: whoever loads the workflow reads it from the graph before it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,17 @@ class Workflow:
 
     Args:
         name: Names the workflow in stores and reports.
-        template: Its stages and loops, and the models that they may use.
+        template: Its stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
         build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``.
         requests: The labelled requests; at least one, with unique ids.
-        score: ``score(request, state)`` returns whether the answer in the final state is correct. It must not spend money
-            or depend on time.
+        score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
+            says how good it is; accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend
+            money or depend on time.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
         writer: Writes answers for simulated models; None allows real models only.
+        answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
+            is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:
@@ -53,13 +59,14 @@ class Workflow:
     """
 
     name: str
-    template: Template
+    template: Template = _OF_GRAPH
     build: Callable[[Any], Any]
     requests: Sequence[Request]
-    score: Callable[[Request, Mapping[str, Any]], bool]
+    score: Callable[[Request, Mapping[str, Any]], bool | float]
     inputs: Callable[[Request], Mapping[str, Any]] | None = None
     labels: tuple[str, ...] = ()
     writer: AnswerWriter | None = None
+    answer_interrupt: Callable[[Request, Any], Any] | None = None
     resources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:

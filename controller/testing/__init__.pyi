@@ -1,4 +1,8 @@
+from .branching_cases import annotated_at_random as annotated_at_random
+from .branching_cases import random_branching as random_branching
 from .brute_force import brute_force as brute_force
+from .contingent_brute_force import ContingentQuestion as ContingentQuestion
+from .contingent_brute_force import Measured as Measured
 from .load_monitors import LoadMonitorContract as LoadMonitorContract
 from .random_cases import grid_annotated as grid_annotated
 from .random_cases import random_annotated as random_annotated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller.testing.random_cases import _model
 from vinelm.errors import TemplateError
 from vinelm.template import END, Branch, Loop, Stage, Step, Template
-from vinelm.trie import Trie
+from vinelm.trie import FloatArray, Trie
 
 
 def random_branching(rng: random.Random, *, max_models: int = 3, max_nodes: int = 60) -> AnnotatedTrie:
@@ -37,7 +38,7 @@ def random_branching(rng: random.Random, *, max_models: int = 3, max_nodes: int 
 def annotated_at_random(rng: random.Random, trie: Trie, template: Template, catalog: Catalog) -> AnnotatedTrie:
     """Annotate a trie with consistent random chances, costs and latencies in eighths."""
     size, coarse = len(trie), rng.choice((1, 1, 4))
-    arrays = {name: np.zeros(size) for name in ("success", "stop", "stop_success", "arm", "arm_success")}
+    arrays: dict[str, Any] = {name: np.zeros(size) for name in ("success", "stop", "stop_success", "arm", "arm_success")}
     arrays["arm"][0] = 1.0
     for node in range(size):
         arms = trie.arms(node)
@@ -53,10 +54,10 @@ def annotated_at_random(rng: random.Random, trie: Trie, template: Template, cata
             right = rng.randint(right, 8 - stop + right)
         arrays["success"][node] = right / 8
 
-    def grid(top: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def grid(top: int) -> FloatArray:
         return np.array([rng.randint(0, top // coarse) * coarse / 8 for _ in range(size)])
 
-    amounts = {"cost_usd": grid(12), "cost_var": grid(8), "latency_s": grid(12), "latency_var": grid(8)}
+    amounts: dict[str, Any] = {"cost_usd": grid(12), "cost_var": grid(8), "latency_s": grid(12), "latency_var": grid(8)}
     amounts["latency_s"][-1] += 1 / 8  # a trie without any latency cannot be planned with a latency bound
     return AnnotatedTrie(trie, template, catalog, **arrays, **amounts, accuracy_se=grid(2) / 4)
 

@@ -1,14 +1,14 @@
 """The contingent planner's specification: every contingent plan of a small trie, written out and measured history by history.
 
-Slow, and deliberately shares no code with the planner. Figures are masses: chances from the root of the question on, not divided by
-the chance that the request goes on there, so that they are exact for values on a dyadic grid.
+Slow, and deliberately shares no code with the planner. Figures are masses: chances from the node of the question on, not divided
+by the chance that the request goes on there, so that they are exact for values on a dyadic grid.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -74,9 +74,9 @@ class ContingentQuestion:
     def fits(self, history: _History, dropped: Sequence[str]) -> bool:
         """Whether the history meets the bounds for each request."""
         asked = self.objective
-        if asked.max_latency_s is not None and "max_latency_s" not in dropped:
-            if self.bounded_s(history) > asked.max_latency_s - self.elapsed_s:
-                return False
+        has_deadline = asked.max_latency_s is not None and "max_latency_s" not in dropped
+        if has_deadline and self.bounded_s(history) > (asked.max_latency_s or 0.0) - self.elapsed_s:
+            return False
         if asked.cost_budget == "per_request" and asked.max_cost_usd is not None and "max_cost_usd" not in dropped:
             return self.bounded_usd(history) <= asked.max_cost_usd - self.spent_usd
         return True
@@ -125,16 +125,7 @@ class ContingentQuestion:
     def _at_node(self, history: _History, dropped: Sequence[str]) -> list[Measured]:
         annotated, node = self.annotated, history.node
         can_end = bool(annotated.trie.answerable[node])
-        happens = history.mass > 0.0
-        own = Measured(
-            accuracy=history.mass * float(annotated.stop_success[node]),
-            cost_usd=history.mass * float(annotated.cost_usd[node]),
-            lost=0.0,
-            longest_s=history.latency_s if happens else 0.0,
-            loaded_s=history.latency_s + history.extra_s if happens else 0.0,
-            bounded_s=self.bounded_s(history) if happens else 0.0,
-            bounded_usd=self.bounded_usd(history) if happens else 0.0,
-        )
+        own = self._own(history)
         arms = list(annotated.trie.arms(node).values())
         if not arms:
             rest = history.mass * float(1.0 - annotated.stop[node])
@@ -161,7 +152,7 @@ class ContingentQuestion:
     def _followed(
         self, history: _History, next_model: Callable[[int, str], str | None], stages: Sequence[str] | None
     ) -> Iterator[Measured]:
-        annotated, trie = self.annotated, self.annotated.trie
+        trie = self.annotated.trie
         for stage, below in trie.arms(history.node).items():
             if stages is not None and stage not in stages:
                 continue
@@ -176,9 +167,10 @@ class ContingentQuestion:
                 yield _measured(accuracy=ended) if can_end else _measured(lost=history.mass * self._chance(below))
                 continue
             longer = self.after(history, trie.child(history.node, model, stage))
-            only = replace(self, objective=self.objective)
-            own = [plan for plan in only._at_node(replace(longer), ()) if not trie.arms(longer.node)]
-            yield own[0] if own else _sum((self._own(longer), *self._followed(longer, next_model, None)))
+            if trie.children(longer.node):
+                yield _sum((self._own(longer), *self._followed(longer, next_model, None)))
+            else:
+                yield self._at_node(longer, ())[0]
 
     def _own(self, history: _History) -> Measured:
         happens = history.mass > 0.0

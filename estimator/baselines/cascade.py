@@ -9,7 +9,7 @@ import numpy as np
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import OutcomeQuestion, Rates, outcome_questions
-from vinelm.estimator.shrinkage import pooled_mean
+from vinelm.estimator.shrinkage import kinds_of, pooled_mean
 from vinelm.trie import FloatArray, Trie
 
 
@@ -18,7 +18,8 @@ class CascadeEstimator(RateEstimator):
 
     Under the oracle stop the path sums are the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the workflow's stop each
     of the three rates is such a mean. The paper does not define the rate of a node without observations: here it is the mean
-    of the node's model at its depth or, if that has no observations either, over all depths.
+    of the node's model at its depth or, if that has no observations either, over all depths. Where the trie branches, arms are
+    shrunken counts (:func:`vinelm.estimator.arm_counts.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"
@@ -35,7 +36,8 @@ class CascadeEstimator(RateEstimator):
 class CascadeSvdEstimator(CascadeEstimator):
     """VineLM: cascade decomposition with the deepest block of conditional rates projected onto rank 1 (VineLM paper, eq. 10).
 
-    Rows of the block are the prefixes one invocation short of the full depth, columns the last models. An entry without
+    Rows of the block are the prefixes one invocation short of the full depth, columns the last models (where the trie branches,
+    the last stages and models). An entry without
     observations starts from the mean of its column's observed entries. One projection, clipped to [0, 1].
     """
 
@@ -62,7 +64,7 @@ def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[
     """
     deepest = trie.levels[-1]
     rows, row = np.unique(trie.parent[deepest], return_inverse=True)
-    columns, column = np.unique(trie.model[deepest], return_inverse=True)
+    columns, column = np.unique(kinds_of(trie)[0][deepest], return_inverse=True)
     block = np.full((len(rows), len(columns)), np.nan)
     seen = is_observed[deepest]
     block[row[seen], column[seen]] = rate[deepest][seen]

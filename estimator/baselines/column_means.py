@@ -16,6 +16,8 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import InputError
+from vinelm.estimator.arm_counts import counted_arms
+from vinelm.estimator.arms import arms_of
 from vinelm.estimator.base import RateEstimator
 from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.observation_table import ObservationTable
@@ -42,6 +44,8 @@ class Entries:
             for level in cells.trie.levels[1:]:
                 solved = values[:, cells.trie.parent[level]] == 1.0
                 values[:, level] = np.where(solved, 1.0, values[:, level])
+        if not cells.trie.is_linear:
+            _take_other_arms(values, cells)
         values[:, 0] = np.nan
         return cls(cells.trie, values)
 
@@ -57,11 +61,42 @@ class Entries:
         return np.where(count > 0, total / np.maximum(count, 1.0), fallback)
 
 
+def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
+    """Fill in, in place, that a request which took one arm has no right answer on the others."""
+    trie, arms = cells.trie, arms_of(cells.trie)
+    known = np.flatnonzero(cells.arm >= 0)
+    request, node, stage = cells.request[known], cells.node[known], cells.arm[known]
+    if arms.count[0] > 1:
+        everyone = np.arange(cells.n_requests, dtype=np.int64)
+        request, node = np.concatenate([everyone, request]), np.concatenate([0 * everyone, node])
+        stage = np.concatenate([cells.first_stage, stage])
+    took = np.full(values.shape, -1, np.int64)
+    took[request, node] = stage
+    elsewhere = np.zeros(values.shape, np.bool_)
+    for level in trie.levels[1:]:
+        up = trie.parent[level]
+        elsewhere[:, level] = elsewhere[:, up] | ((took[:, up] >= 0) & (took[:, up] != trie.stage[level]))
+    values[elsewhere & np.isnan(values)] = 0.0
+
+
+def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
+    """The trie with other rates of success, within what its stops allow, and arms that agree with them."""
+    goes_on = 1.0 - plain.stop
+    right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
+    right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)
+    rates = Rates.of(plain.trie, plain.stop, right_if_stop, right_if_on)
+    found = counted_arms(cells, rates)
+    return replace(plain, success=rates.success, arm=found.arm, arm_success=found.arm_success)
+
+
 class ColumnEstimator(RateEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
     path's accuracy equals the prediction; it may lie outside [0, 1].
+
+    Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another arm. There
+    ``success`` is cut to what the stop rates allow, so that the arms of a node agree with it.
     """
 
     needs_oracle: ClassVar[bool] = True
@@ -77,6 +112,8 @@ class ColumnEstimator(RateEstimator):
         before = plain.accuracy - plain.reach * plain.success
         success = (accuracy - before) / np.maximum(plain.reach, 1e-9)
         success[0] = 0.0
+        if not plain.is_linear:  # what goes on with a right answer is split over the arms
+            return _with_success(plain, cells, success)
         return replace(plain, success=success)
 
     @abstractmethod

@@ -162,9 +162,7 @@ def _choice_steps(model: ArmModel, predicted: PredictedArms) -> tuple[Matrix, Ma
 # -- gradients -------------------------------------------------------------------------------------------------
 
 
-def _parts(
-    trie: Trie, question: _Question, predicted: PredictedArms
-) -> Iterator[tuple[slice, FloatArray | None, FloatArray]]:
+def _parts(trie: Trie, question: _Question, predicted: PredictedArms) -> Iterator[tuple[slice, FloatArray | None, FloatArray]]:
     """Yield (nodes, their design rows, gradients of the log P(arm) into each), times a root of the covariance.
 
     One subtree of the root at a time, which bounds the memory. The rows are None for the regression of the arms.

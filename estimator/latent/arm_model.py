@@ -1,7 +1,7 @@
 """Which arm a request takes: stick-breaking logistic regressions, one row for each (node, arm but the last, right or wrong).
 
-With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit is
-a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
+With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit
+is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
@@ -221,8 +221,8 @@ class ArmModel:
         taken = np.zeros(shape)
         right = np.where(self.cell[:, None] >= 0, belief[np.maximum(self.cell, 0)], 0.0)
         weight = posterior[self.request]
-        np.add.at(taken, (self.place, self.order, 0), weight * (1.0 - right))
-        np.add.at(taken, (self.place, self.order, 1), weight * right)
+        np.add.at(taken[:, :, 0], (self.place, self.order), weight * (1.0 - right))
+        np.add.at(taken[:, :, 1], (self.place, self.order), weight * right)
         not_before = np.cumsum(taken[:, ::-1], axis=1)[:, ::-1]
         rows, questions = self._rows, self.questions
         place = np.searchsorted(self.nodes, questions.node[rows])

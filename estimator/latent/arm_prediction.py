@@ -1,4 +1,4 @@
-"""Predict the rates and the arms of a trie that branches: observed outcomes and arms as they are, the rest by the latent model."""
+"""Predict the rates and arms of a trie that branches: observed outcomes and arms as they are, the rest by the latent model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from vinelm.estimator.arms import Arms, arms_of
 from vinelm.estimator.latent.arm_model import ArmShares
 from vinelm.estimator.latent.em import LatentFit
-from vinelm.estimator.latent.prediction import TINY, PredictedRates, by_node, rates_of, sensitivity
+from vinelm.estimator.latent.prediction import TINY, PredictedRates, by_node, rates_of
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates
 from vinelm.trie import FloatArray
@@ -71,9 +71,7 @@ def predict_arms(cells: ObservationTable, fit: LatentFit) -> PredictedArms:
         arm = arms.of_node[level]
         up = arms.source[arm]
         unseen = np.maximum(arriving[up] - seen[up], 0.0)
-        arriving[level] = (
-            unseen * (on_right[up] * shares.if_right[arm] + on_wrong[up] * shares.if_wrong[arm]) + seen_arm[arm]
-        )
+        arriving[level] = unseen * (on_right[up] * shares.if_right[arm] + on_wrong[up] * shares.if_wrong[arm]) + seen_arm[arm]
     unseen = np.maximum(arriving - seen, 0.0) + TINY * fit.posterior.mean(axis=0)
     going = Unobserved(unseen, unseen * on_right, unseen * on_wrong, shares)
     base = rates_of(cells, fit, unseen=unseen, seen=seen, seen_stop=seen_stop)
@@ -93,9 +91,7 @@ def _shares(arms: Arms, fit: LatentFit) -> ArmShares:
     return ArmShares(certain, certain)
 
 
-def _seen_arms(
-    cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ArmShares
-) -> tuple[FloatArray, FloatArray]:
+def _seen_arms(cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ArmShares) -> tuple[FloatArray, FloatArray]:
     """Observed requests that took each arm, and those of them with a right answer; shape (arms, points) each."""
     total, right = np.zeros((2, len(arms), len(fit.grid)))
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)

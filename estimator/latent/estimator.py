@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
-from vinelm.estimator.cost_latency import MeanEstimate
 from vinelm.estimator.base import RateEstimator, cost_and_latency
 from vinelm.estimator.latent.arm_errors import arm_standard_errors
-from vinelm.estimator.latent.arm_prediction import PredictedArms, predict_arms
+from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.prediction import predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
@@ -71,20 +70,18 @@ class LatentEstimator(RateEstimator):
         predicted = predict_rates(cells, fit) if arms is None else arms.base
         cost, latency = cost_and_latency(cells, catalog, predicted.reaching)
         annotated = self._assemble(
-            cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency, arms=None if arms is None else arms.rates
+            cells,
+            template,
+            catalog,
+            rates=predicted.rates,
+            cost=cost,
+            latency=latency,
+            arms=None if arms is None else arms.rates,
         )
         annotated = replace(annotated, meta={**annotated.meta, "latent": fit.grid.size > 1})
         if arms is not None:
-            return _with_arm_errors(annotated, cells, fit, arms, cost, latency)
-        errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
+            of_arms = arm_standard_errors(cells, fit, arms, annotated, cost_usd=cost, latency_s=latency)
+            annotated, errors = replace(annotated, arm_se=of_arms.arm), of_arms.paths
+        else:
+            errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
         return replace(annotated, accuracy_se=errors.accuracy, cost_se=errors.cost_usd, latency_se=errors.latency_s)
-
-
-def _with_arm_errors(
-    annotated: AnnotatedTrie, cells: ObservationTable, fit: LatentFit, arms: PredictedArms, cost: MeanEstimate, latency: MeanEstimate
-) -> AnnotatedTrie:
-    errors = arm_standard_errors(cells, fit, arms, annotated, cost_usd=cost, latency_s=latency)
-    paths = errors.paths
-    return replace(
-        annotated, accuracy_se=paths.accuracy, cost_se=paths.cost_usd, latency_se=paths.latency_s, arm_se=errors.arm
-    )

@@ -154,7 +154,7 @@ def _arm_parts(trie: Trie) -> list[Part]:
     ]
 
 
-def coded(name: str, rows: Ints, *labels: Ints, times: npt.NDArray[Any] | None = None) -> Part:
+def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
     """Return a group with one column for each combination of labels (>= -1) that occurs."""
     code = np.zeros(len(rows), np.int64)
     for label in labels:

@@ -64,7 +64,7 @@ class BranchingOutcomeModel(OutcomeModel):
         return self._guessed(stage, model, goes_on=arm != _END, arm=arm or None)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """P(the request goes on to a stage), by its name, and P(it ends); those of the model are shrunk to those of the stage."""
+        """P(the request goes on to a stage), by its name, and P(it ends); the model's are shrunk to the stage's."""
         arms = self.template.flow.stages_at[depth - 1][stage]
         on = self._overall if (depth, stage) in self._may_end else 1.0
         even = {_END: 1.0 - on, **dict.fromkeys(arms, on / len(arms))} if arms else {}

@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import RESUME
 
 _ROOT = ""
 """The namespace of the workflow's own graph. LangGraph lends its checkpointer to every graph that runs inside a node."""
@@ -38,6 +39,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def __init__(self) -> None:
         super().__init__(serde=JsonPlusSerializer())
         self._held: dict[str, dict[str, bytes]] = {}  # by thread and namespace
+        self._resumed: dict[str, list[tuple[str, str, Any]]] = {}  # by thread: answers that an interrupted node has had
         self.is_comparing = False
         """Compare every state that is put with what is read back, and note differences in ``changed``. Slow; for checks."""
         self.changed: dict[str, str] = {}
@@ -61,6 +63,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def forget(self, thread_id: str) -> None:
         """Drop the thread."""
         self._held.pop(thread_id, None)
+        self._resumed.pop(thread_id, None)
 
     def normalised(self, value: dict[str, Any]) -> Any:
         """Return a graph's input as it is read back from a checkpoint.
@@ -89,7 +92,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
         if namespace != _ROOT:  # a resumed run would resume the inner graph too and ignore its input: only values are kept
             checkpoint = {**checkpoint, "channel_versions": {}, "versions_seen": {}}
         thread = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
-        return CheckpointTuple({"configurable": thread}, checkpoint, metadata, None, [])
+        resumed = self._resumed.get(thread_id, []) if namespace == _ROOT else []
+        return CheckpointTuple({"configurable": thread}, checkpoint, metadata, None, resumed)
 
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
@@ -112,10 +116,19 @@ class UnitSaver(BaseCheckpointSaver[int]):
         except Exception as error:
             raise self._culprit(checkpoint["channel_values"]) or error from error
         self._held.setdefault(thread_id, {})[namespace] = content
+        if namespace == _ROOT:
+            self._resumed.pop(thread_id, None)
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Ignored: a unit that fails half-way is run again from its parent."""
+        """Keep the answers of a node that waits for another one; the rest is ignored: a unit that fails half-way is run again
+        from its parent.
+        """
+        thread_id, _ = _place(config)
+        answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
+        if answers:
+            others = [write for write in self._resumed.get(thread_id, []) if write[0] != task_id]
+            self._resumed[thread_id] = [*others, *answers]
 
     def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
         """Yield the last checkpoint; there is no history."""
@@ -136,6 +149,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """As :meth:`put_writes`."""
+        self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
         """As :meth:`list`."""

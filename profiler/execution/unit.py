@@ -12,7 +12,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Command
 
-from vinelm.adapters.langgraph import PATH_KEY, build_graph, profiled_unit, route_ends, stage_nodes, with_graph_exits
+from vinelm.adapters.langgraph import (
+    PATH_KEY,
+    build_graph,
+    profiled_unit,
+    resolved,
+    route_ends,
+    stage_nodes,
+    with_graph_exits,
+)
 from vinelm.catalog import Catalog
 from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
 from vinelm.observation import Observation
@@ -20,6 +28,7 @@ from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.arms import arm_after, first_boundaries, only_ending, stages_in
 from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
 from vinelm.profiler.execution.failure_place import with_place
+from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.execution.scores import checked_score
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
@@ -38,6 +47,7 @@ class UnitRunner:
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
+        workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         self.workflow, self.catalog, self.backends = workflow, catalog, backends
         self.template = workflow.template.bind(tuple(catalog))
         self.control = UnitAdapter(catalog, backends, template=self.template)
@@ -100,15 +110,23 @@ class UnitRunner:
                 problem = self.last_error = self._attempt(thread_id, chat, policy, request, parent)
             if budget is not None and budget.was_refused:  # even if the application caught the exception
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
-            if problem is not None:
-                return UnitOutcome(self._failed(policy, problem))
-            if chat.has_failed:
-                last = policy.invocations[-1]
-                return UnitOutcome(policy.observation(last.failure, last.detail))
-            return self._finished(chat, policy, request, thread_id)
+            outcome = self._outcome(chat, policy, request, thread_id, problem)
+            if budget is not None and policy.answered:  # a stage that waits for a person runs again, and what it paid is paid
+                return replace(outcome, paid_usd=budget.spent_usd)
+            return outcome
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
+
+    def _outcome(
+        self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str, problem: Exception | None
+    ) -> UnitOutcome:
+        if problem is not None:
+            return UnitOutcome(self._failed(policy, problem))
+        if chat.has_failed:
+            last = policy.invocations[-1]
+            return UnitOutcome(policy.observation(last.failure, last.detail))
+        return self._finished(chat, policy, request, thread_id)
 
     def _attempt(
         self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None
@@ -170,16 +188,15 @@ class UnitRunner:
             "interrupt_before": boundaries,
             "durability": "exit",
         }
-        graph = self.graph
         try:
-            out = asyncio.run(graph.ainvoke(start, **arguments)) if self._is_async else graph.invoke(start, **arguments)
+            out = self._run_graph(start, arguments)
+            while isinstance(out, Mapping) and out.get("__interrupt__"):
+                out = self._run_graph(answered(self.workflow, policy, out["__interrupt__"]), arguments)
         except StageReachedError:
             return
-        if isinstance(out, Mapping) and "__interrupt__" in out and out["__interrupt__"]:
-            raise WorkflowError(
-                f"workflow {self.workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}: "
-                "answer it in code while profiling"
-            )
+
+    def _run_graph(self, start: Any, arguments: dict[str, Any]) -> Any:
+        return asyncio.run(self.graph.ainvoke(start, **arguments)) if self._is_async else self.graph.invoke(start, **arguments)
 
     # -- the outcome ----------------------------------------------------------------------------------------------
 

@@ -75,21 +75,25 @@ class UnitAdapter:
     Attributes:
         models: makes the chat models.
         adapter: wraps the stages and routes.
-        ends: where the graph's routes lead when their loop is over.
     """
 
-    def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template) -> None:
+    def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(ModelResolver(catalog, backends))
         self.adapter = GraphAdapter(self.models, template=template, new_policy=_refuse)
         self.stage = self.adapter.stage
         self.context = self.adapter.context
         self.request = self.adapter.request
-        self.ends: set[str] = set()
 
-    def route(self, fn: Callable[..., Any], *, again: str, end: str, times: int | None = None) -> Callable[..., Any]:
-        """See :meth:`GraphAdapter.route`."""
-        self.ends.add(end)
-        return self.adapter.route(fn, again=again, end=end)
+    @property
+    def ends(self) -> frozenset[str]:
+        """Where the graph's routes lead when their loop is over."""
+        return self.adapter.ends
+
+    def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+        """See :meth:`GraphAdapter.route`. The template alone bounds the loop of a route with ``again``."""
+        if settings.get("to") is None:
+            settings.pop("times", None)
+        return self.adapter.route(fn, **settings)
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """See :meth:`vinelm.api.application.VineLM.chat_model`."""

@@ -81,7 +81,13 @@ def branching_template(catalog: Catalog, shape: str = "router", stop: StopRule =
 
 
 def branching_table(
-    seed: int, *, shape: str = "router", models: int = 2, requests: int = 30, is_graded: bool = False, stop: StopRule = "workflow"
+    seed: int,
+    *,
+    shape: str = "router",
+    models: int = 2,
+    requests: int = 30,
+    is_graded: bool = False,
+    stop: StopRule = "workflow",
 ) -> RecordedTable:
     """Requests of unlike ease; the model that decides and the ease change the arm; costs and verdicts at random."""
     rng = np.random.default_rng(seed)

@@ -59,7 +59,10 @@ def _template(before: StoreIdentity, now: StoreIdentity) -> Iterator[str]:
 
 
 def _shape(template: Template) -> list[object]:
-    return [template.stop, *((stage.name, stage.answerable) for stage in template.invocations)]
+    if template.is_linear:
+        return [template.stop, *((stage.name, stage.answerable) for stage in template.invocations)]
+    positions = [list(position.arms.items()) for position in template.flow.positions]
+    return [template.stop, positions, *((stage.name, stage.answerable) for stage in template.stages)]
 
 
 def _parts(before: StoreIdentity, now: StoreIdentity) -> Iterator[str]:

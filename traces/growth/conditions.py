@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vinelm.template import Stage
 from vinelm.traces.store.identity import StoreIdentity
 
 _MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s")
@@ -29,36 +30,71 @@ class RowConditions:
 
     def __init__(self, before: StoreIdentity, now: StoreIdentity) -> None:
         self._before, self._now = before, now
-        self._stages_before, self._stages_now = before.bound_template().invocations, now.bound_template().invocations
+        self._template_before, self._template = before.bound_template(), now.bound_template()
         self._shared = _shared_difference(before.fingerprint, now.fingerprint)
         self._models: dict[str, str | None] = {}
-        self._prefixes: dict[tuple[str, ...], str | None] = {}
+        self._prefixes: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str | None] = {}
 
-    def difference(self, prefix: Sequence[str]) -> str | None:
-        """Say why a row of that prefix no longer holds; None if it does. Names the first difference."""
-        key = tuple(prefix)
+    def difference(self, prefix: Sequence[str], stages: Sequence[str | None] = ()) -> str | None:
+        """Say why a row of that prefix no longer holds; None if it does. Names the first difference.
+
+        Args:
+            prefix: the models of the row's invocations.
+            stages: their stages; None where it is not known. Not used where the row's template is linear and says it.
+        """
+        key = tuple(prefix), () if self._template_before.is_linear else tuple(stages)
         if key not in self._prefixes:
-            self._prefixes[key] = self._difference(key)
+            self._prefixes[key] = self._difference(*key)
         return self._prefixes[key]
 
-    def scoring_difference(self, depth: int) -> str | None:
-        """Say why the success of rows of that depth must be decided again; None if it need not be."""
+    def arm_difference(
+        self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
+    ) -> str | None:
+        """Say why a row cannot be followed by the stage that it was followed by; None if it can.
+
+        Args:
+            stages: of its invocations.
+            arm: the stage that came next; None if there was none, or if nothing tells.
+            failure: of the row. One that went where the template had no arm holds as long as the template stays.
+            has_ended: the request ended there.
+        """
+        if failure == "unexpected_arm" and self._template_before != self._template:
+            return "the template changed, which had no arm for them"
+        if has_ended or None in stages or (arm is None and self._template.is_linear):
+            return None
+        known = [str(stage) for stage in stages]
+        arms = [stage.name for stage in self._template.arms_after(known)]
+        if arm is None and len(arms) > 1:
+            return "the template branches now, and the row does not say which stage came next"
+        return f"the template has no arm {arm!r} after {' > '.join(known)}" if arm and arms and arm not in arms else None
+
+    def scoring_difference(self, stages: Sequence[str | None]) -> str | None:
+        """Say why the success of rows with these stages must be decided again; None if it need not be."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
-        before, now = self._stages_before[depth - 1], self._stages_now[depth - 1]
+        if self._template_before.is_linear and self._template.is_linear:
+            depth = len(stages)
+            before, now = self._template_before.invocations[depth - 1], self._template.invocations[depth - 1]
+        else:
+            before, now = self._template_before.stage(str(stages[-1])), self._template.stage(str(stages[-1]))
         if before.answerable != now.answerable:
             return f"stage {now.name!r} is {'now' if now.answerable else 'no longer'} answerable"
         return None
 
-    def _difference(self, prefix: tuple[str, ...]) -> str | None:
+    def _difference(self, prefix: tuple[str, ...], stages: tuple[str | None, ...]) -> str | None:
         if self._shared is not None:
             return self._shared
-        if len(prefix) > len(self._stages_now):
-            return f"the template has only {len(self._stages_now)} invocations"
-        for position, model in enumerate(prefix):
-            before, now = self._stages_before[position], self._stages_now[position]
-            if before.name != now.name:
-                return f"invocation {position + 1} is of stage {now.name!r}, not {before.name!r}"
+        if len(prefix) > self._template.depth:
+            return f"the template has only {self._template.depth} invocations"
+        if self._template_before.is_linear:
+            stages = tuple(stage.name for stage in self._template_before.invocations[: len(prefix)])
+        for position, (model, stage) in enumerate(zip(prefix, stages, strict=True)):
+            if stage is None:
+                continue  # the row of that invocation is missing, as in an import
+            now = self._stage_now(position, stage)
+            if now is None or stage != now.name:
+                there = f"of stage {now.name!r}, " if now is not None else ""
+                return f"invocation {position + 1} is {there}not {'' if there else 'of '}{stage!r}"
             if model not in (now.models or ()):
                 return f"stage {now.name!r} no longer runs on model {model!r}"
             part = f"{_STAGE}{now.name}"
@@ -68,6 +104,12 @@ class RowConditions:
             if changed is not None:
                 return changed
         return None
+
+    def _stage_now(self, position: int, stage: str) -> Stage | None:
+        """The stage of that invocation by the template of now; where it branches, the row's own if it may be there."""
+        if self._template.is_linear:
+            return self._template.stage_after(position)
+        return self._template.stage(stage) if stage in self._template.flow.stages_at[position] else None
 
     def _model_difference(self, name: str) -> str | None:
         if name not in self._models:

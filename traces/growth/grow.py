@@ -150,6 +150,8 @@ def _grow(
         _refuse_losing_everything(store, plan.retire)
     retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
     restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), judge, plan.kept).restore)
+    if not judge.template.is_linear:
+        retirement.set_arms(connection, judge.templates)
     _set_requests(connection, known, wanted)
     repriced, unpriced = retirement.reprice(connection, judge, retirement.current_rows(connection, number, wanted))
     growth = Growth(

@@ -31,6 +31,8 @@ class StoredRow:
     Attributes:
         row_id: its number in its table.
         cell: request and prefix.
+        stages: of its invocations; None where no row tells.
+        arm: the stage that came next; None on a linear template, and where none did.
         success, stopped, failure: as in :class:`~vinelm.observation.Observation`.
         cost: the dollars as they were charged, with the tokens.
         cost_usd: the dollars that the row counts with.
@@ -44,6 +46,8 @@ class StoredRow:
 
     row_id: int
     cell: Cell
+    stages: tuple[str | None, ...]
+    arm: str | None
     success: bool | None
     stopped: bool | None
     failure: str | None
@@ -89,7 +93,9 @@ class RowJudge:
     ) -> None:
         self.now = now
         self._identities = identities
-        self.rule = now.bound_template().stop
+        self.template = now.bound_template()
+        self.templates = {number: identity.bound_template() for number, identity in identities.items()}
+        self.rule = self.template.stop
         self._conditions = {number: RowConditions(identity, now) for number, identity in identities.items()}
         self._prices_now = {model.name: model.price for model in now.models().models}
         self._prices = {
@@ -107,10 +113,13 @@ class RowJudge:
         is_same = row.request.full == request.full
         if not is_same and (row.request.inputs is None or row.request.inputs != request.inputs):
             return RowVerdict(False, reason="requests whose dataset row changed")
-        reason = self._conditions[row.identity_id].difference(prefix)
+        conditions, arm = self._conditions[row.identity_id], self.arm(row)
+        reason = conditions.difference(prefix, row.stages) or conditions.arm_difference(
+            row.stages, arm, failure=row.failure, has_ended=row.ended(self.rule)
+        )
         if reason is not None:
             return RowVerdict(False, reason=reason)
-        why = self._conditions[row.scored_id].scoring_difference(len(prefix))
+        why = self._conditions[row.scored_id].scoring_difference(row.stages)
         if why is None and not is_same:
             why = "requests whose labels changed"
         if why is None or self._assumes_scores or (row.failure is not None and row.failure != "tool"):
@@ -121,10 +130,33 @@ class RowJudge:
             return RowVerdict(True, needs_score=True, reason=why)
         return RowVerdict(False, reason=f"{why}, and the state was not kept")
 
+    def arm(self, row: StoredRow) -> str | None:
+        """Return the stage to which the request went on after the row; None if it ended there, or nothing tells."""
+        template = self.templates[row.identity_id]
+        if row.arm is not None or not template.is_linear or self.template.is_linear or row.ended(self.rule):
+            return row.arm
+        follower = template.stage_after(len(row.cell[1]))
+        return None if follower is None else follower.name
+
+    def after(self, row: StoredRow) -> Afterwards:
+        """Return what comes after the row."""
+        return Afterwards(row.ended(self.rule), self.arm(row))
+
     def cost_usd(self, row: StoredRow) -> float | None:
         """Return the row's dollars at the prices of now; None if it recorded no tokens and its price changed."""
         model = row.cell[1][-1]
         return row.cost.at(self._prices[row.identity_id][model], self._prices_now[model])
+
+
+class Afterwards(NamedTuple):
+    """Whether a request ends at a row, and the stage that it goes on to as far as that is known."""
+
+    ended: bool
+    arm: str | None = None
+
+    def leads_to(self, row: StoredRow) -> bool:
+        """Whether the request goes on, to the stage of that row."""
+        return not self.ended and self.arm in (None, row.stages[-1])
 
 
 @dataclass
@@ -132,8 +164,8 @@ class Retirement:
     """Which current rows to retire, with the reason, and which to keep."""
 
     retire: list[tuple[int, str]] = field(default_factory=list)
-    kept: dict[Cell, bool] = field(default_factory=dict)
-    """Cell to whether its request ends there."""
+    kept: dict[Cell, Afterwards] = field(default_factory=dict)
+    """Cell to what comes after it."""
     waiting_rows: set[int] = field(default_factory=set)
     """Those of the retired rows that hold once they, or the rows before them, are scored again."""
 
@@ -155,13 +187,13 @@ def retirement_of(rows: Iterable[StoredRow], judge: RowJudge) -> Retirement:
             lost[row.cell] = verdict.reason
         elif parent in lost:
             lost[row.cell] = lost[parent]
-        elif found.kept.get(parent, False):  # a missing row before it, of an import, is no reason
+        elif parent in found.kept and not found.kept[parent].leads_to(row):  # where it is missing, as of an import, no reason
             lost[row.cell] = ENDS_EARLIER
         elif verdict.needs_score or parent in waiting:
             waiting[row.cell] = verdict.reason or waiting[parent]
             found.waiting_rows.add(row.row_id)
         else:
-            found.kept[row.cell] = row.ended(judge.rule)
+            found.kept[row.cell] = judge.after(row)
             continue
         found.retire.append((row.row_id, lost.get(row.cell) or waiting[row.cell]))
     return found
@@ -177,27 +209,27 @@ class Restoration:
     """Rows that hold but for the end of their request before them."""
 
 
-def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[Cell, bool]) -> Restoration:
+def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[Cell, Afterwards]) -> Restoration:
     """Decide which retired rows to use again.
 
     Args:
         retired: the retired rows; the one that was retired last wins where several are of one cell.
         judge: decides by the identity of now.
-        kept: the current cells, with whether their request ends there.
+        kept: the current cells, with what comes after them.
     """
     found, active = Restoration(), dict(kept)
     for row, verdict in _latest_that_hold(retired, judge):
         request_id, prefix = row.cell
-        parent_ends = False if len(prefix) == 1 else active.get((request_id, prefix[:-1]))
-        if row.cell in active or parent_ends is None:
+        before = Afterwards(False) if len(prefix) == 1 else active.get((request_id, prefix[:-1]))
+        if row.cell in active or before is None:
             continue
-        if parent_ends:
+        if not before.leads_to(row):
             found.ended.append(row.row_id)
         elif verdict.needs_score:
             found.score.append(row.row_id)
         else:
             found.restore.append(row.row_id)
-            active[row.cell] = row.ended(judge.rule)
+            active[row.cell] = judge.after(row)
     return found
 
 

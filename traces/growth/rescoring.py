@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Float, delete, select, type_coerce, update
 
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
@@ -77,7 +77,8 @@ class RowsToScore:
                     self._set(connection, row.retired_id, {"unscored_id": number, "reason": reason})
                 else:
                     full = self._wanted[row.request_id].full
-                    self._set(connection, row.retired_id, {"success": success, "scored_id": number, "request_digest": full})
+                    value = type_coerce(success, Float)  # the column's type takes flags only
+                    self._set(connection, row.retired_id, {"success": value, "scored_id": number, "request_digest": full})
             retirement.restore(connection, self._restoration(connection).restore)
             self._reprice(connection)
 
@@ -106,7 +107,7 @@ class RowsToScore:
     def _restoration(self, connection: Connection) -> Restoration:
         judge = self._judge(connection)
         rows = retirement.current_rows(connection, self._store.identity_id, self._wanted)
-        kept = {row.cell: row.ended(judge.rule) for row in rows}
+        kept = {row.cell: judge.after(row) for row in rows}
         return restoration_of(retirement.retired_rows(connection), judge, kept)
 
     def _reprice(self, connection: Connection) -> None:

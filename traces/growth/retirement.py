@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 
+from vinelm.template import Template
 from vinelm.traces.growth.plan import RequestDigest, RowJudge, StoredRow
 from vinelm.traces.growth.repricing import RecordedCost
 from vinelm.traces.store import schema
@@ -52,17 +53,20 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
     state = select(states.c.digest).where(states.c.request_id == rows.c.request_id, states.c.prefix == rows.c.prefix)
     query = select(rows, state.scalar_subquery().label("state")).order_by(rows.c.row_id)
     unknown = RequestDigest(None, None)
-    return [
-        _stored(row._mapping, row.row_id, scored_id, digests.get(row.request_id, unknown)) for row in connection.execute(query)
-    ]
+    found = [row._mapping for row in connection.execute(query)]
+    stages = _stages(found)
+    return [_stored(row, row["row_id"], scored_id, digests.get(row["request_id"], unknown), stages) for row in found]
 
 
 def retired_rows(connection: Connection) -> list[StoredRow]:
     """Return the retired rows, in the order in which they were retired."""
-    query = select(schema.retired).order_by(schema.retired.c.retired_id)
+    rows, retired = schema.observations, schema.retired
+    found = [row._mapping for row in connection.execute(select(retired).order_by(retired.c.retired_id))]
+    before = connection.execute(select(rows.c.request_id, rows.c.prefix, rows.c.stage)) if found else ()
+    stages = _stages([*found, *(row._mapping for row in before)])
     return [
-        _stored(row._mapping, row.retired_id, row.scored_id, RequestDigest(row.request_digest, row.input_digest))
-        for row in connection.execute(query)
+        _stored(row, row["retired_id"], row["scored_id"], RequestDigest(row["request_digest"], row["input_digest"]), stages)
+        for row in found
     ]
 
 
@@ -129,11 +133,39 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
     return len(changes), unpriced
 
 
-def _stored(row: RowMapping, row_id: int, scored_id: int, request: RequestDigest) -> StoredRow:
+def set_arms(connection: Connection, before: Mapping[int, Template]) -> None:
+    """Note in the rows of linear templates, whose rows do not say it, which stage came next: the template now branches.
+
+    Args:
+        connection: in a transaction.
+        before: the templates that rows were executed under, by identity.
+    """
+    table = schema.observations
+    went_on = (table.c.arm.is_(None), table.c.failure.is_(None), table.c.stopped.is_(False))
+    for number, template in before.items():
+        for depth, stage in enumerate(template.invocations if template.is_linear else ()):
+            which = (table.c.identity_id == number, table.c.depth == depth, *went_on)
+            connection.execute(update(table).where(*which).values(arm=stage.name))  # invocations count from 0, depths from 1
+
+
+def _stages(rows: Iterable[RowMapping]) -> dict[tuple[str, tuple[str, ...]], str]:
+    return {(row["request_id"], decode_prefix(row["prefix"])): row["stage"] for row in rows}
+
+
+def _stored(
+    row: RowMapping,
+    row_id: int,
+    scored_id: int,
+    request: RequestDigest,
+    stages: Mapping[tuple[str, tuple[str, ...]], str],
+) -> StoredRow:
+    request_id, prefix = row["request_id"], decode_prefix(row["prefix"])
     charged = row["cost_usd"] if row["recorded_usd"] is None else row["recorded_usd"]
     return StoredRow(
         row_id=row_id,
-        cell=(row["request_id"], decode_prefix(row["prefix"])),
+        cell=(request_id, prefix),
+        stages=(*(stages.get((request_id, prefix[:k])) for k in range(1, len(prefix))), row["stage"]),
+        arm=row["arm"],
         success=row["success"],
         stopped=row["stopped"],
         failure=row["failure"],

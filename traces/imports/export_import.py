@@ -72,7 +72,8 @@ def export_store(store: ObservationStore, path: Path) -> int:
             ),
         }
     if kind == "parquet":
-        columns = {name: _KINDS[name][0] for name in FIELDS}
+        graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}
+        columns = {name: _KINDS[name][0] for name in FIELDS} | graded
         with replaced(path) as draft:
             write_parquet(draft, columns, map(_typed, rows), notes={NOTE: _text(document)}, shown_as=path)
         return len(rows)
@@ -223,6 +224,16 @@ def _flag(value: Any) -> bool:
     return bool(int(value))
 
 
+def _score(value: Any) -> bool | float:
+    """A flag, or a score between 0 and 1."""
+    if isinstance(value, bool) or value in ("0", "1"):
+        return _flag(value)
+    score = float(value)
+    if not 0.0 <= score <= 1.0:
+        raise ValueError
+    return score if 0.0 < score < 1.0 else score == 1.0
+
+
 def _prefix(value: Any) -> tuple[str, ...]:
     models = json.loads(value) if isinstance(value, str) else value
     if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
@@ -234,6 +245,8 @@ def _kind(name: str) -> tuple[str, Callable[[Any], Any]]:
     column = schema.observations.c[name].type
     if name == "prefix":
         return "list", _prefix
+    if name == "success":
+        return "bool", _score
     if isinstance(column, Boolean):
         return "bool", _flag
     if isinstance(column, Integer):

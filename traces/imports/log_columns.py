@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vinelm.errors import ConfigError, DatasetError, FailureKind
-from vinelm.io import Row, as_amount, as_count, as_flag, as_number, as_text, field_of, read_table
+from vinelm.io import Row, as_amount, as_count, as_flag, as_number, as_score, as_text, field_of, read_table
 
 _CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<operator>!=|>=|<=|=|>|<)\s*(?P<value>.*))?$", re.DOTALL)
 
@@ -71,7 +71,7 @@ class LogColumns:
     Args:
         request: columns whose values, joined by ``/``, identify the request.
         model: the model that was called.
-        success: whether the answer was right (1/0, true/false, yes/no); empty means unknown.
+        success: whether the answer was right (1/0, true/false, yes/no), or its score in [0, 1]; empty means unknown.
         cost_usd: dollars of the call.
         latency_s: seconds of the call.
         tokens_in: prompt tokens.
@@ -107,7 +107,7 @@ class RecordedAnswer:
     line: int
     request_id: str
     model: str
-    success: bool | None
+    success: bool | float | None
     stopped: bool | None
     cost_usd: float | None
     latency_s: float
@@ -141,7 +141,7 @@ def read_log(path: Path, columns: LogColumns, models: Sequence[str] | None = Non
 
 def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) -> RecordedAnswer:
     failure = _failure(row, columns, where)
-    success = None if failure else _optional(row, columns.success, where, as_flag)
+    success = None if failure else _optional(row, columns.success, where, as_score)
     stopped = all(condition.holds(row, where) for condition in columns.stopped_if) if columns.stopped_if else None
     latency = None if columns.latency_s is None else _required(row, columns.latency_s, where)
     return RecordedAnswer(

@@ -325,7 +325,8 @@ class ObservationStore:
         after = names.index("prefix") + 1
         names[after:after] = ["model", "depth"]
         columns = {name: [getattr(row, name) for row in rows] for name in names}
-        return data_frame(columns, dtypes=_FRAME_DTYPES)
+        graded = {"success": "Float64"} if any(isinstance(row.success, float) for row in rows) else {}
+        return data_frame(columns, dtypes=_FRAME_DTYPES | graded)
 
     def record_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
         """Record the origin of rows that were not executed by a run on this file."""

@@ -9,3 +9,4 @@ from .profiling import bind_workflow as bind_workflow
 from .profiling import identity_of as identity_of
 from .profiling import profile as profile
 from .profiling import require_budget as require_budget
+from .profiling import resolve_workflow as resolve_workflow

@@ -132,22 +132,32 @@ class VineLM:
         """
         return self.adapter.stage(name, fn, state=state, default=default)
 
-    def route(self, fn: Node, *, again: str, end: str, times: int | None = None) -> Node:
-        """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
+    def route(
+        self,
+        fn: Node,
+        *,
+        again: str | None = None,
+        end: str | None = None,
+        to: Sequence[str] | Mapping[Any, str] | None = None,
+        times: int | Mapping[str, int] | None = None,
+    ) -> Node:
+        """Return a path function for ``add_conditional_edges``: a loop's (``again`` and ``end``) or a branch's (``to``).
 
         Args:
-            fn: ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a
-                list of Sends to ``again`` goes on, too). Any other place must be declared by its return type ``Literal[...]``
-                and is followed as it is.
+            fn: ``fn(state[, config, runtime])`` returns where to go: one of the places, a key of ``to``, or a list of them and
+                of Sends. For a loop it may return True where the workflow is finished; any other place must then be declared
+                by its return type ``Literal[...]`` and is followed as it is.
             again: the node that the loop goes on with.
-            end: the place behind the loop; the plan may lead there before ``fn`` does.
-            times: the most times that the edge leads to ``again`` in one run, >= 1; by default what the template allows, and
-                25 where no template is known.
+            end: the place behind the loop or branch; the plan may lead there before ``fn`` does, if no stage follows it. For a
+                branch it is END by default if that is one of its places; without an end the plan never ends there.
+            to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
+            times: the most times that the edge leads to a place other than ``end`` in one run, >= 1, for all or by place; by
+                default what the template allows, and 25 where no template is known.
 
         Raises:
-            WorkflowError: ``fn`` cannot be wrapped, or ``times`` is less than 1.
+            WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
         """
-        return self.adapter.route(fn, again=again, end=end, times=times)
+        return self.adapter.route(fn, again=again, end=end, to=to, times=times)
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
@@ -260,7 +270,7 @@ class VineLM:
         if template is not None and [s.name for s in template.stages] != [s.name for s in annotated.template.stages]:
             raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
         wrong = self._without_exit(annotated)
-        if wrong:
+        if wrong and annotated.template.is_linear:  # a branching workflow may end there by itself
             raise ConfigError(
                 f"plans of the trie may end after {', '.join(map(repr, wrong))}, where the graph has no vine.route to end at: "
                 "profile this graph, or put a vine.route there"

@@ -89,6 +89,7 @@ def profile(
     if isinstance(workflow, str):
         workflow = load_workflow(workflow)
     catalog = Catalog.of(models)
+    workflow = resolve_workflow(workflow, catalog)
     workflow = replace(workflow, template=workflow.template.bind(tuple(catalog)))
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
@@ -118,6 +119,18 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
         )
 
 
+def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:
+    """Return the workflow with a template: its own, or the one that its graph implies.
+
+    Raises:
+        WorkflowError: The graph does not say where some edge leads.
+    """
+    from vinelm.adapters.langgraph import resolved
+    from vinelm.api.application import VineLM
+
+    return workflow if workflow.template is not None else resolved(workflow, VineLM(catalog))
+
+
 def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Workflow:
     """Return the workflow with its template bound to the catalog and to the exits of its graph, which is built and checked.
 
@@ -128,7 +141,8 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
     from vinelm.adapters.langgraph import build_graph, with_graph_exits
     from vinelm.api.application import VineLM
 
-    template = workflow.template.bind(tuple(catalog))
+    template = resolve_workflow(workflow, catalog).template.bind(tuple(catalog))
+    workflow = replace(workflow, template=template)
     graph = build_graph(workflow, VineLM(catalog, backends, template=template))
     return replace(workflow, template=with_graph_exits(template, graph))
 

@@ -60,7 +60,7 @@ def load_inputs(
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
-    from vinelm.api import bind_workflow
+    from vinelm.api import bind_workflow, resolve_workflow
     from vinelm.backends import create_backends
     from vinelm.workflows import load_workflow
 
@@ -70,6 +70,7 @@ def load_inputs(
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)
+    workflow = resolve_workflow(workflow, catalog)
     template = workflow.template if stop is None else workflow.template.with_stop(cast("StopRule", stop))
     bound = replace(workflow, template=template.bind(tuple(catalog)))
     backends = create_backends(catalog, workflow=bound, seed=seed)

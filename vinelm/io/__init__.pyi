@@ -7,6 +7,7 @@ from .fields import as_amount as as_amount
 from .fields import as_count as as_count
 from .fields import as_flag as as_flag
 from .fields import as_number as as_number
+from .fields import as_score as as_score
 from .fields import as_text as as_text
 from .fields import field_of as field_of
 from .frames import data_frame as data_frame

@@ -40,6 +40,20 @@ def as_flag(value: Any, column: str, where: str) -> bool:
         raise DatasetError(f"{where}: {column} is {value!r}: it must be 0 or 1, true or false, yes or no") from None
 
 
+def as_score(value: Any, column: str, where: str) -> bool | float:
+    """Return a flag as :func:`as_flag` does, and any other number in [0, 1] as a float."""
+    known = _FLAGS.get(str(value).strip().lower())
+    if known is not None:
+        return known
+    try:
+        score = float(value)
+    except (ValueError, TypeError):
+        score = math.nan
+    if not 0.0 <= score <= 1.0:
+        raise DatasetError(f"{where}: {column} is {value!r}: it must be 0 or 1, true or false, yes or no, or a score in [0, 1]")
+    return score if 0.0 < score < 1.0 else score == 1.0
+
+
 def as_number(value: Any, column: str, where: str) -> float:
     """Return the value as a float."""
     try:

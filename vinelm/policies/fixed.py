@@ -63,8 +63,9 @@ class DefaultPolicy(RecordingPolicy):
         return next((model for model in allowed if model not in tried), None)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Return the workflow's own verdict, within the bounds of the template's loops."""
-        return not finished and (self.template is None or self.template.stage_after(len(prefix)) is not None)
+        """Return the workflow's own verdict, within the bounds of a linear template's loops; the edges know those of others."""
+        template = self.template
+        return not finished and (template is None or not template.is_linear or template.stage_after(len(prefix)) is not None)
 
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
@@ -73,8 +74,14 @@ class DefaultPolicy(RecordingPolicy):
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
+    def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
+        """Keep for :meth:`trace` that the template does not have ``stage`` behind these stages."""
+        after = f"after {' > '.join(stages)}" if stages else "at the start"
+        note = f"unexpected arm: the template has no {stage!r} {after}, so add it there: default model"
+        self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
+
     def trace(self) -> list[dict[str, Any]]:
-        """Return what failed in VineLM itself, as plain JSON types; nothing else needs an explanation."""
+        """Return what failed or was unexpected, as plain JSON types; nothing else needs an explanation."""
         return list(self._failures)
 
 

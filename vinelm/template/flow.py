@@ -122,6 +122,29 @@ class Flow:
             number = self.positions[number].arms[stage]
         return number
 
+    @cached_property
+    def last_stages(self) -> frozenset[str]:
+        """The stages that no other follows on some way."""
+        return frozenset(name for name, number in self.visits if not self.positions[number].arms)
+
+    def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
+        """Return the stages of the superstep that begins at a position whose choices come before that of ``stage``.
+
+        None if ``stage`` does not run in that superstep.
+        """
+        waiting: list[tuple[int, tuple[str, ...]]] = [(number, ())]
+        for at, before in waiting:  # grows while it is read
+            arms = self.positions[at].arms
+            if stage in arms:
+                return before
+            waiting += [(after, (*before, name)) for name, after in arms.items() if self.positions[after].is_joint]
+        return None
+
+    @cached_property
+    def follows(self) -> frozenset[tuple[str, str]]:
+        """Every two stages of which the second may be the next choice after the first."""
+        return frozenset((before, after) for before, number in self.visits for after in self.positions[number].arms)
+
     def _follow(self, places: frozenset[_Place]) -> tuple[dict[str, frozenset[_Place]], bool]:
         found: dict[str, set[_Place]] = {}
         may_end = False

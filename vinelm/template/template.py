@@ -94,6 +94,11 @@ class Template:
         return not early or self.flow.is_linear
 
     @cached_property
+    def is_chain(self) -> bool:
+        """Whether the stage of every invocation is known before it begins: linear, with no two stages in one superstep."""
+        return self.is_linear and not any(isinstance(step, Parallel) for step in walk(self.steps))
+
+    @cached_property
     def merges(self) -> bool:
         """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
         return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
@@ -210,7 +215,7 @@ class Template:
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages that one of ``names`` follows directly: in the chain, on an arm, or in a loop's next turn."""
         if not self.is_linear:
-            pairs = {(name, after) for name, number in self.flow.visits for after in self.flow.positions[number].arms}
+            pairs = set(self.flow.follows)
         else:
             order = [stage.name for stage in self.stages]
             pairs = set(pairwise(order))

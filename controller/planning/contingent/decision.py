@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -36,7 +37,7 @@ class ContingentDecision(Decision):
     goal: Goal = field(compare=False, repr=False)
 
     @property
-    def view(self) -> SubtreeView:  # type: ignore[override]
+    def view(self) -> SubtreeView:
         """Not defined: a contingent plan is no choice of one node."""
         raise AttributeError("a contingent plan has no view of single nodes: read decision.plan")
 
@@ -65,17 +66,17 @@ class ContingentDecision(Decision):
         return self.plan.latency_s
 
     @property
-    def remaining_cost_usd(self) -> float:  # type: ignore[override]
+    def remaining_cost_usd(self) -> float:
         """Expected dollars of the plan below ``node``."""
         return self.plan.cost_usd - (float(self.metrics.annotated.cost_usd[0]) if self.node == 0 else 0.0)
 
     @property
-    def remaining_latency_s(self) -> float:  # type: ignore[override]
+    def remaining_latency_s(self) -> float:
         """Expected seconds of the plan below ``node``, at zero load."""
         return self.plan.expected_latency_s - (float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0)
 
     @property
-    def path(self) -> tuple[str, ...]:  # type: ignore[override]
+    def path(self) -> tuple[str, ...]:
         """The models that have run, from the root to ``node``."""
         return self.metrics.trie.prefix(self.node)
 
@@ -95,7 +96,7 @@ class ContingentDecision(Decision):
     def intervals(self) -> dict[str, tuple[float, float]]:
         """A 90 % interval of ``accuracy``, if the trie has standard errors; at least that wide."""
         error = self.plan.standard_error
-        if error is None or error != error:
+        if error is None or math.isnan(error):
             return {}
         return {"accuracy": (max(self.accuracy - Z90 * error, 0.0), min(self.accuracy + Z90 * error, 1.0))}
 
@@ -129,7 +130,7 @@ class ContingentDecision(Decision):
         )
 
     @property
-    def runner_up(self) -> Choice | None:  # type: ignore[override]
+    def runner_up(self) -> Choice | None:
         """None: see :meth:`explain` for the alternatives."""
         return None
 
@@ -161,7 +162,8 @@ class ContingentDecision(Decision):
 
         Each begins the best plan that the same goal allows for a request that goes on to that stage.
         """
-        graph, found = self.plan.graph, []
+        graph = self.plan.graph
+        found: list[tuple[str, str | None, float, float, bool]] = []
         names, models = self.metrics.trie.stages, self.metrics.trie.models
         for group in self.problem.groups:
             stage, chosen = names[graph.stage[group]], self.plan.first[group]

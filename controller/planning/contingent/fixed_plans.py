@@ -26,7 +26,7 @@ _AT_ONCE = 512
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
-    """Return the assignments that are compared, one row each with the model of every stage; ``models`` are those of each stage."""
+    """Return the assignments that are compared, a row with the model of every stage for each; ``models`` are each stage's."""
     if prod(map(len, models)) <= MOST:
         return np.array(list(product(*models)), np.int64).reshape(-1, len(models))
     names = sorted(set().union(*models))
@@ -78,22 +78,22 @@ class FixedPlans:
     @property
     def accuracy(self) -> FloatArray:
         """Expected accuracy of each plan."""
-        return self._worth[0]
+        return np.asarray(self._worth[0])
 
     @property
     def cost_usd(self) -> FloatArray:
         """Expected dollars of each plan."""
-        return self._worth[1]
+        return np.asarray(self._worth[1])
 
     @property
     def longest_s(self) -> FloatArray:
         """Seconds of each plan's longest history, at zero load."""
-        return self._worth[2]
+        return np.asarray(self._worth[2])
 
     @property
     def error(self) -> FloatArray:
         """An upper bound on the standard error of each plan's accuracy; see :attr:`ContingentPlan.standard_error`."""
-        return self._worth[3]
+        return np.asarray(self._worth[3])
 
     @property
     def is_allowed(self) -> BoolArray:
@@ -126,32 +126,43 @@ class FixedPlans:
         count = len(models) * self.depth
         worth = np.zeros((5, count))
         worth[0], worth[1], worth[2] = graph.ended_right[0], annotated.cost_usd[0], annotated.latency_s[0]
-        plan, at = np.arange(count), np.zeros(count, np.int64)
+        plan: Integers = np.arange(count)
+        at: Integers = np.zeros(count, np.int64)
         reach, used_s = np.ones(count), np.full(count, annotated.latency_s[0])
         for depth in range(len(graph.levels) - 1):
-            if not len(plan):
-                break
             is_cut = graph.may_end[at] & (plan % self.depth < depth)
             edge, arm, row = self._follow(models, plan, at, ~is_cut)
-            ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
-            ends[row[edge == END]] = True
-            if depth:
-                worth[0] += np.bincount(plan, reach * graph.ended_right[at], count)
-                worth[4] += np.bincount(plan, reach * graph.lost[at], count)
-            worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
-            worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
-            worth[4] += np.bincount(plan[row], np.where(edge == NOTHING, reach[row] * graph.arm[arm], 0.0), count)
-            if annotated.accuracy_se is not None:
-                worth[3] += np.bincount(plan[ends], annotated.accuracy_se[graph.nodes[at[ends]]], count)
+            self._add_ends(worth, plan, at, reach, is_cut, (edge, arm, row))
             runs = edge >= 0
             edge, arm, row = edge[runs], arm[runs], row[runs]
             plan, reach, used_s = plan[row], reach[row] * graph.arm[arm], used_s[row] + graph.latency_s[edge]
+            at = graph.target[edge]
+            worth[0] += np.bincount(plan, reach * graph.ended_right[at], count)
             worth[1] += np.bincount(plan, reach * graph.cost_usd[edge], count)
             np.maximum.at(worth[2], plan, used_s)
-            at = graph.target[edge]
-            worth[4] += np.bincount(plan, (~self._within[at]).astype(float), count)
+            worth[4] += np.bincount(plan, reach * graph.lost[at] + ~self._within[at], count)
             plan, at, reach, used_s = self._merged(plan, at, reach, used_s)
         return worth
+
+    def _add_ends(
+        self,
+        worth: FloatArray,
+        plan: Integers,
+        at: Integers,
+        reach: FloatArray,
+        is_cut: BoolArray,
+        arms: tuple[Integers, Integers, Integers],
+    ) -> None:
+        """Count the histories that end: all of a cut one, and the arms that have no model by the plan."""
+        graph, count, errors = self.graph, worth.shape[1], self.graph.annotated.accuracy_se
+        edge, arm, row = arms
+        worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
+        worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
+        worth[4] += np.bincount(plan[row], np.where(edge == NOTHING, reach[row] * graph.arm[arm], 0.0), count)
+        if errors is not None:
+            ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
+            ends[row[edge == END]] = True
+            worth[3] += np.bincount(plan[ends], errors[graph.nodes[at[ends]]], count)
 
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
@@ -198,7 +209,7 @@ class FixedPlans:
     @cached_property
     def _right(self) -> FloatArray:
         """P(one of the arms comes next and the answer is correct | the position is reached)."""
-        return np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes))
+        return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:

@@ -1,8 +1,8 @@
 """The decision graph of a trie: levels of nodes, and for each node and arm the models that may run next.
 
-A node is a history. After it the application takes one of several arms (the stage that comes next), or ends the request by its own
-check; then the plan runs one of the arm's models, or ends the request. All numbers are conditional on the request having reached
-the node, so that a graph whose histories are merged has the same form as a tree.
+A node is a history. After it the application takes one of several arms (the stage that comes next), or ends the request by its
+own check; then the plan runs one of the arm's models, or ends the request. All numbers are conditional on the request having
+reached the node, so that a graph whose histories are merged has the same form as a tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.trie import BoolArray, FloatArray
 
-Integers = npt.NDArray[np.integer[Any]]
+Integers = npt.NDArray[Any]
 _ROUNDING = 1e-9
 """Chance below which what is missing from a node's arms is taken for rounding."""
 
@@ -33,19 +33,19 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DecisionGraph:
-    """Nodes in the order of their levels, edges (source, stage, model) -> target, and groups of edges with one source and stage.
+    """Nodes level by level, edges (source, stage, model) -> target, and groups of edges with one source and stage.
 
     Positions number the nodes level by level; the root is position 0. Groups are sorted by source and, within a source, in the
-    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models. In a tree each position
-    but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``.
+    order of its arms; edges are sorted by group and, within a group, in the order of the stage's models. In a tree each
+    position but the root is the target of one edge, and edge ``e`` leads to position ``e + 1``.
 
     - ``nodes``: the trie's node at each position. ``levels``: where each level begins, and the number of positions at the end.
     - ``first_group``, ``first_edge``: where the groups of each position and the edges of each group begin, one item more at the
       end. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
     - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
       correct | its source is reached).
-    - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached), ``lost``: P(it goes on to where
-      the trie has no stage, without an answer).
+    - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(it goes on to
+      where the trie has no stage, without an answer).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
     """

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.graph import DecisionGraph, Span
+from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP, Metric, Remaining, bounded_quantities
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
@@ -36,7 +36,7 @@ class PathTotals:
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
     @cached_property
-    def visit_group(self) -> np.ndarray[tuple[int], np.dtype[np.integer]]:  # type: ignore[type-arg]
+    def visit_group(self) -> Integers:
         """The row of the metrics' visits that belongs to each position."""
         return np.asarray(self.metrics.visit_group[self.graph.nodes])
 
@@ -94,7 +94,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """The caps of the objective that hold for each request, by the objective's field, in the order in which they are relaxed."""
+    """The caps that hold for each request, by the objective's field, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):

@@ -22,8 +22,8 @@ _DEEPEST = 10_000
 class ContingentPlan:
     """What to run after each history, given the arm that the application takes.
 
-    Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are computed
-    when first read.
+    Its figures are those of a request that is at the start and goes on there: from the root, of every request. They are
+    computed when first read.
 
     Args:
         graph: The decision graph of the trie.
@@ -186,10 +186,10 @@ class ContingentPlan:
         return self.first[group] if group in self.first else int(self.choice[group])
 
     def _stage(self, group: int) -> str:
-        return self.graph.annotated.trie.stages[self.graph.stage[group]]
+        return str(self.graph.annotated.trie.stages[self.graph.stage[group]])
 
     def _model(self, edge: int) -> str:
-        return self.graph.annotated.trie.models[self.graph.model[edge]]
+        return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
         """Of the arm given that its source is reached; at the start, given that the request goes on there."""

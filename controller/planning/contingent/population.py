@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -9,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
+from vinelm.controller.planning.contingent.graph import Integers
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Outcome, Problem
@@ -106,7 +108,7 @@ class Population:
 
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Outcome]
-    ) -> np.ndarray | None:  # type: ignore[type-arg]
+    ) -> Integers | None:
         """The plans that meet the bounds, the best first; None if there are none."""
         items = np.flatnonzero(meets)
         if not len(items):
@@ -122,7 +124,7 @@ class Population:
         """The corners that may be the best within the bounds."""
         if self.objective.confidence is not None:
             return self.curve.refined()
-        found = [self.curve.cheapest, self.curve.most_accurate]
+        found: list[Outcome | None] = [self.curve.cheapest, self.curve.most_accurate]
         found += [] if budget is None else [self.curve.within(budget)]
         found += [] if floor is None else [self.curve.reaching(floor)]
         return list({id(corner): corner for corner in found if corner is not None}.values())
@@ -170,7 +172,7 @@ class Population:
         if error is None:
             name = self.problem.graph.annotated.meta.get("estimator", "this")
             raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
-        return max(corner.accuracy - self._z * error, 0.0) if error == error else 0.0
+        return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
     def _plan(self, corner: Outcome) -> ContingentPlan:
         return ContingentPlan(self.problem.graph, 0, corner.first, corner.choice)

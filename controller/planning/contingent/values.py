@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
 from vinelm.trie import BoolArray, FloatArray
@@ -40,7 +39,7 @@ class Worth(NamedTuple):
     lost: FloatArray | None
     longest_s: FloatArray | None
 
-    def take(self, items: npt.NDArray[np.intp]) -> Worth:
+    def take(self, items: Integers) -> Worth:
         """The worth of some of the items."""
         return Worth(*(None if values is None else values[items] for values in self))  # type: ignore[arg-type]
 

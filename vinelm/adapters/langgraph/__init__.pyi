@@ -1,6 +1,7 @@
 from .adapter import AdapterHolder as AdapterHolder
 from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
+from .build import nodes_of_stages as nodes_of_stages
 from .build import refuse_unsupported as refuse_unsupported
 from .build import stage_nodes as stage_nodes
 from .chat.call import ChatCall as ChatCall
@@ -8,6 +9,7 @@ from .chat.call import halted_here as halted_here
 from .chat.call import node_of as node_of
 from .chat.call import profiled_unit as profiled_unit
 from .chat.search import holds_stage as holds_stage
+from .exits import resolved as resolved
 from .exits import route_ends as route_ends
 from .exits import with_graph_exits as with_graph_exits
 from .graph_run import GraphRun as GraphRun
@@ -17,4 +19,6 @@ from .path_channel import Entry as Entry
 from .path_channel import PathChannel as PathChannel
 from .path_channel import PathValue as PathValue
 from .run_context import RunContext as RunContext
+from .structure.code import template_code as template_code
+from .structure.reading import template_differences as template_differences
 from .user_code import user_place as user_place

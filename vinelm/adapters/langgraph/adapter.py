@@ -14,7 +14,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.chat.channel import ThreadPaths, path_here
-from vinelm.adapters.langgraph.graph_run import GraphRun
+from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
     ChannelSession,
@@ -24,10 +24,12 @@ from vinelm.adapters.langgraph.path_channel import (
     is_new_request,
     models_of,
     read_path,
+    stage_names,
 )
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
 from vinelm.adapters.langgraph.run_context import AMBIENT, ContextOwner, RunContext, attach, carried_by
 from vinelm.adapters.langgraph.run_registry import RunRegistry
+from vinelm.adapters.langgraph.runs.destinations import Destinations, To
 from vinelm.adapters.langgraph.signature import INJECTED, injected_parameters
 from vinelm.adapters.langgraph.stage import make_stage
 from vinelm.catalog import Catalog
@@ -95,6 +97,7 @@ class GraphAdapter:
         self._agents: set[str] = set()
         self._has_unnamed = False
         self._agains: list[str] = []
+        self._ends: set[str] = set()
         self._runs = RunRegistry(
             self._policy_of, observers=self.observers, default=self._any_default if on_error == "default" else None
         )
@@ -181,6 +184,11 @@ class GraphAdapter:
         return bool(self._agains) or not (self._stages or self._has_unnamed)
 
     @property
+    def ends(self) -> frozenset[str]:
+        """Where the edges wrapped so far lead when the policy ends the request."""
+        return frozenset(self._ends)
+
+    @property
     def edges(self) -> tuple[str, ...]:
         """The destinations ``again`` of the edges wrapped so far."""
         return tuple(self._agains)
@@ -197,6 +205,8 @@ class GraphAdapter:
         names = {stage.name for stage in template.stages}
         if not self._agains or not names.issuperset(self._agains):
             return None
+        if not template.is_linear:
+            return template.stages_before(self._agains) | template.flow.last_stages
         last = template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in self._agains for stage in stages_of([last]))
         return template.stages_before(self._agains) | (frozenset() if is_left_by_edge else {template.stages[-1].name})
@@ -205,30 +215,29 @@ class GraphAdapter:
         """Notify ``observer`` of every decision and invocation from now on; exceptions that it raises are ignored."""
         self.observers.add(observer)
 
-    def route(self, fn: Node, *, again: str, end: str, times: int | None = None) -> Node:
-        """Return a path function for ``add_conditional_edges`` that leads to ``again`` or to ``end``.
+    def route(
+        self,
+        fn: Node,
+        *,
+        again: str | None = None,
+        end: str | None = None,
+        to: To | None = None,
+        times: int | Mapping[str, int] | None = None,
+    ) -> Node:
+        """Return a path function for ``add_conditional_edges`` that leads where ``fn`` says; see :meth:`vinelm.VineLM.route`.
 
-        The policy receives the verdict of ``fn`` and may end the loop earlier or, in a profile, later. Whatever the policy, the
-        template's number of invocations bounds the loop.
-
-        Args:
-            fn: ``fn(state[, config, runtime])`` returns True where the workflow is finished, or one of the two places itself (a
-                list of Sends to ``again`` goes on, too). Any other place must be declared by its return type ``Literal[...]``
-                and is followed as it is.
-            again: the node that the loop goes on with.
-            end: the place behind the loop.
-            times: the most times that the edge leads to ``again`` in one run, >= 1; by default what the template allows, and
-                25 where no template is known.
+        The policy receives the verdict of ``fn`` and may end the request earlier or, in a profile, later. Whatever the policy,
+        the template's number of invocations bounds the loop.
 
         Raises:
-            WorkflowError: ``fn`` cannot be wrapped, or ``times`` is less than 1.
+            WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
         """
-        label = f"route to {again!r} or {end!r}"
-        if times is not None and times < 1:
-            raise WorkflowError(f"{label}: times is {times}: it must be at least 1")
-        asked = injected_parameters(fn, label, ROUTE_INJECTED)
-        self._agains.append(again)
-        return make_route(self, fn, asked, again=again, end=end, times=times)
+        destinations = Destinations(again, end, to, times)
+        asked = injected_parameters(fn, f"route {destinations.name}", ROUTE_INJECTED)
+        if destinations.end is not None:
+            self._agains += destinations.again
+            self._ends.add(destinations.end)
+        return make_route(self, fn, asked, destinations)
 
     # -- one run -----------------------------------------------------------------------------------------------
 
@@ -332,6 +341,7 @@ class GraphAdapter:
             )
         run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
+        stages: tuple[str, ...] = ()
         try:
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
@@ -346,15 +356,15 @@ class GraphAdapter:
                 step = (step, len(models_of(value))) if is_repeated else step
             request_id = run.context.request_id
             if value is not None:
-                prefix = models_of(value)
-                is_same_run = prefix == run.path
+                prefix, stages = models_of(value), stage_names(value)
+                is_same_run = run.knows(prefix)
                 if not (continues or (run_is_request and is_same_run)) and is_new_request(
                     value, stage, run.policy.template, request_id, is_same_run=is_same_run
                 ):
-                    prefix = ()
+                    prefix = stages = ()
                 elif run.path is None:
-                    run.resumed(prefix, costs_of(value))
-            path = run.decide(step, stage, prefix)
+                    run.resumed(prefix, costs_of(value), stages)
+            path = run.decide(step, stage, prefix, stages)
             return InvocationScope(
                 self.models, self.observers, run, stage, path, limits=limits, request_id=request_id, falls_back=falls_back
             )
@@ -363,14 +373,14 @@ class GraphAdapter:
         except Exception as error:
             return self._default_scope(error, stage, prefix, run, runtime)
 
-    def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
+    def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
         runtime = _current_runtime() if channel is None else None
         run = self._runs.known(opening, None if runtime is None else runtime.control)
         if run is not None and run.path is not None:
-            return run, run.path
+            return RunPath(run, run.path, run.stages)
         runtime = _current_runtime()  # resumed behind the stage
         if runtime is None or runtime.control is None:
             return None
@@ -378,9 +388,9 @@ class GraphAdapter:
         if value is None or value["closed"]:
             return None
         run = run or self._new_run(opening, runtime)
-        path = models_of(value)
-        run.resumed(path, costs_of(value))
-        return run, path
+        path, stages = models_of(value), stage_names(value)
+        run.resumed(path, costs_of(value), stages)
+        return RunPath(run, path, stages)
 
     def run_here(self, objective: Objective | None = None) -> GraphRun:
         """Return the run that a chat model belongs to when it is called.
@@ -479,7 +489,7 @@ class GraphAdapter:
             run = self._default_run(error, stage, prefix, runtime)
         model = self._any_default(stage)
         run.note_failure(f"stage {stage!r}", error, prefix, stage, model)
-        run.path = (*prefix, model)
+        run.path, run.stages = (*prefix, model), ()
         return InvocationScope(self.models, ObserverGroup(), run, stage, run.path)
 
     def _any_default(self, stage: str) -> str:

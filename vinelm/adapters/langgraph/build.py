@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
@@ -13,7 +13,10 @@ from vinelm.adapters.langgraph.chat.channel import with_path_channel
 from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
+from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.errors import WorkflowError
+from vinelm.template import Parallel, Template
+from vinelm.template.steps import walk
 from vinelm.workflow import Workflow
 
 
@@ -38,10 +41,51 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
     chats = chat_nodes(graph)
+    if workflow.template is None:
+        workflow = replace(workflow, template=template_of_graph(workflow, graph, vine.adapter.agents, chats))
     _check_stages(workflow, graph, vine.adapter.agents, chats)
     names = [stage.name for stage in workflow.template.stages]
-    refuse_unsupported(graph, names, vine.adapter.agents, chats)
+    refuse_unsupported(graph, names, vine.adapter.agents, chats, joint_stages(workflow.template))
+    teach_routes(graph, nodes_of_stages(graph, vine.adapter.agents, chats))
     return with_path_channel(graph) if chats else graph
+
+
+def template_of_graph(
+    workflow: Workflow,
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    agents: Iterable[str],
+    chats: Mapping[str, HeldStages] | None = None,
+) -> Template:
+    """Return the template that the graph implies, where all stages are answerable and allow every model.
+
+    Raises:
+        WorkflowError: the graph does not say enough.
+    """
+    label = f"workflow {workflow.name!r}"
+    held = chat_nodes(graph) if chats is None else chats
+    for node, found in held.items():
+        if found.hidden or len(found.names) > 1:
+            where = "in a subgraph" if found.hidden else "side by side or in turn"
+            names = ", ".join(sorted(found.hidden or found.names))
+            raise WorkflowError(f"{label}: the node {node!r} runs {names} {where}: give the template, Workflow(template=...)")
+    return read_template(graph, nodes_of_stages(graph, agents, held), label)
+
+
+def joint_stages(template: Template) -> list[frozenset[str]]:
+    """Return the stages of each superstep that the template declares as :class:`~vinelm.template.Parallel`."""
+    return [frozenset(stage.name for stage in step.stages) for step in walk(template.steps) if isinstance(step, Parallel)]
+
+
+def nodes_of_stages(
+    graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str], chats: Mapping[str, HeldStages] | None = None
+) -> dict[str, str]:
+    """Return node to stage, for the nodes of the root graph that run exactly one stage."""
+    held = chat_nodes(graph) if chats is None else chats
+    found = wrapped_stages(graph) | _routed_agents(graph, agents)
+    for node, stages in held.items():
+        if node not in found and len(stages.names) + stages.makes_some == 1:
+            found[node] = min(stages.names, default=node)
+    return found
 
 
 def stage_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()) -> StageNodes:
@@ -81,11 +125,12 @@ def refuse_unsupported(
     stages: Iterable[str],
     agents: Iterable[str] = (),
     chats: Mapping[str, HeldStages] | None = None,
+    joint: Collection[frozenset[str]] = (),
 ) -> None:
     """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
 
     That is a cached stage, a stage inside a subgraph, an explicit input schema that hides the path, or two stages that one edge
-    source starts together.
+    source starts together and that are not ``joint`` in the template.
     """
     held = chat_nodes(graph) if chats is None else chats
     for node, inner in graph.nodes.items():
@@ -109,16 +154,19 @@ def refuse_unsupported(
                 f"stage {name!r} was added with input_schema=, which hides its path: "
                 "leave it out of add_node and give the type to vine.stage(..., state=)"
             )
-    _refuse_side_by_side(graph, nodes)
+    _refuse_side_by_side(graph, nodes, joint)
 
 
-def _refuse_side_by_side(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Mapping[str, str]) -> None:
+def _refuse_side_by_side(
+    graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Mapping[str, str], joint: Collection[frozenset[str]]
+) -> None:
     for source in dict.fromkeys(start for start, _ in sorted(graph.builder._all_edges)):
         together = list(dict.fromkeys(stage for node, stage in nodes.items() if (source, node) in graph.builder._all_edges))
-        if len(together) > 1:
+        if len(together) > 1 and not any(group.issuperset(together) for group in joint):
+            first, second = together[:2]
             raise WorkflowError(
-                f"stages {together[0]!r} and {together[1]!r} both follow {source!r} in one superstep: "
-                "VineLM chooses models along one path, so put an edge between them"
+                f"stages {first!r} and {second!r} both follow {source!r} in one superstep: put an edge between them, or "
+                f"Parallel((Stage({first!r}), Stage({second!r}))) into the template"
             )
 
 

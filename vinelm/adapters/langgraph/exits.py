@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.build import stage_nodes
+from vinelm.adapters.langgraph.adapter import AdapterHolder
+from vinelm.adapters.langgraph.build import build_graph, stage_nodes, template_of_graph
 from vinelm.adapters.langgraph.route import ROUTE_MARK
 from vinelm.errors import TemplateError, WorkflowError
 from vinelm.template import Template
+from vinelm.workflow import Workflow
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def resolved(workflow: Workflow, vine: AdapterHolder) -> Workflow:
+    """Return the workflow with a template: its own, or the one that its graph implies, with the graph's exits.
+
+    Args:
+        workflow: the workflow.
+        vine: wraps the stages and routes of the graph that is read; of no use where the workflow has a template.
+
+    Raises:
+        WorkflowError: the graph does not say where some edge leads.
+    """
+    if workflow.template is not None:
+        return workflow
+    graph = build_graph(workflow, vine)
+    template = template_of_graph(workflow, graph, vine.adapter.agents)
+    return replace(workflow, template=with_graph_exits(template, graph))
 
 
 def with_graph_exits(template: Template, graph: Graph) -> Template:
@@ -21,7 +41,8 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
 
     A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
     follows. An edge to END of the application's own that may also lead to another stage counts where the graph has no
-    ``vine.route``, and after the last stage: VineLM cannot make it end there, but the application may.
+    ``vine.route``, after the last stage, and where the template branches: VineLM cannot make it end there, but the application
+    may.
 
     Args:
         template: The workflow's shape.
@@ -36,9 +57,9 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
     every = {node for group in nodes.values() for node in group}
     if not every <= set(graph.builder.nodes):
         return template  # a chat model that is made at run time: nothing is known about its node
-    last = template.stages[-1].name
+    last = {template.stages[-1].name} if template.is_linear else set(nodes)
     exits = {
-        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name == last) for node in group)
+        name for name, group in nodes.items() if any(edges.can_end_after(node, every, is_last=name in last) for node in group)
     }
     if not exits:
         return template  # the edges are chosen at run time (Command without annotations): nothing is known about them
@@ -93,7 +114,8 @@ class _Edges:
         targets: Mapping[str, str] = branch.ends or {name: name for name in everywhere}
         self.own.setdefault(source, set()).update(targets.values())
         for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
-            end = getattr(function, ROUTE_MARK, None)
+            edge = getattr(function, ROUTE_MARK, None)
+            end = None if edge is None else edge.destinations.end
             if end is not None:
                 self.route_ends.setdefault(source, set()).add(targets.get(end, end))
 

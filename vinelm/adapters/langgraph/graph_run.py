@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.adapters.langgraph.steady_clock import steady
+from vinelm.adapters.langgraph.runs.policy_arguments import accepts
+from vinelm.adapters.langgraph.runs.steady_clock import steady
+from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
-from vinelm.errors import InfeasibleError, WorkflowError
+from vinelm.errors import InfeasibleError
 from vinelm.policies import BoundGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.telemetry import DecisionEvent, ObserverGroup
+from vinelm.template import Flow
 
 NOBODY = ObserverGroup()
 
@@ -32,6 +35,8 @@ class GraphRun:
         policy: chooses the run's models.
         context: what the run's caller asked for.
         path: models of the run's invocations up to the last one that began; None before the first.
+        stages: the stages of ``path``.
+        flow: which stages may follow which; None if the template is a chain, where the length of a path says it, or unknown.
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
         guard: the policy's; under ``on_error="default"`` one that does not fail.
@@ -39,25 +44,23 @@ class GraphRun:
     """
 
     __slots__ = (
-        "_begun",
         "_chat_path",
         "_default",
-        "_failed",
         "_lock",
         "_observers",
-        "_prefix",
-        "_stage",
-        "_step",
+        "_superstep",
         "_turns",
         "_unwritten_usd",
         "clock",
         "context",
         "control",
         "falls_back",
+        "flow",
         "guard",
         "on_error",
         "path",
         "policy",
+        "stages",
     )
 
     def __init__(
@@ -79,13 +82,13 @@ class GraphRun:
             if self.guard is not None and type(self.guard) is not BoundGuard:
                 self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
         self._default = default
+        template = policy.template
+        self.flow = None if template is None or template.is_chain else template.flow
         self.path: tuple[str, ...] | None = None
+        self.stages: tuple[str, ...] = ()
         self._observers = observers
         self._lock = Lock()
-        self._step: Any = None
-        self._stage = ""
-        self._prefix: tuple[str, ...] = ()
-        self._begun = self._failed = 0  # invocations of the current decision
+        self._superstep: Superstep | None = None
         self._chat_path: tuple[str, ...] = ()  # of chat models' calls that no channel carries
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
@@ -104,36 +107,48 @@ class GraphRun:
         with self._lock:
             self._turns.pop(again, None)
 
-    def decide(self, step: Any, stage: str, prefix: tuple[str, ...]) -> tuple[str, ...]:
-        """Return ``prefix`` and the policy's model for the invocation of ``stage`` in superstep ``step``.
+    def knows(self, prefix: tuple[str, ...]) -> bool:
+        """Whether ``prefix`` is where this run is, or where its present superstep began."""
+        step = self._superstep
+        return prefix == self.path or (step is not None and prefix == step.prefix)
 
-        The policy is asked once per superstep, so that the branches of a fan-out share a model; and again once every
-        invocation that began with it has failed, so that a retry may use another one.
+    def decide(self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return ``prefix``, behind these stages, and the policy's model for the invocation of ``stage`` in superstep ``step``.
+
+        The policy is asked once per superstep and stage, so that the branches of a fan-out share a model; and again once every
+        invocation that began with it has failed, so that a retry may use another one. For stages that run side by side it is
+        asked in the order of the template, whichever of them begins first; the path returned holds those before this one.
 
         Raises:
-            WorkflowError: two stages run in one superstep.
+            WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side.
         """
         with self._lock:
-            if step != self._step:
-                self._begun = self._failed = 0
-            elif stage != self._stage:
-                raise WorkflowError(
-                    f"stages {self._stage!r} and {stage!r} run in one superstep: "
-                    "VineLM chooses models along one path, so put an edge between them"
-                )
-            elif prefix != self._prefix:
-                self._begun = self._failed = 0
-            path = self.path
-            if path is None or self._begun == self._failed:
-                choose = self._observed_model if self._observers.observers else self.policy.next_model
-                try:
-                    model = choose(stage, prefix)
-                except Exception as error:
-                    model = self._default_after(error, stage, prefix)
-                path = self.path = (*prefix, model)
-                self._step, self._stage, self._prefix = step, stage, prefix
-            self._begun += 1
-            return path
+            current = self._superstep
+            if current is None or step != current.key:
+                current = self._superstep = Superstep(step, prefix, stages)
+            ahead = current.ahead_of(stage, self.flow)
+            if prefix != current.prefix:
+                current = self._superstep = Superstep(step, prefix, stages)
+            choice = current.choose(stage, ahead, self._model_of)
+            choice.begun += 1
+            self.path, self.stages = current.end()
+            return choice.path
+
+    def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
+        choose = self._observed_model if self._observers.observers else self.policy.next_model
+        try:
+            model = choose(stage, prefix)
+        except Exception as error:
+            return self._default_after(error, stage, prefix)
+        if self.flow is not None and self._superstep is not None:
+            self._note_arm(stage, prefix, model, self._superstep, self.flow)
+        return model
+
+    def _note_arm(self, stage: str, prefix: tuple[str, ...], model: str, step: Superstep, flow: Flow) -> None:
+        """Note an arm that the template lacks, where the policy does not do so itself."""
+        note = getattr(self.policy, "note_unexpected", None)
+        if note is not None and not step.is_in(stage, flow):
+            note(stage, prefix, model, step.stages)
 
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run with its policy."""
@@ -145,7 +160,10 @@ class GraphRun:
         if cost_usd or invocation.failure is not None:
             with self._lock:
                 self._unwritten_usd += cost_usd
-                self._failed += invocation.failure is not None and (self._step is None or invocation.prefix == self.path)
+                step = self._superstep
+                choice = None if step is None else step.choices.get(invocation.stage)
+                if choice is not None and invocation.prefix == choice.path:
+                    choice.failed += invocation.failure is not None
 
     def fall_back(self, failed: Invocation, tried: Collection[str]) -> tuple[str, ...] | None:
         """Return the path of another attempt after the call of ``failed``, which is recorded; None if there is to be none.
@@ -166,19 +184,25 @@ class GraphRun:
         self.record(failed)
         path = (*prefix, model)
         with self._lock:
-            if self._step is not None and self._begun == self._failed:  # no other branch has an answer of the model that failed
-                self.path, self._begun, self._failed = path, 1, 0
+            step = self._superstep
+            choice = None if step is None else step.choices.get(failed.stage)
+            if step is not None and choice is not None and choice.is_lost:  # no other branch has an answer of that model
+                choice.path, choice.begun, choice.failed = path, 1, 0
+                self.path, self.stages = step.end()
         if self._observers.observers:
             self._announce("model", failed.stage, prefix, model, started=started)
         return path
 
-    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
-        """Tell the policy that another run has executed ``prefix``."""
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: tuple[str, ...] = ()) -> None:
+        """Tell the policy that another run has executed ``prefix``, and these stages if the template does not know them."""
         if type(self.guard) is BoundGuard:
             for usd in costs_usd:
                 self.guard.add_inherited(usd)
         try:
-            self.policy.resumed(prefix, costs_usd)
+            if self.flow is not None and accepts(self.policy, "resumed", "stages"):
+                self.policy.resumed(prefix, costs_usd, stages=stages)  # type: ignore[call-arg]
+            else:
+                self.policy.resumed(prefix, costs_usd)
         except Exception as error:
             self._degrade("resumed", error, prefix)
 
@@ -216,11 +240,30 @@ class GraphRun:
 
     # -- decisions, observed -------------------------------------------------------------------------------------
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Return the policy's answer to a loop's edge."""
+    def should_continue(
+        self,
+        prefix: tuple[str, ...],
+        finished: bool,
+        state: Any,
+        *,
+        arms: frozenset[str] | None = None,
+        tells_arms: bool = False,
+    ) -> bool:
+        """Return the policy's answer to an edge that can end the request.
+
+        Args:
+            prefix: models of the invocations so far.
+            finished: the workflow's own verdict.
+            state: the application's state.
+            arms: the stages that may come next; None if they are not known.
+            tells_arms: hand ``arms`` on to policies that take it.
+        """
         started = time.perf_counter()
         try:
-            goes_on = self.policy.should_continue(prefix, finished, state)
+            if tells_arms and accepts(self.policy, "should_continue", "arms"):
+                goes_on = self.policy.should_continue(prefix, finished, state, arms=arms)  # type: ignore[call-arg]
+            else:
+                goes_on = self.policy.should_continue(prefix, finished, state)
         except Exception as error:
             if getattr(self.policy, "has_judge", False):  # the caller's own code may have raised it
                 raise
@@ -293,3 +336,11 @@ class GraphRun:
         if self._observers.observers:
             self._announce("model", stage, prefix, model, started=time.perf_counter())
         return model
+
+
+class RunPath(NamedTuple):
+    """A run, with the models and the stages of its invocations so far."""
+
+    run: GraphRun
+    path: tuple[str, ...]
+    stages: tuple[str, ...]

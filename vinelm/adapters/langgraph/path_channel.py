@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
-from vinelm.errors import TemplateError, WorkflowError
+from vinelm.errors import WorkflowError
 from vinelm.template import Template
 
 PATH_KEY = "vinelm_path"
@@ -57,8 +57,8 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
 
     An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
     with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
-    entry is kept. Different stages for one place in one superstep are refused. The end of a run only closes the path: whether
-    the next stage continues it is decided by :func:`is_new_request`.
+    entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
+    The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
     """
 
     __slots__ = ("closed", "opening", "path")
@@ -123,11 +123,14 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
             first = placed.setdefault(entry["k"], entry)
             if first["stage"] != entry["stage"]:
                 names = f"{first['stage']!r} and {entry['stage']!r}"
-                raise InvalidUpdateError(f"stages {names} ran in one superstep: put an edge between them")
+                raise InvalidUpdateError(
+                    f"stages {names} ran in one superstep: put an edge between them, or declare Parallel in the template"
+                )
             if first is not entry and "usd" in entry:
                 placed[entry["k"]] = {**first, "usd": first.get("usd", 0.0) + entry["usd"]}
         for k in sorted(placed):
-            self.path = (*self.path[:k], placed[k])
+            place = min(k, len(self.path))  # less than k if a stage that was to run side by side did not
+            self.path = (*self.path[:place], placed[k] if place == k else {**placed[k], "k": place})
             self.closed = False
         return bool(placed)
 
@@ -147,6 +150,7 @@ def is_new_request(
     A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts anew where it cannot follow
     the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote the path
     still goes on (LangGraph closes channels in the middle of a run where only Sends are left). Every other stage continues.
+    Where the template branches, several stages may begin a request, and a run that goes on never begins another one.
     Without a template a closed path is left.
     """
     if value is None or not value["path"]:
@@ -157,13 +161,30 @@ def is_new_request(
     ended = value["closed"] and not is_same_run and (request_id is None or written_by != request_id)
     if template is None:
         return ended
-    if stage not in (first.name for first in template.first_stages):
+    if not template.is_chain:
+        return not is_same_run and _may_begin(stage, template) and (ended or not _may_follow(value, stage, template))
+    if stage != template.invocations[0].name:
         return False
+    follower = template.stage_after(len(value["path"]))
+    return ended or follower is None or follower.name != stage
+
+
+def _may_begin(stage: str, template: Template) -> bool:
+    """Whether some request begins with the superstep of that stage."""
+    return template.flow.ahead_of(0, stage) is not None
+
+
+def _may_follow(value: PathValue, stage: str, template: Template) -> bool:
+    flow = template.flow
     try:
-        arms = template.arms_after([entry["stage"] for entry in value["path"]])
-    except TemplateError:
-        return True
-    return ended or stage not in (arm.name for arm in arms)
+        return flow.ahead_of(flow.at(stage_names(value)), stage) is not None
+    except KeyError:
+        return False
+
+
+def stage_names(value: PathValue | None) -> tuple[str, ...]:
+    """Return the stages of the stored path, in order."""
+    return () if value is None else tuple(entry["stage"] for entry in value["path"])
 
 
 def models_of(value: PathValue | None) -> tuple[str, ...]:

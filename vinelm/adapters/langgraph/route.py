@@ -1,22 +1,23 @@
-"""The conditional edge that ends where the workflow's own check says so, or where the policy does."""
+"""The conditional edge that leads where the workflow's own check says, or ends where the policy does."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, Protocol, get_args, get_origin
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
-from langgraph.types import Send
 
-from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.path_channel import channel_of
+from vinelm.adapters.langgraph.graph_run import RunPath
+from vinelm.adapters.langgraph.path_channel import channel_of, stage_names
+from vinelm.adapters.langgraph.runs.destinations import UNDECLARED_TIMES, Destinations
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import own_state
-from vinelm.errors import VineLMError, WorkflowError
+from vinelm.errors import TemplateError, VineLMError
 from vinelm.policies import OnError
 from vinelm.template import Template
 
@@ -25,16 +26,14 @@ ROUTE_INJECTED = ("config", "runtime")
 
 
 _LOG = logging.getLogger(__name__)
-UNDECLARED_TIMES = 25
-"""The most turns of a loop whose bound is declared nowhere."""
-ROUTE_MARK = "__vinelm_route_end__"
-"""Attribute of a route's path function: the destination at which the loop ends."""
+ROUTE_MARK = "__vinelm_route__"
+"""Attribute of a route's path function: its :class:`RouteEdge`."""
 
 
 class RouteHost(Protocol):
     """What an edge needs of its adapter."""
 
-    def path_of(self, config: RunnableConfig) -> tuple[GraphRun, tuple[str, ...]] | None:
+    def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress."""
 
     @property
@@ -45,19 +44,24 @@ class RouteHost(Protocol):
     def template(self) -> Template | None:
         """The workflow's shape; None if it is not known."""
 
+    @property
+    def stages(self) -> Mapping[str, str | None]:
+        """The wrapped stages."""
+
 
 def make_route(
-    host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, *, again: str, end: str, times: int | None = None
+    host: RouteHost, fn: Callable[..., Any], asked: InjectedParameters, destinations: Destinations
 ) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
     Whatever the policy and its mode, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a
-    row the edge leads to ``again``), and by :data:`UNDECLARED_TIMES` where neither is known.
+    row the edge leads to a place), and by :data:`~vinelm.adapters.langgraph.runs.destinations.UNDECLARED_TIMES` where neither
+    is known.
 
     It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     """
-    declared = get_args(asked.returns) if get_origin(asked.returns) is Literal else ()
-    edge = _Edge(host, asked, again=again, end=end, destinations=frozenset((again, end, *declared)), times=times)
+    own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
+    edge = RouteEdge(host, asked, destinations, frozenset(own))
 
     def route(state: Any, config: RunnableConfig) -> Any:
         own, arguments = edge.arguments(state, config)
@@ -68,71 +72,117 @@ def make_route(
         return edge.decide(await fn(own, **arguments), own, config)
 
     wrapped: Callable[..., Any] = aroute if asked.is_async else route
-    setattr(wrapped, ROUTE_MARK, end)
+    setattr(wrapped, ROUTE_MARK, edge)
     wrapped.__name__ = wrapped.__qualname__ = getattr(fn, "__name__", "route")
     wrapped.__doc__ = getattr(fn, "__doc__", None)
-    destinations = Literal[tuple(dict.fromkeys((again, end, *declared)))]  # type: ignore[valid-type]
-    wrapped.__annotations__ = {"config": RunnableConfig, "return": destinations}
+    places = Literal[tuple(dict.fromkeys((*destinations.places, *own)))]  # type: ignore[valid-type]
+    wrapped.__annotations__ = {"config": RunnableConfig, "return": places}
     if asked.state is not None:
         wrapped.__annotations__["state"] = asked.state
     return wrapped
 
 
-class _Edge:
-    __slots__ = ("again", "asked", "destinations", "end", "host", "times")
+class RouteEdge:
+    """The decision of one conditional edge.
+
+    Attributes:
+        destinations: where it leads.
+        arms: by place, the stages that it leads to; filled in where the compiled graph is read.
+    """
+
+    __slots__ = ("_asked", "_host", "_own_places", "arms", "destinations")
 
     def __init__(
-        self,
-        host: RouteHost,
-        asked: InjectedParameters,
-        *,
-        again: str,
-        end: str,
-        destinations: frozenset[str],
-        times: int | None,
+        self, host: RouteHost, asked: InjectedParameters, destinations: Destinations, own_places: frozenset[str]
     ) -> None:
-        self.host, self.asked, self.again, self.end, self.destinations = host, asked, again, end, destinations
-        self.times = times
+        self._host, self._asked, self.destinations, self._own_places = host, asked, destinations, own_places
+        self.arms: Mapping[str, frozenset[str]] = {}
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
+        """Return the state as the application knows it, and what its function asks for besides."""
         try:
             own, _ = own_state(state)
         except Exception:
-            if self.host.on_error == "raise":
+            if self._host.on_error == "raise":
                 raise
             own = state
         found: dict[str, Any] = {}
-        for name in self.asked.names:
+        for name in self._asked.names:
             found[name] = config if name == "config" else (get_runtime() or Runtime())
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the destination. A verdict for a third place is followed as it is: the policy only decides the loop."""
-        finished = self._finished(verdict)
-        if finished is None:
-            return verdict
-        onward = verdict if not isinstance(verdict, (bool, str)) else self.again
-        own = self.end if finished else onward
-        found: tuple[GraphRun, tuple[str, ...]] | None = None
+        """Return the destination. A verdict for a place of the application's own is followed as it is."""
+        onward, places = self.destinations.read(verdict, self._own_places)
+        end = self.destinations.end
+        if not places or end is None:
+            return onward
+        finished = places == (end,)
+        found: RunPath | None = None
         try:
-            found = self.host.path_of(config)
+            found = self._host.path_of(config)
             if found is None:
-                return own
-            run, path = found
-            if run.should_continue(path, finished, state) and self._has_turns_left(run, path):
-                return self.again if finished else onward
-            run.end_loop(self.again)
-            return self.end
+                return onward
+            goes_on = self._goes_on(found, places, finished, state)
+            if goes_on is not None:
+                return goes_on if finished else onward
+            for place in self.destinations.places:
+                found.run.end_loop(place)
+            return end
         except Exception as error:
-            if self.host.on_error == "raise" or isinstance(error, VineLMError):
+            if self._host.on_error == "raise" or isinstance(error, VineLMError):
                 raise
+            what = self.destinations.name
             if found is None:
-                _LOG.warning(
-                    "the edge to %r lost its run (%s): it follows the workflow's own verdict", self.again, type(error).__name__
-                )
+                _LOG.warning("the edge %s lost its run (%s): it follows the workflow's own verdict", what, type(error).__name__)
             else:
-                found[0].note_failure(f"the edge to {self.again!r}", error, found[1])
-            return onward if not finished and self._is_within_template(config) else self.end
+                found.run.note_failure(f"the edge {what}", error, found.path)
+            return onward if not finished and self._is_within_template(config) else end
+
+    def _goes_on(self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any) -> str | None:
+        """The place that a finished request goes on with, "" for what the verdict says; None where it ends."""
+        template = at.run.policy.template or self._host.template
+        end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
+        next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
+        arms = self._arms(next_places, template, at.stages)
+        if self._may_end(template, at.stages):
+            tells = self.destinations.is_branch or not (template is None or template.is_linear)
+            if not at.run.should_continue(at.path, finished, state, arms=arms, tells_arms=tells):
+                return None
+        elif finished:
+            return None
+        return onward if next_places and self._has_turns_left(at, next_places, arms) else None
+
+    def _may_end(self, template: Template | None, stages: tuple[str, ...]) -> bool:
+        """Whether the policy is asked: the edge's end is one of the request, and there is an answer to end with."""
+        end, is_branch = self.destinations.end, self.destinations.is_branch
+        if not is_branch and (template is None or template.is_linear):
+            return True
+        if end is not None and end != END and self._arms_of(end, template):
+            return False
+        if template is None or not stages:
+            return True
+        return all(stage.answerable for stage in template.stages if stage.name == stages[-1])
+
+    def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
+        """The stages that may come next, as the template has them here where it has one of them; None if not known."""
+        found: set[str] = set()
+        for place in places:
+            arms = self._arms_of(place, template)
+            if arms is None:
+                return None
+            found |= arms
+        allowed = _allowed(template, stages)
+        return frozenset(found & allowed) if allowed and found & allowed else frozenset(found)
+
+    def _arms_of(self, place: str, template: Template | None) -> frozenset[str] | None:
+        known = self.arms.get(place)
+        if known is not None:
+            return known
+        if place == END:
+            return frozenset()
+        is_stage = place in self._host.stages or (template is not None and any(one.name == place for one in template.stages))
+        return frozenset((place,)) if is_stage else None
 
     def _is_within_template(self, config: RunnableConfig) -> bool:
         """Whether the template allows another invocation after the path as the graph's channel has it.
@@ -140,44 +190,52 @@ class _Edge:
         For an edge whose run cannot be found any more; where the path is not known either, the loop ends.
         """
         with suppress(Exception):
-            template, channel = self.host.template, channel_of(config)
+            template, channel = self._host.template, channel_of(config)
             if template is not None and channel is not None and channel.path:
-                return bool(template.arms_after([entry["stage"] for entry in channel.path]))
+                if template.is_linear:
+                    return template.stage_after(len(channel.path)) is not None
+                return bool(_allowed(template, stage_names(channel.get())))
         return False
 
-    def _has_turns_left(self, run: GraphRun, path: tuple[str, ...]) -> bool:
-        """Whether the loop's bound allows one more turn, which is then counted."""
-        template = run.policy.template or self.host.template
-        if template is not None and len(path) >= template.depth:
+    def _has_turns_left(self, at: RunPath, places: tuple[str, ...], arms: frozenset[str] | None) -> bool:
+        """Whether the bounds of the loop allow one more turn, which is then counted."""
+        template = at.run.policy.template or self._host.template
+        if template is not None and not _leaves_room(template, at, arms):
             return False
-        undeclared = UNDECLARED_TIMES if template is None else template.depth
-        allowed = undeclared if self.times is None else self.times
-        if run.take_turn(self.again, allowed):
-            return True
-        if self.times is None and template is None:
-            warnings.warn(
-                f"the loop to {self.again!r} was ended after {allowed} turns: VineLM knows neither its template nor its bound: "
-                "pass VineLM(..., template=), or vine.route(..., times=)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return False
+        for place in places:
+            times = self.destinations.times.get(place)
+            undeclared = UNDECLARED_TIMES if template is None else template.depth
+            allowed = undeclared if times is None else times
+            if at.run.take_turn(place, allowed):
+                continue
+            if times is None and template is None:
+                warnings.warn(
+                    f"the loop to {place!r} was ended after {allowed} turns: VineLM knows neither its template nor its bound: "
+                    "pass VineLM(..., template=), or vine.route(..., times=)",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return False
+        return True
 
-    def _finished(self, verdict: Any) -> bool | None:
-        if isinstance(verdict, bool):
-            return verdict
-        if verdict == self.end:
-            return True
-        if verdict == self.again:
-            return False
-        if isinstance(verdict, (list, tuple)) and verdict and all(self._goes_on(item) for item in verdict):
-            return False
-        if isinstance(verdict, str) and verdict not in self.destinations:
-            raise WorkflowError(
-                f"the route went to {verdict!r}, which is neither again={self.again!r} nor end={self.end!r}: "
-                "return True or False, one of the two, or declare every place as the function's return type Literal[...]"
-            )
+
+def _leaves_room(template: Template, at: RunPath, arms: frozenset[str] | None) -> bool:
+    """Whether the template allows a stage behind the path; an arm that it has nowhere is no matter of its bound."""
+    if template.is_linear:
+        return template.stage_after(len(at.path)) is not None
+    allowed = _allowed(template, at.stages)
+    if allowed is None or arms == frozenset():
+        return True
+    if not allowed or arms is None or arms & allowed:
+        return bool(allowed)
+    return not any((at.stages[-1], arm) in template.flow.follows for arm in arms)
+
+
+def _allowed(template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
+    """The stages that a branching template allows next; None where it does not say, as behind an arm that it lacks."""
+    if template is None or template.is_linear:
         return None
-
-    def _goes_on(self, item: Any) -> bool:
-        return item == self.again or (isinstance(item, Send) and item.node == self.again)
+    try:
+        return frozenset(stage.name for stage in template.arms_after(stages))
+    except TemplateError:
+        return None

@@ -23,8 +23,9 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
     """Check that WORKFLOW can be profiled and served, without spending anything.
 
     WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
-    the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. Exit
-    code 2 if something has to be fixed.
+    the first request on a scripted model through every invocation, and checks that its state survives a checkpoint. A template
+    is compared with the graph arm by arm; one that was left out is read from the graph and printed as code. Exit code 2 if
+    something has to be fixed.
 
     Example: vinelm check my_app:workflow
     """
@@ -53,5 +54,9 @@ def _show(report: CheckReport, spec: str) -> None:
 
     for item in report.items:
         say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
+    if report.template_code is not None:
+        echo("The template, read from the graph. To fix it, or to change models and bounds, paste it into the workflow:\n")
+        echo("from langgraph.graph import END\nfrom vinelm import Branch, Loop, Parallel, Stage, Template\n")
+        echo(f"template = {report.template_code}\n")
     if report.is_ok:
         echo(f"Ready. Next: vinelm profile {spec}")

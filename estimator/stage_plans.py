@@ -1,0 +1,104 @@
+"""Fixed plans of a trie that branches: one model for each stage, whatever the request's arms.
+
+They stand in for the paths of a linear trie where an estimate is judged: a path is no plan on a trie that branches, and
+contingent plans are the controller's to find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.estimator.arms import Arms, arms_of
+from vinelm.promise import contingent_standard_error
+from vinelm.trie import BoolArray, FloatArray, Trie
+
+Ints = npt.NDArray[np.int64]
+MOST_PLANS = 512
+"""Where there are more, the plans of one model and a random part of the rest."""
+
+
+@dataclass(frozen=True, eq=False)
+class StagePlans:
+    """Fixed plans, each running to the end of the workflow.
+
+    Args:
+        models: the model of each stage, an index into the trie's models; shape (plans, stages).
+        accuracy: expected accuracy (a fraction), shape (plans,).
+        cost_usd: expected dollars, shape (plans,).
+        standard_error: of the accuracy, shape (plans,); NaN where the trie has none.
+    """
+
+    models: Ints
+    accuracy: FloatArray
+    cost_usd: FloatArray
+    standard_error: FloatArray
+
+    @property
+    def is_single_model(self) -> BoolArray:
+        """Whether each plan runs one model at every stage, shape (plans,)."""
+        return np.asarray((self.models == self.models[:, :1]).all(axis=1))
+
+    @classmethod
+    def of(cls, annotated: AnnotatedTrie, *, with_errors: bool = True) -> StagePlans:
+        """Evaluate the fixed plans of a trie; the same plans, in the same order, for every trie of one template."""
+        trie, arms = annotated.trie, arms_of(annotated.trie)
+        models = _plans(trie)
+        child = _children(trie, arms)
+        accuracy, cost = np.zeros(len(models)), np.full(len(models), float(annotated.cost_usd[0]))
+        ends: list[tuple[Ints, Ints]] = []
+        plan, node = np.arange(len(models)), np.zeros(len(models), np.int64)
+        while len(plan):
+            plan, node, done = _next(plan, node, models, arms, child)
+            ends.append(done)
+            reach = annotated.reach[node]
+            is_end = arms.count[node] == 0
+            right = np.where(is_end, annotated.success[node], annotated.stop_success[node])
+            accuracy += np.bincount(plan, reach * right, len(models))
+            cost += np.bincount(plan, reach * annotated.cost_usd[node], len(models))
+        error = np.full(len(models), np.nan)
+        if with_errors and annotated.accuracy_se is not None:
+            of_plan, at = (np.concatenate([part[i] for part in ends]) for i in (0, 1))
+            order = np.argsort(of_plan, kind="stable")
+            for i, last in enumerate(np.split(at[order], np.cumsum(np.bincount(of_plan, minlength=len(models)))[:-1])):
+                found = contingent_standard_error(annotated, last, float(accuracy[i]))
+                error[i] = np.nan if found is None else found
+        return cls(models, accuracy, cost, error)
+
+
+def _plans(trie: Trie) -> Ints:
+    """Models of each stage in every combination, or :data:`MOST_PLANS` of them."""
+    used = [np.unique(trie.model[trie.stage == stage]).astype(np.int64) for stage in range(len(trie.stages))]
+    used = [models if len(models) else np.zeros(1, np.int64) for models in used]
+    sizes = [len(models) for models in used]
+    if float(np.prod(sizes, dtype=np.float64)) <= MOST_PLANS:
+        place = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), sizes), axis=1)
+    else:
+        rng = np.random.default_rng(0)
+        place = np.stack([rng.integers(size, size=MOST_PLANS) for size in sizes], axis=1)
+    chosen = np.stack([models[place[:, stage]] for stage, models in enumerate(used)], axis=1)
+    everywhere = [m for m in range(len(trie.models)) if all(m in models for models in used)]
+    single = np.repeat(np.array(everywhere, np.int64)[:, None], len(used), axis=1)
+    return np.unique(np.concatenate([chosen, single]), axis=0)
+
+
+def _children(trie: Trie, arms: Arms) -> Ints:
+    """The child on each arm by each model, -1 where there is none; shape (arms, models)."""
+    child = np.full((len(arms), len(trie.models)), -1, np.int64)
+    child[arms.of_node[1:], trie.model[1:]] = np.arange(1, len(trie))
+    return child
+
+
+def _next(plan: Ints, node: Ints, models: Ints, arms: Arms, child: Ints) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
+    """The children that each plan runs, and the (plan, node) pairs that end."""
+    is_end = arms.count[node] == 0
+    count = arms.count[node]
+    place = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    arm = np.repeat(arms.first[node], count) + place
+    of_plan = np.repeat(plan, count)
+    following = child[arm, models[of_plan, arms.stage[arm]]]
+    kept = following >= 0
+    return of_plan[kept], following[kept], (plan[is_end], node[is_end])

@@ -1,0 +1,77 @@
+"""A template as the Python code that makes it."""
+
+from __future__ import annotations
+
+from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
+
+_WIDTH = 100
+
+
+def template_code(template: Template) -> str:
+    """Return the code of a template, formatted. Its names come from ``vinelm``, and ``END`` from LangGraph."""
+    stop = [] if template.stop == "workflow" else [f"stop={_text(template.stop)}"]
+    return "\n".join(_call("Template", [_sequence([_step(step) for step in template.steps]), *map(_line, stop)]))
+
+
+_Lines = list[str]
+
+
+def _step(step: Step) -> _Lines:
+    if isinstance(step, Stage):
+        settings = [
+            *([f"models={_names(step.models)}"] if step.models is not None else []),
+            *(["answerable=False"] if not step.answerable else []),
+            *([f"default={_text(step.default)}"] if step.default is not None else []),
+        ]
+        return _call("Stage", [_line(_text(step.name)), *map(_line, settings)])
+    if isinstance(step, Loop):
+        settings = [
+            f"times={step.times}",
+            *([f"memory={step.memory}"] if step.memory is not None else []),
+            *([f"order={_text(step.order)}"] if step.order != "seen" else []),
+            *(["early_exit=True"] if step.early_exit else []),
+        ]
+        return _call("Loop", [_sequence([_step(inner) for inner in step.stages]), *map(_line, settings)])
+    if isinstance(step, Parallel):
+        return _call("Parallel", [_sequence([_step(stage) for stage in step.stages])])
+    if isinstance(step, Branch):
+        return _call("Branch", [_arms(step)])
+    return ["END"]
+
+
+def _arms(branch: Branch) -> _Lines:
+    arms: list[_Lines] = []
+    for label, steps in branch.arms.items():
+        first, *rest = ["END"] if isinstance(steps, str) else _sequence([_step(step) for step in steps])
+        arms.append([f"{_text(label)}: {first}", *rest])
+    return _within("{", arms, "}")
+
+
+def _sequence(items: list[_Lines]) -> _Lines:
+    return _within("(", items, ",)" if len(items) == 1 else ")")
+
+
+def _call(name: str, arguments: list[_Lines]) -> _Lines:
+    return _within(f"{name}(", arguments, ")")
+
+
+def _within(opening: str, items: list[_Lines], closing: str) -> _Lines:
+    """The items on one line if they fit, else each on lines of its own."""
+    if all(len(item) == 1 for item in items):
+        line = opening + ", ".join(item[0] for item in items) + closing
+        if len(line) <= _WIDTH:
+            return [line]
+    inner = [line for item in items for line in (*item[:-1], f"{item[-1]},")]
+    return [opening, *(f"    {line}" for line in inner), closing.lstrip(",")]
+
+
+def _line(text: str) -> _Lines:
+    return [text]
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return f"({', '.join(map(_text, names))}{',' if len(names) == 1 else ''})"
+
+
+def _text(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

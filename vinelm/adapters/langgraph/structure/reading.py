@@ -1,0 +1,95 @@
+"""The template that a compiled graph implies, and what a given one does not agree on with its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.adapters.langgraph.structure.stage_graph import Graph, NodeGraph
+from vinelm.adapters.langgraph.structure.steps import template_of
+from vinelm.errors import WorkflowError
+from vinelm.template import Template
+from vinelm.template.steps import mapped
+
+
+def read_template(graph: Graph, stage_of: Mapping[str, str], label: str) -> Template:
+    """Return the template that the graph implies; every stage allows all models and is answerable.
+
+    Args:
+        graph: the compiled graph.
+        stage_of: the stage of each node that runs one.
+        label: names the workflow in messages.
+
+    Raises:
+        WorkflowError: the graph does not say where some edge leads, or has no stage.
+    """
+    if not stage_of:
+        raise WorkflowError(f"{label}: the graph has no stage: wrap its LLM nodes with vine.stage, or give the template")
+    found = NodeGraph(graph, stage_of).stage_graph()
+    for stage, node in found.unclear.items():
+        after = f", after the stage {stage!r}," if stage and stage != node else ""
+        raise WorkflowError(
+            f"{label}: the edge behind {node!r}{after} does not say where it leads: give add_conditional_edges its path_map, "
+            "use vine.route, or annotate its function with -> Literal[...]; or give the template"
+        )
+    reached = {name for stages in found.after for name in stages}
+    for node, stage in stage_of.items():
+        if stage not in reached:
+            raise WorkflowError(
+                f"{label}: no edge leads to the stage {stage!r}: annotate the node that goes there with "
+                f"-> Command[Literal[{node!r}]], or give the template"
+            )
+    return template_of(found)
+
+
+def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
+    """Return a line for each arm that only the graph or only the template has; none where the graph does not say enough."""
+    names = {stage.name for stage in template.stages}
+    if names != set(stage_of.values()):
+        return []
+    found = NodeGraph(graph, stage_of).stage_graph().reordered(stage.name for stage in template.stages)
+    whole = Template(mapped(template.steps, lambda stage: replace(stage, answerable=True)))
+    flow = whole.flow
+    allowed = flow.follows | {("", stage.name) for stage in whole.first_stages}
+    goes_on = {before for before, _ in flow.follows} | {""}
+    lines = []
+    for before, after in sorted(found.pairs - allowed):
+        if before in goes_on or not _leads_back(found.pairs, before, after):  # else the loop has its last turn there
+            lines.append(f"{_goes('the graph goes', before, after)}, and the template does not: {_remedy(before, after)}")
+    for before, after in sorted(allowed - found.pairs):
+        if before not in found.unclear:
+            lines.append(
+                f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare "
+                "where the edge leads"
+            )
+    return lines
+
+
+def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
+    """Tell every ``vine.route`` of the graph which stages each of its places leads to."""
+    nodes = NodeGraph(graph, stage_of)
+    for branches in graph.builder.branches.values():
+        for branch in branches.values():
+            for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
+                edge = getattr(function, ROUTE_MARK, None)
+                if edge is not None:
+                    ends = (branch.ends or {}).items()
+                    edge.arms = {label: nodes.arms(place) for label, place in ends if nodes.is_clear(place)}
+
+
+def _goes(who: str, before: str, after: str) -> str:
+    return f"{who} from {before!r} to {after!r}" if before else f"{who} from the start to {after!r}"
+
+
+def _remedy(before: str, after: str) -> str:
+    where = f"behind Stage({before!r})" if before else "at the beginning"
+    return f"add an arm to the Branch {where}, such as {after!r}: (Stage({after!r}),), or leave the template out"
+
+
+def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
+    """Whether the second stage comes before the first on some way."""
+    waiting = [after]
+    for at in waiting:  # grows while it is read
+        waiting += [then for here, then in pairs if here == at and then not in waiting]
+    return before in waiting

@@ -1,0 +1,206 @@
+"""Which stages may follow which, read off a compiled graph: tools are passed through, nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any
+
+from langgraph.graph import END, START
+from langgraph.graph.state import CompiledStateGraph
+
+from vinelm.adapters.langgraph.route import ROUTE_MARK
+from vinelm.errors import WorkflowError
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Together = frozenset[str]
+"""The stages of one superstep: one in most of them; none stands for the end of the workflow."""
+ENDED: Together = frozenset()
+_MOST_WAYS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How often a route may lead to a place."""
+
+    place: str
+    times: int
+
+
+@dataclass(slots=True)
+class StageGraph:
+    """The supersteps of a graph that run stages, and which may follow which.
+
+    Attributes:
+        start: what a request may begin with, each with the declared bounds on the way.
+        after: the same behind each superstep.
+        order: the stages, in the order of the graph's nodes.
+        unclear: nodes whose edges do not say where they lead, by the stage before them ("" for the start).
+    """
+
+    start: dict[Together, frozenset[Bound]]
+    after: dict[Together, dict[Together, frozenset[Bound]]] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    unclear: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> set[tuple[str, str]]:
+        """Every two stages of which the second may be the next choice after the first; "" stands for the start."""
+        found = {("", self.sorted(first)[0]) for first in self.start if first}
+        for stages, following in self.after.items():
+            ordered = self.sorted(stages)
+            found |= set(pairwise(ordered))
+            found |= {(ordered[-1], self.sorted(then)[0]) for then in following if then}
+        return found
+
+    def sorted(self, stages: Together) -> list[str]:
+        """The stages of one superstep in the order of the graph."""
+        return sorted(stages, key=self.order.index)
+
+    def reordered(self, order: Iterable[str]) -> StageGraph:
+        """Return the same graph with its stages in another order, as far as that names them."""
+        return StageGraph(self.start, self.after, tuple(dict.fromkeys((*order, *self.order))), self.unclear)
+
+
+class NodeGraph:
+    """Where each node of a graph leads: through its edges, its conditional edges and its ``Command(goto=...)``.
+
+    Args:
+        graph: the compiled graph.
+        stage_of: the stage of each node that runs one.
+    """
+
+    def __init__(self, graph: Graph, stage_of: Mapping[str, str]) -> None:
+        self._stage_of = stage_of
+        self._choices: dict[str, list[dict[str, frozenset[Bound]]]] = {}
+        self._order = tuple(dict.fromkeys(stage_of[node] for node in graph.builder.nodes if node in stage_of))
+        self.unclear: set[str] = set()
+        builder = graph.builder
+        for source, target in sorted(builder._all_edges):
+            self._choices.setdefault(source, []).append({target: frozenset()})
+        for node, spec in builder.nodes.items():
+            if spec.ends:
+                self._choices.setdefault(node, []).append(dict.fromkeys(spec.ends, frozenset()))
+        for source, branches in builder.branches.items():
+            for branch in branches.values():
+                if branch.ends is None:
+                    self.unclear.add(source)
+                self._choices.setdefault(source, []).append(_ways(branch))
+
+    def stage_graph(self) -> StageGraph:
+        """Return the supersteps that run stages and are reached from the start.
+
+        Raises:
+            WorkflowError: two stages run side by side only sometimes, or there are too many ways.
+        """
+        found = StageGraph(self._outcomes([START]), order=self._order)
+        nodes: dict[str, list[str]] = {}
+        for node, stage in self._stage_of.items():
+            nodes.setdefault(stage, []).append(node)
+        waiting = [stages for stages in found.start if stages]
+        for stages in waiting:  # grows while it is read
+            if stages in found.after:
+                continue
+            following = self._outcomes([node for stage in sorted(stages) for node in nodes[stage]])
+            found.after[stages] = following
+            waiting += [then for then in following if then]
+        for stage in ("", *self._order):
+            for node in self._passed([START] if not stage else nodes[stage]):
+                if node in self.unclear:
+                    found.unclear[stage] = node
+        return found
+
+    def arms(self, place: str) -> frozenset[str]:
+        """The stages that a place leads to."""
+        return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
+
+    def is_clear(self, place: str) -> bool:
+        """Whether every edge between a place and the next stages says where it leads."""
+        if place == END or place in self._stage_of:
+            return True
+        return not any(node in self.unclear for node in self._passed([place]))
+
+    def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
+        """The nodes and the tools behind them, up to the next stages."""
+        waiting = list(nodes)
+        for node in waiting:  # grows while it is read
+            yield node
+            targets = [target for choice in self._choices.get(node, ()) for target in choice]
+            waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
+
+    def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
+        """What may follow nodes that run together. Of several ways to the same superstep, all bounds."""
+        sets = [self._behind(node, 0, frozenset()) for node in nodes]
+        if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one of them
+            merged: dict[_Timed, frozenset[Bound]] = {}
+            for one in sets:
+                _add(merged, one)
+            sets = [merged]
+        found: dict[Together, frozenset[Bound]] = {}
+        for timed, bounds in _together(sets).items():
+            stages = frozenset(name for name, _ in timed)
+            if len(stages) > 1 and len({steps for _, steps in timed}) > 1:
+                names = ", ".join(sorted(stages))
+                raise WorkflowError(
+                    f"the stages {names} start together but not in one superstep: let them begin at once, or give the template"
+                )
+            found[stages] = found[stages] & bounds if stages in found else bounds
+        return found
+
+    def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
+        """What may follow one node: all of its edges fire, each of its choices takes one way."""
+        sets: list[dict[_Timed, frozenset[Bound]]] = []
+        for choice in self._choices.get(node, ()):
+            ways: dict[_Timed, frozenset[Bound]] = {}
+            for target, bounds in choice.items():
+                reached = self._outcomes_of(target, steps, seen | {node})
+                _add(ways, {timed: passed | bounds for timed, passed in reached.items()})
+            sets.append(ways)
+        return _together(sets)
+
+    def _outcomes_of(self, target: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
+        if target in self._stage_of:
+            return {frozenset(((self._stage_of[target], steps),)): frozenset()}
+        if target == END:
+            return {frozenset(): frozenset()}
+        if target in seen:  # a loop of tools leads nowhere new
+            return {}
+        return self._behind(target, steps + 1, seen)
+
+
+_Timed = frozenset[tuple[str, int]]
+"""Stages that start together, each with the number of tools before it."""
+
+
+def _ways(branch: Any) -> dict[str, frozenset[Bound]]:
+    """The places of a conditional edge, with the bounds that its ``vine.route`` declares."""
+    times: Mapping[str, int] = {}
+    for function in (getattr(branch.path, "func", None), getattr(branch.path, "afunc", None)):
+        edge = getattr(function, ROUTE_MARK, None)
+        times = times if edge is None else edge.destinations.times
+    return {
+        place: frozenset((Bound(place, times[label]),)) if label in times else frozenset()
+        for label, place in (branch.ends or {}).items()
+    }
+
+
+def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[Bound]]) -> None:
+    for timed, bounds in more.items():  # a way without a bound is none
+        found[timed] = found[timed] & bounds if timed in found else bounds
+
+
+def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
+    """One of each set, in every combination."""
+    found: dict[_Timed, frozenset[Bound]] = {}
+    n_ways = 1
+    for one in sets:
+        n_ways *= max(len(one), 1)
+    if n_ways > _MOST_WAYS:
+        raise WorkflowError(f"the graph has more than {_MOST_WAYS:,} ways between two stages: give the template")
+    for combination in product(*(one.items() for one in sets)):
+        merged: dict[str, int] = {}
+        for timed, _ in combination:
+            merged |= {name: min(steps, merged.get(name, steps)) for name, steps in timed}
+        _add(found, {frozenset(merged.items()): frozenset().union(*(bounds for _, bounds in combination))})
+    return found

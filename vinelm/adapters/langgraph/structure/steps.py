@@ -1,0 +1,197 @@
+"""The steps of a template that takes the ways of a stage graph: branches, loops and stages that run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from vinelm.adapters.langgraph.runs.destinations import UNDECLARED_TIMES
+from vinelm.adapters.langgraph.structure.regions import Part, Region, Successors
+from vinelm.adapters.langgraph.structure.stage_graph import ENDED, Bound, StageGraph, Together
+from vinelm.errors import TemplateError
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
+
+MEMORY = 2
+"""How many choices a long loop remembers."""
+NESTED_TIMES = 5
+"""The turns of loops inside of each other whose bounds are declared nowhere."""
+_DEEP = 200
+"""The most invocations of a request through loops inside of each other."""
+_SHORT = 6
+"""The most invocations of a loop whose histories are all kept apart."""
+_BACK = "\0"
+"""Stands before the name of a loop's head where the way back to it is meant."""
+
+
+def template_of(graph: StageGraph) -> Template:
+    """Return a template that allows what the stage graph allows.
+
+    Structured where that is possible: a loop is left at the end of a turn (``early_exit``), or by arms that end the request.
+    Otherwise its stages follow each other in any order.
+    """
+    for turns, ends_in_arms in product((UNDECLARED_TIMES, NESTED_TIMES), (False, True)):
+        try:
+            template = Template(_Writer(graph, turns, ends_in_arms).steps())
+            if _is_exact(template, graph):
+                return template
+        except (TemplateError, _NotStructuredError):
+            continue
+    return Template(_Writer(graph, UNDECLARED_TIMES, is_loose=True).steps())
+
+
+def _is_exact(template: Template, graph: StageGraph) -> bool:
+    """Whether it allows the ways of the graph and no others. A loop of one turn may lack the way back."""
+    if template.depth > _DEEP:
+        return False
+    found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
+    has_bounds = any(bounds for following in graph.after.values() for bounds in following.values())
+    return found == graph.pairs or (has_bounds and found < graph.pairs and len(template.stages) == len(graph.order))
+
+
+class _NotStructuredError(Exception):
+    """The loops of the graph do not nest."""
+
+
+class _Writer:
+    """Writes the steps of one graph.
+
+    Args:
+        graph: the graph.
+        turns: those of a loop whose bound is declared nowhere.
+        ends_in_arms: what follows a loop stands in arms inside of it that end the request, rather than behind it.
+        is_loose: the stages of a loop that cannot be written otherwise follow each other in any order.
+    """
+
+    def __init__(self, graph: StageGraph, turns: int, ends_in_arms: bool = False, *, is_loose: bool = False) -> None:
+        self._graph, self._undeclared, self._ends_in_arms, self._is_loose = graph, turns, ends_in_arms, is_loose
+        self._loose: set[Part] = set()  # loops that begin with several supersteps
+
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the template."""
+        region = Region({at: self._in_order(then) for at, then in self._graph.after.items()})
+        return self._choice(self._in_order(self._graph.start), region, None)
+
+    def _in_order(self, found: Sequence[Together] | dict[Together, frozenset[Bound]]) -> list[Together]:
+        return sorted(found, key=lambda stages: [self._graph.order.index(name) for name in self._graph.sorted(stages)])
+
+    def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
+        """The steps from a choice among targets up to ``stop``, or to the end of the workflow."""
+        onward = [target for target in targets if target != ENDED]
+        if not onward:
+            return () if stop is None else (END,)
+        if len(onward) == 1:
+            return self._from(onward[0], region, stop)
+        lasting = self._lasting(onward, region)
+        join = region.join(lasting) if len(lasting) > 1 else None
+        if join is None and stop is not None and len(lasting) < len(onward):
+            join = stop
+        until = stop if join is None else join
+        arms = {" + ".join(self._graph.sorted(one)): self._from(one, region, until) for one in onward if not _is_back(one)}
+        if any(map(_is_back, onward)):
+            arms["again"] = ()
+        if ENDED in targets:
+            arms["end"] = (END,)
+        arms = {label: END if steps == (END,) else steps for label, steps in arms.items()}  # type: ignore[misc]
+        if join is None or join == stop:
+            return (Branch(arms),)
+        behind = self._from(self._head(join, onward, region), region, stop)
+        return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
+
+    def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
+        """The superstep that a part is entered at."""
+        from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
+        heads = part & {*targets, *from_outside}
+        if len(heads) != 1:
+            if not self._is_loose:
+                raise _NotStructuredError
+            self._loose.add(part)
+        return self._in_order_if_known(list(heads))[0]
+
+    @staticmethod
+    def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
+        """The targets that share a later superstep with another one; the other arms run to the end on their own."""
+        reached = {one: region.reached(one) for one in onward}
+        return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
+
+    def _from(self, at: Together, region: Region, stop: Part | None) -> tuple[Step, ...]:
+        part = region.part(at)
+        if part == stop:
+            return ()
+        if not region.loops(part):
+            return (self._unit(at), *self._choice(list(region.successors.get(at, ())), region, stop))
+        outside = [then for then in self._in_order_if_known(region.outside(part)) if then != ENDED]
+        entered = {s for s in part if any(s in n for o, n in region.successors.items() if o not in part)} | {at}
+        is_loose = len(entered) > 1 or part in self._loose
+        structured = None if is_loose else self._turn(at, part, region, outside, stop)
+        if structured is None and not self._is_loose:
+            raise _NotStructuredError
+        if structured is None:
+            label = {" + ".join(self._graph.sorted(one)): (self._unit(one),) for one in self._in_order_if_known(list(part))}
+            body: tuple[Step, ...] = (Branch(label),) if len(label) > 1 else next(iter(label.values()))
+            times = self._turns(at, part) * len(part)
+            loop = Loop(body, times, memory=MEMORY, early_exit=bool(outside))
+            return (loop, *(self._choice(outside, region, stop) if outside else ()))
+        body, is_left = structured
+        times = self._turns(at, part)
+        memory = MEMORY if times * len(part) > _SHORT else None
+        loop = Loop(body, times, memory=memory, early_exit=is_left)
+        return (loop, *(self._choice(outside, region, stop) if is_left else ()))
+
+    def _in_order_if_known(self, found: Sequence[Together]) -> list[Together]:
+        named = [one for one in found if not _is_back(one)]
+        return [*self._in_order(named), *filter(_is_back, found)]
+
+    def _turn(
+        self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
+    ) -> tuple[tuple[Step, ...], bool] | None:
+        """The steps of one turn, and whether other steps follow the loop; None if it cannot be written so."""
+        again = frozenset((_BACK + min(head),))
+        in_arms = bool(outside) and self._ends_in_arms
+        leavers = [at for at in part if set(region.successors[at]) & set(outside)]
+        if outside and not in_arms and any(set(region.successors[at]) & part - {head} for at in leavers):
+            return None  # left in the middle of a turn
+        if in_arms and stop is not None:
+            return None
+        kept: dict[Together, Sequence[Together]] = {
+            at: [again if then == head else then for then in following if at in part or in_arms]
+            for at, following in region.successors.items()
+            if at in part or in_arms
+        }
+        if outside and not in_arms:
+            kept = {at: [then for then in following if then not in outside] for at, following in kept.items()}
+        inner = Region(_reachable(kept, head))
+        turn = frozenset((again,))
+        if head in kept and inner.loops(inner.part(head)):
+            return None
+        return (self._unit(head), *self._choice(list(kept[head]), inner, turn)), bool(outside) and not in_arms
+
+    def _unit(self, at: Together) -> Stage | Parallel:
+        first, *others = (Stage(name) for name in self._graph.sorted(at))
+        return Parallel((first, *others)) if others else first
+
+    def _turns(self, head: Together, part: Part) -> int:
+        """How often the loop may turn, by the bounds of the routes in it."""
+        edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
+        free: dict[Together, list[Together]] = {at: [] for at in part}
+        for (at, then), bounds in edges.items():
+            if not bounds:
+                free[at].append(then)
+        unbounded = Region(free)
+        if any(unbounded.loops(unbounded.part(at)) for at in part):
+            return self._undeclared
+        used = {bound for bounds in edges.values() for bound in bounds}
+        before = [(self._graph.start.get(head)), *(n.get(head) for at, n in self._graph.after.items() if at not in part)]
+        entering = [bounds for bounds in before if bounds is not None]
+        is_counted = bool(entering) and all(bounds & used for bounds in entering)
+        return sum(bound.times for bound in used) + (0 if is_counted else 1)
+
+
+def _is_back(at: Together) -> bool:
+    return any(name.startswith(_BACK) for name in at)
+
+
+def _reachable(successors: Successors, start: Together) -> dict[Together, Sequence[Together]]:
+    waiting = [start]
+    for at in waiting:  # grows while it is read
+        waiting += [then for then in successors.get(at, ()) if then not in waiting]
+    return {at: successors[at] for at in waiting if at in successors}
