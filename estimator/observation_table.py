@@ -172,9 +172,7 @@ class ObservationTable:
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
         keep = ~(_beyond_stop(trie, request, node, stop) if above is None else below_a_stop(trie, node, stop, above))
         if not trie.is_linear:
-            arm = (
-                _known_arms(trie, request, node, stop, arm) if above is None else told_arms(trie, node, stop, arm, above)
-            )
+            arm = _known_arms(trie, request, node, stop, arm) if above is None else told_arms(trie, node, stop, arm, above)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
             cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()),

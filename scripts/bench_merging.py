@@ -1,8 +1,8 @@
-"""What merged histories lose: annotations and plans with and without merging, where the full tree still fits; and one long agent.
+"""What merging histories loses, where the full tree still fits; and one long agent.
 
-All models are simulated (scripts/simulated_agent.py): every number compares with the exact truth of that simulation. *exact*: the
-merged trie has the true rates, averaged over the histories of a uniform profile, so that only merging is at fault. *estimated*:
-both tries are fitted to the same rows. The long agent is profiled through LangGraph by the profiler.
+All models are simulated (scripts/simulated_agent.py): every number compares with the exact truth of that simulation.
+*exact*: the merged trie has the true rates, averaged over the histories of a uniform profile, so that only merging is at
+fault. *estimated*: all tries are fitted to the same rows. The long agent is profiled through LangGraph by the profiler.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from simulated_agent_graph import profiled_agent
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.merged.evaluation import evaluate
 from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.hull import dearest_within
+from vinelm.controller.planning.merged.planner import MergedPlanner
 from vinelm.controller.planning.merged.policies import FixedPlan, fixed_choice, policy_at
+from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.estimator import make_estimator
+from vinelm.objective import Objective
 from vinelm.template import Template
 from vinelm.trie import DifficultyRates, MergedTrie, Trie
 
@@ -126,10 +128,10 @@ class Tree:
         total = np.zeros((len(trie), POINTS))
         np.add.at(total, node, mass)
         rates = np.zeros((3, len(trie), POINTS))
-        for rate, own in zip(rates, self.rates, strict=True):
-            np.add.at(rate, node, mass * own)
-            rate /= total
-            rate[0] = 0.0
+        for k in range(3):
+            np.add.at(rates[k], node, mass * self.rates[k])
+        rates /= total
+        rates[:, 0] = 0.0
         reach = total.sum(axis=1)
         mean = [(total * rate).sum(axis=1) / reach for rate in rates]
         amounts = np.zeros((2, len(trie)))
@@ -153,6 +155,7 @@ class Tree:
         return max(0.0, float((self.accuracy - price * self.cost_usd)[1:].max()))
 
     def value_of(self, path: tuple[str, ...], price: float) -> float:
+        """Of a path at a price."""
         node = self.trie.node(path)
         return float(self.accuracy[node] - price * self.cost_usd[node]) if node else 0.0
 
@@ -214,7 +217,7 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     template = truth.template(memory=2)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        rows = profiled_agent(truth, template, Path(folder) / "agent.db", n_requests, budget_usd)
+        rows = profiled_agent(truth, template, Path(folder) / "agent.db", n_requests=n_requests, budget_usd=budget_usd)
         profile_s = time.perf_counter() - start
     print(f"profiled: {len(rows)} rows in {profile_s:.0f} s", file=sys.stderr, flush=True)
     start = time.perf_counter()
@@ -234,9 +237,10 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     one = policy_at(graph, 1.0)
     price_s = time.perf_counter() - start
     start = time.perf_counter()
-    met = dearest_within(lambda price: policy_at(graph, price), lambda plan: plan.outlook.cost_usd, 0.02, 20.0)
+    planner = MergedPlanner(PathMetrics(annotated))
+    best = planner.found(Objective(maximize="accuracy", max_cost_usd=0.02)).candidate.policy
     budget_s = time.perf_counter() - start
-    best = max((plan for _, plan in met if plan.outlook.cost_usd <= 0.02), key=lambda plan: plan.outlook.accuracy)
+    assert best is not None
     own = truth.path_accuracy(tuple(graph.trie.models.index(name) for name in path_of(graph, best.choice)))
     fixed = [truth.path_accuracy((m,) * k) for m in range(8) for k in range(1, 26)]
     return {
@@ -246,8 +250,10 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
         "plan_for_a_budget_ms": round(1e3 * budget_s, 1),
         "fixed_plan_mae_points": round(100 * float(np.mean(errors)), 2),
         "fixed_plan_mae_points_with_the_mix_of_the_profile": round(100 * float(np.mean(differences)), 2),
-        "budget_usd": 0.02, "planned_accuracy": round(best.outlook.accuracy, 4), "promised_accuracy": round(best.promised.accuracy, 4),
-        "planned_cost_usd": round(best.outlook.cost_usd, 4), "true_accuracy": round(own[0], 4), "true_cost_usd": round(own[1], 4),
+        "budget_usd": 0.02, "planned_accuracy": round(best.outlook.accuracy, 4),
+        "planned_accuracy_with_the_mix_of_the_profile": round(best.promised.accuracy, 4),
+        "planned_cost_usd": round(best.outlook.cost_usd, 4), "true_accuracy": round(own[0], 4),
+        "true_cost_usd": round(own[1], 4),
         "best_single_model_true_accuracy": round(max(a for a, c in fixed if c <= 0.02), 4),
         "price_1_accuracy": round(one.outlook.accuracy, 4),
     }  # fmt: skip

@@ -40,6 +40,7 @@ class AgentTruth:
 
     @cached_property
     def catalog(self) -> Catalog:
+        """The models m0, m1, ..."""
         price = {"input": 1.0, "output": 1.0, "source": "simulated", "as_of": "2025-01-01"}
         names = [f"m{i}" for i in range(self.n_models)]
         return Catalog.from_dict({"model": [{"name": n, "provider": "simulated", "model": n, "price": price} for n in names]})
@@ -103,20 +104,20 @@ class AgentTruth:
             request = int(rng.integers(n_requests))
             path: tuple[int, ...] = ()
             for _ in range(self.times):
-                before, path = path, (*path, int(rng.integers(self.n_models)))
+                path = (*path, int(rng.integers(self.n_models)))
                 if (request, path) not in rows:
-                    rows[request, path] = self._row(rng, request, before, path[-1], difficulty[request], size[request])
+                    rows[request, path] = self._row(rng, request, path, (difficulty[request], size[request]))
                 if rows[request, path].stopped:
                     break
         return list(rows.values())
 
-    def _row(
-        self, rng: np.random.Generator, request: int, before: tuple[int, ...], model: int, difficulty: float, size: float
-    ) -> Observation:
-        is_right = bool(rng.random() < 1.0 / (1.0 + np.exp(-(self.logit(before, model) + 1.2 * difficulty))))
-        usd, seconds = self.amounts(model, len(before) + 1)
+    def _row(self, rng: np.random.Generator, request: int, path: tuple[int, ...], traits: tuple[float, float]) -> Observation:
+        *before, model = path
+        difficulty, size = traits
+        is_right = bool(rng.random() < 1.0 / (1.0 + np.exp(-(self.logit(tuple(before), model) + 1.2 * difficulty))))
+        usd, seconds = self.amounts(model, len(path))
         return Observation(
-            request_id=f"q{request:04d}", prefix=tuple(f"m{m}" for m in (*before, model)), stage="agent", success=is_right,
+            request_id=f"q{request:04d}", prefix=tuple(f"m{m}" for m in path), stage="agent", success=is_right,
             stopped=bool(rng.random() < (CHECK_OF_RIGHT if is_right else CHECK_OF_WRONG)),
             cost_usd=float(usd * size * rng.lognormal(-0.045, 0.3)), latency_s=float(seconds * rng.lognormal(-0.045, 0.3)),
         )  # fmt: skip

@@ -19,6 +19,8 @@ from vinelm.workflow import Request, Workflow
 
 
 class State(TypedDict, total=False):
+    """What the graph keeps."""
+
     question: str
     answer: str
     seen: str
@@ -33,9 +35,11 @@ class AgentBackend:
     is_virtual_time = True
 
     def chat_model(self, model: Any, call: Any) -> Any:
+        """Return the chat model of one call."""
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Any, call: Any, prompt_chars: int) -> tuple[str, Usage]:
+        """Return the answer and what it cost."""
         request = request_of(call, "simulated")
         difficulty = _rng(request.id).normal()
         path = tuple(int(name[1:]) for name in call.prefix)
@@ -80,7 +84,7 @@ def build(vine: Any) -> Any:
 
 
 def profiled_agent(
-    truth: AgentTruth, template: Template, path: Path, n_requests: int, budget_usd: float, seed: int = 0
+    truth: AgentTruth, template: Template, path: Path, *, n_requests: int, budget_usd: float, seed: int = 0
 ) -> list[Observation]:
     """Profile the agent until the budget is spent; its rows."""
     workflow = Workflow(

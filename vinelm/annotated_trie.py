@@ -56,8 +56,8 @@ class AnnotatedTrie:
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
     models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
-    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which the values
-    of a plan follow for the requests that follow it; None where the estimator gives none.
+    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
+    what a plan does for its own requests; None where the estimator gives none.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the

@@ -81,9 +81,7 @@ def _arms(
     return took_right + on_wrong[source] * shares.if_wrong, took_right
 
 
-def _arm_rates(
-    trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates: Rates
-) -> tuple[FloatArray, FloatArray] | None:
+def _arm_rates(trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates: Rates) -> tuple[FloatArray, FloatArray] | None:
     """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
     if known.arm is None or known.arm_success is None:
         return None

@@ -17,9 +17,9 @@ def previous_model(trie: MergedTrie) -> Ints:
 
 
 def previous_choice(trie: MergedTrie) -> Ints:
-    """Return the (stage, model) just before each node's as stage * models + model; -1 where the histories differ, or at depth 0.
+    """Return the (stage, model) just before each node's as one number; -1 where the histories differ, and at the root.
 
-    At depth 1 nothing came before, in every history: the choice of the root, which is not negative either.
+    At depth 1 nothing came before, in every history alike: the root has a number too.
     """
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return _common(trie, choice)

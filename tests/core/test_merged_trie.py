@@ -1,6 +1,7 @@
 """Merged tries: nodes are what is remembered of a history, edges what a choice adds."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -73,10 +74,10 @@ def check_nodes(template, stages, memory=None):
             assert (trie.stages[trie.stage[at]], trie.models[trie.model[at]]) == history[-1]
             assert trie.answerable[at] == template.stage(history[-1][0]).answerable
             assert node[history[:-1]] in trie.sources(at)
-    for history in node:  # edges in the order of the template
+    for history, at in node.items():  # edges in the order of the template
         arms = template.flow.positions[template.flow.at([stage for stage, _ in history])].arms
         wanted = [node[(*history, (stage, model))] for stage in arms for model in template.stage(stage).models]
-        assert trie.children(node[history]) == wanted
+        assert trie.children(at) == wanted
 
 
 def test_a_memory_as_long_as_the_loop_merges_nothing():
@@ -144,6 +145,4 @@ def test_arms_belong_to_edges():
     annotated = random_merged(branching(3, memory=1), 0)
     assert len(annotated.arm) == annotated.trie.n_edges
     with pytest.raises(VineLMError, match="annotation arm has shape"):
-        from dataclasses import replace
-
         replace(annotated, arm=np.zeros(len(annotated.trie)))

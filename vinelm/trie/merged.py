@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -106,7 +107,7 @@ class MergedTrie(Trie):
     def edge_levels(self) -> tuple[slice, ...]:
         """The edges out of the nodes of each depth, as slices; none leave the last depth."""
         cuts = np.searchsorted(self.depth[self.source], np.arange(self.max_depth + 1))
-        return tuple(slice(int(a), int(b)) for a, b in zip(cuts, cuts[1:], strict=False))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
 
     @cached_property
     def edge_arm(self) -> npt.NDArray[np.int64]:
@@ -160,7 +161,7 @@ class MergedTrie(Trie):
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in MERGED_ARRAYS)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         size = f"{self.n_nodes:,} nodes, {self.n_edges:,} edges"

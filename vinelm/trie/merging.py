@@ -1,9 +1,9 @@
 """The nodes and edges of a template whose loops merge histories, level by level.
 
-A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice stays as it is.
-Of a segment a node keeps the last ``memory`` choices, or how often each choice was made (``order="ignored"``) and which one came
-last, since that one gave the answer. A segment that is over stays as it was when the loop was left. Of nested loops that
-merge, the outermost one decides.
+A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice stays as it
+is. Of a segment a node keeps the last ``memory`` choices, or how often each choice was made (``order="ignored"``) and which
+one came last, since that one gave the answer. A segment that is over stays as it was when the loop was left. Of nested loops
+that merge, the outermost one decides.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 @dataclass(frozen=True)
 class _Level:
     """The nodes of one depth: position of the automaton, id of the past segments, loop of the open one, its content, and the
-    last choice."""
+    last choice.
+    """
 
     position: Ints
     past: Ints
@@ -113,8 +114,8 @@ class _Level:
 def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
     n_models = len(template.models)
     segments = _Segments.of(template, n_models)
-    level = _Level(*(np.zeros(1, np.int64) for _ in range(2)), np.full(1, _OUTSIDE), np.zeros((1, segments.width), np.int64),
-                   np.full(1, -1))  # fmt: skip
+    start, nothing = np.zeros(1, np.int64), np.full(1, -1)
+    level = _Level(start, start, nothing, np.zeros((1, segments.width), np.int64), nothing)
     levels, edges, first = [level], [], 0
     while True:
         found = _followers(template, segments, level, n_models)

@@ -34,8 +34,8 @@ from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
 VERSION = 2
-"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or whose
-loops merge histories; others are still written as version 1.
+"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or
+whose loops merge histories; others are still written as version 1.
 """
 VERSION_OF_LINEAR = 1
 ALIGNMENT = 64

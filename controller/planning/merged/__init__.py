@@ -1,1 +1,1 @@
-"""Plans over tries whose histories are merged: backward induction on conditional values, evaluation for the plan's own requests."""
+"""Plans over tries whose histories are merged."""

@@ -104,7 +104,7 @@ class MergedDecision(ContingentDecision):
     options: Mapping[int, list[tuple[str | None, float, float]]] = field(compare=False, repr=False, default_factory=dict)
 
     @property
-    def path(self) -> tuple[str, ...]:  # type: ignore[override]
+    def path(self) -> tuple[str, ...]:
         """No models: several histories lead to ``node``."""
         return ()
 

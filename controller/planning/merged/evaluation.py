@@ -88,9 +88,7 @@ def evaluate(
     )
 
 
-def _standard_error(
-    graph: MergedGraph, choice: Ints, reach: FloatArray, correct: FloatArray, node: int
-) -> float | None:
+def _standard_error(graph: MergedGraph, choice: Ints, reach: FloatArray, correct: FloatArray, node: int) -> float | None:
     if graph.annotated.accuracy_se is None:
         return None
     trie = graph.trie
@@ -128,17 +126,19 @@ class _Rates:
 
     @property
     def points(self) -> int:
-        return self.success.shape[1]
+        return int(self.success.shape[1])
 
     @classmethod
     def of(cls, graph: MergedGraph, *, with_difficulty: bool) -> _Rates:
         annotated = graph.annotated
         known = annotated.difficulty if with_difficulty else None
         names = ("success", "stop", "stop_success")
-        columns = [getattr(annotated, name)[:, None] if known is None else getattr(known, name) for name in names]
+        success, stop, stop_success = (
+            getattr(annotated, name)[:, None] if known is None else getattr(known, name) for name in names
+        )
         if known is None:
-            return cls(*columns, graph.going[:, None], graph.right[:, None])
+            return cls(success, stop, stop_success, graph.going[:, None], graph.right[:, None])
         source = graph.arm_source
         if known.arm is None or known.arm_success is None:
-            return cls(*columns, 1.0 - known.stop[source], (known.success - known.stop_success)[source])
-        return cls(*columns, known.arm, known.arm_success)
+            return cls(success, stop, stop_success, 1.0 - known.stop[source], (known.success - known.stop_success)[source])
+        return cls(success, stop, stop_success, known.arm, known.arm_success)

@@ -13,7 +13,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
 from vinelm.trie import BoolArray, FloatArray, MergedTrie
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +125,9 @@ class MergedGraph:
         """Return the stage that the arm runs."""
         return self.trie.stages[int(self.trie.stage[self.trie.target[self.edges_of(arm)[0]]])]
 
-    def along_edges(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the values of the edges' targets, shape (edges,)."""
-        return values[self.trie.target]
+    def model_of(self, edge: int) -> str:
+        """Return the model that the edge runs."""
+        return self.trie.models[int(self.trie.model[self.trie.target[edge]])]
 
 
 def _level(trie: MergedTrie, edges: slice, first_of_arm: Ints, arm_source: Ints) -> ArmLevel:

@@ -89,7 +89,7 @@ class Step:
         if self.fastest is None and self.weight:
             for edge, value, usd in zip(edges, worth, cost, strict=True):
                 if value > -np.inf:
-                    name = self.graph.trie.models[self.graph.trie.model[self.graph.trie.target[edge]]]
+                    name = self.graph.model_of(int(edge))
                     found.append((name, float(value + self.price * usd), float(usd)))
         return found
 
@@ -154,9 +154,7 @@ def _allowed(step: Step, arm: int, left: Sequence[float], ignored: Collection[st
     return np.asarray(edges[step.admitted(edges, left, ignored)])
 
 
-def follow(
-    step: Step, node: int, first: Mapping[int, int], left: Sequence[float], policy: Policy | None = None
-) -> Ints:
+def follow(step: Step, node: int, first: Mapping[int, int], left: Sequence[float], policy: Policy | None = None) -> Ints:
     """Return what each arm below a node does for a request whose invocations use what they do on average, shape (arms,).
 
     Arms that such a request does not reach end it. Where it reaches a node with different amounts left, the least is taken.
@@ -169,11 +167,8 @@ def follow(
         reached: dict[int, list[float]] = {}
         for at in sorted(here):
             for arm in graph.arms_of(at):
-                if at == node:
-                    edge = first.get(arm, END)
-                else:
-                    edge = next_step(below, [arm], here[at], policy, is_joint=False)[0][arm]
-                choice[arm] = edge
+                found = first if at == node else next_step(below, [arm], here[at], policy, is_joint=False)[0]
+                edge = choice[arm] = found.get(arm, END)
                 if edge >= 0:
                     rest = [amount - float(r.use[edge]) for amount, r in zip(here[at], step.resources, strict=True)]
                     target = int(graph.trie.target[edge])

@@ -32,7 +32,7 @@ VALUES_KEPT = 16
 LATENCY_TURNS = 8
 _BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"}
 MOST_WITH_CAPS = 200_000
-"""Most nodes of a trie that is planned over with bounds for each request: their values are arrays over nodes and what is left."""
+"""Most nodes of a trie that is planned over with bounds for each request, since their values depend on what is left."""
 LOAD_STEPS = 256
 """Load is rounded up to this fraction of the latency bound, so that values are kept while it changes little."""
 DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
@@ -240,7 +240,7 @@ class MergedPlanner:
         going_on = [(float(self.graph.going[arm]), -arm) for arm in arms if first[arm] >= 0]
         if not going_on:
             return None
-        return self.metrics.trie.models[self.graph.trie.model[self.graph.trie.target[first[-max(going_on)[1]]]]]
+        return self.graph.model_of(first[-max(going_on)[1]])
 
     @property
     def _root_usd(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.controller.planning.merged.graph import ArmLevel, MergedGraph, Ints
+from vinelm.controller.planning.merged.graph import ArmLevel, Ints, MergedGraph
 from vinelm.trie import BoolArray, FloatArray
 
 BINS = 64
@@ -74,9 +74,7 @@ def least_need(graph: MergedGraph, use: FloatArray) -> FloatArray:
         through = use[level.edges] + need[graph.trie.target[level.edges]]
         through = np.where(graph.barred[level.edges], np.inf, through)
         of_arm = np.minimum.reduceat(through, level.first_edge)
-        need[level.sources] = np.where(
-            graph.ends[level.sources], 0.0, np.maximum.reduceat(of_arm, level.first_arm)
-        )
+        need[level.sources] = np.where(graph.ends[level.sources], 0.0, np.maximum.reduceat(of_arm, level.first_arm))
     return need
 
 
@@ -152,8 +150,8 @@ def _admitted(graph: MergedGraph, edges: slice, resources: Sequence[Resource], s
     admitted = np.broadcast_to(~graph.barred[edges].reshape(-1, *(1 for _ in shape)), (edges.stop - edges.start, *shape)).copy()
     for axis, resource in enumerate(resources):
         left = np.linspace(0.0, resource.left, shape[axis])
-        fits = (left[None, :] - resource.use[edges][:, None]) - resource.need[graph.trie.target[edges]][:, None]
-        fits = fits >= -_ROUNDING * max(resource.left, 1e-300)
+        after = (left[None, :] - resource.use[edges][:, None]) - resource.need[graph.trie.target[edges]][:, None]
+        fits = after >= -_ROUNDING * max(resource.left, 1e-300)
         admitted &= fits.reshape(len(fits), *(shape[axis] if k == axis else 1 for k in range(len(shape))))
     return admitted
 

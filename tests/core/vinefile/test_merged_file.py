@@ -70,8 +70,7 @@ def test_whatever_loads_is_the_merged_trie_of_its_template(tmp_path_factory, dat
         return
     try:
         loaded = load_trie(path)
-    except TrieFileError as error:
-        assert "\n" not in str(error)
+    except TrieFileError:
         return
     own = MergedTrie.of(annotated.template)
     assert loaded.trie.with_answerable(own.answerable) == own

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import make_catalog
-from controller.planning.merged.merged_cases import all_plans, arm_rates, best_within, worth
-from core.merged_kit import agent, branching, random_merged
+from core.merged_kit import agent, random_merged
+from core.merged_plans import all_plans, arm_rates, best_within, worth
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.merged.evaluation import evaluate
