@@ -80,7 +80,7 @@ class Trie:
             size[d] = 1 + len(allowed[d]) * size[d + 1]
         if size[0] > 2**31 - 1:
             raise TemplateError(
-                f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns, or give a long loop memory=2"
+                f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns, or give a loop memory=2"
             )
         parent = np.full(size[0], -1, np.int32)
         end = np.empty(size[0], np.int32)
