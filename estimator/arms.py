@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.trie import BoolArray, Trie
+from vinelm.trie import BoolArray, MergedTrie, Trie
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,7 +56,9 @@ class Arms:
 
 
 def arms_of(trie: Trie) -> Arms:
-    """Return the arms of a trie."""
+    """Return the arms of a trie. On a merged one several arms lead to a node, and ``of_node`` is -1."""
+    if isinstance(trie, MergedTrie):
+        return _merged_arms(trie)
     width = len(trie.stages)
     key = trie.parent[1:].astype(np.int64) * width + trie.stage[1:]
     found, of_node = np.unique(key, return_inverse=True)
@@ -65,3 +67,12 @@ def arms_of(trie: Trie) -> Arms:
     first = np.cumsum(count) - count
     order = np.arange(len(found)) - first[source]
     return Arms(source, stage, order, np.concatenate([[-1], of_node]).astype(np.int64), count, first)
+
+
+def _merged_arms(trie: MergedTrie) -> Arms:
+    is_first = np.diff(trie.edge_arm, prepend=-1) != 0
+    source = trie.source[is_first].astype(np.int64)
+    stage = trie.stage[trie.target[is_first]].astype(np.int64)
+    count = np.bincount(source, minlength=len(trie)).astype(np.int64)
+    first = np.cumsum(count) - count
+    return Arms(source, stage, np.arange(len(source)) - first[source], np.full(len(trie), -1, np.int64), count, first)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.errors import NotFittedError
+from vinelm.errors import ConfigError, NotFittedError
 from vinelm.estimator.arm_counts import counted_arms
 from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_load_s
 from vinelm.estimator.observation_table import ObservationTable
@@ -42,6 +42,8 @@ class RateEstimator(ABC):
     """
 
     name: ClassVar[str]
+    knows_merged: ClassVar[bool] = False
+    """Whether it can estimate a trie with merged histories."""
 
     def __init__(self) -> None:
         self._annotated: AnnotatedTrie | None = None
@@ -79,6 +81,8 @@ class RateEstimator(ABC):
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
         """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
+        if cells.trie.is_merged and not self.knows_merged:
+            raise ConfigError(f"estimator {self.name!r} predicts single paths, and this trie merges histories: use 'latent'")
         self._annotated = self._annotate(cells, template, catalog)
         return self
 

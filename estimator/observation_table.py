@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
+from vinelm.estimator.merged.table import Cell, below_a_stop, cells_above, told_arms
 from vinelm.estimator.row_nodes import rows_with_nodes, where_of
 from vinelm.observation import Observation
 from vinelm.template import StopRule, Template
@@ -81,10 +82,13 @@ class ObservationTable:
     def first_stage(self) -> Ints:
         """The stage that ran first in each request, as an index into ``trie.stages``; shape (requests,)."""
         top = self.trie.stage.astype(np.int64)
+        cells = np.arange(len(self))
+        if self.trie.is_merged:  # the histories of a deeper node may have begun with different stages
+            cells = np.flatnonzero(self.trie.depth[self.node] == 1)
         for level in self.trie.levels[2:]:
             top[level] = top[self.trie.parent[level]]
         first = np.full(self.n_requests, -1, np.int64)
-        first[self.request] = top[self.node]
+        first[self.request[cells]] = top[self.node[cells]]
         return first
 
     @cached_property
@@ -110,23 +114,25 @@ class ObservationTable:
                 the stop rule needs.
             EvidenceError: there are no rows.
         """
-        rows: dict[tuple[str, int], Observation] = {}
+        rows: dict[Cell, Observation] = {}
+        node_of: dict[Cell, int] = {}
         for row, node in rows_with_nodes(observations, trie, template.stop):
             _check_labels(row, template.stop)
-            if rows.setdefault((row.request_id, node), row) != row:
+            node_of[row.request_id, row.prefix] = node
+            if rows.setdefault((row.request_id, row.prefix), row) != row:
                 raise InputError(f"{where_of(row)}: two different rows for one cell: keep one of them")
         if not rows:
             raise EvidenceError("no observation to estimate from: profile some requests first")
         request_ids = tuple(sorted({request for request, _ in rows}))
         index = {name: i for i, name in enumerate(request_ids)}
-        order = sorted(rows, key=lambda key: (key[1], key[0]))
+        order = sorted(rows, key=lambda cell: (node_of[cell], cell))
         kept = [rows[key] for key in order]
         return cls.from_arrays(
             trie=trie,
             rule=template.stop,
             request_ids=request_ids,
             request=np.array([index[request] for request, _ in order], np.int64),
-            node=np.array([node for _, node in order], np.int64),
+            node=np.array([node_of[cell] for cell in order], np.int64),
             stop=np.array([row.ended(template.stop) for row in kept], np.bool_),
             right=_right(kept),
             labelled=np.array([row.success is not None or row.failure is not None for row in kept], np.bool_),
@@ -135,6 +141,7 @@ class ObservationTable:
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
             in_flight=np.array([row.in_flight for row in kept], np.float64),
             arm=None if trie.is_linear else np.array([_arm(row, trie, template.stop) for row in kept], np.int64),
+            above=cells_above(order) if trie.is_merged else None,
         )
 
     @classmethod
@@ -154,16 +161,18 @@ class ObservationTable:
         latency_s: FloatArray,
         in_flight: FloatArray | None = None,
         arm: Ints | None = None,
+        above: Ints | None = None,
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
         Without ``in_flight`` the engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
+        Where histories are merged, ``above`` says which cell lies above each on its request's path, as an index; -1 if none.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
-        keep = ~_beyond_stop(trie, request, node, stop)
+        keep = ~(_beyond_stop(trie, request, node, stop) if above is None else below_a_stop(trie, node, stop, above))
         if not trie.is_linear:
-            arm = _known_arms(trie, request, node, stop, arm)
+            arm = _known_arms(trie, request, node, stop, arm) if above is None else told_arms(trie, node, stop, arm, above)
         return cls(
             trie, rule, request_ids, request[keep], node[keep], stop[keep], right[keep], labelled[keep], failed[keep],
             cost_usd[keep], latency_s[keep], in_flight[keep], arm[keep], n_beyond_stop=int((~keep).sum()),

@@ -15,7 +15,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import data_frame, html_table
 from vinelm.template import Template
-from vinelm.trie import ARRAYS, BoolArray, FloatArray, Trie
+from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
 
 if TYPE_CHECKING:
     import pandas
@@ -53,6 +53,12 @@ class AnnotatedTrie:
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
     - ``arm_se``: standard error of ``arm``; None where the estimator gives none. 0 at the root.
 
+    On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
+    models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
+    ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
+    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
+    what a plan does for its own requests; None where the estimator gives none.
+
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
     parts of the variances that come from the request's size; None where the estimator gives none. ``meta`` holds the
@@ -81,6 +87,7 @@ class AnnotatedTrie:
     arm: FloatArray | None = None
     arm_success: FloatArray | None = None
     arm_se: FloatArray | None = None
+    difficulty: DifficultyRates | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,10 +95,15 @@ class AnnotatedTrie:
             values = getattr(self, name)
             if values is None:
                 continue
-            if values.shape != (len(self.trie),):
-                raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({len(self.trie)},)")
+            size = len(self.trie)
+            if isinstance(self.trie, MergedTrie) and name in (*ARM_ARRAYS, "arm_se"):
+                size = self.trie.n_edges
+            if values.shape != (size,):
+                raise VineLMError(f"annotation {name} has shape {values.shape}: the trie needs ({size},)")
             if name in (*NODE_ARRAYS, *ARM_ARRAYS) and not np.all(np.isfinite(values)):
                 raise VineLMError(f"annotation {name} is not finite at node {int(np.argmin(np.isfinite(values)))}")
+        if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
+            raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
         given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
         if len(given) != (0 if self.template.is_linear else len(ARM_ARRAYS)):
             raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
@@ -102,6 +114,8 @@ class AnnotatedTrie:
 
         On a trie that branches, the product of the arms along the path: the request also has to take each of them.
         """
+        if self.trie.is_merged:
+            raise no_single_path("reach")
         reach = np.ones(len(self.trie))
         for level in self.trie.levels[1:]:
             up = self.trie.parent[level]
@@ -266,6 +280,4 @@ def ending_after(annotated: AnnotatedTrie, stages: Collection[str]) -> Annotated
 
 
 def _answerable_only(annotated: AnnotatedTrie, allowed: BoolArray) -> AnnotatedTrie:
-    trie = annotated.trie
-    arrays = {name: getattr(trie, name) for name in ARRAYS} | {"answerable": trie.answerable & allowed}
-    return replace(annotated, trie=Trie(stages=trie.stages, models=trie.models, **arrays))
+    return replace(annotated, trie=annotated.trie.with_answerable(annotated.trie.answerable & allowed))

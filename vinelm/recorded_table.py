@@ -232,7 +232,7 @@ class RecordedTable:
             meta={"estimator": "exact", "requests": len(self.request_ids)},
         )
 
-    def _arms(self, weight: FloatArray) -> dict[str, FloatArray]:
+    def _arms(self, weight: FloatArray) -> dict[str, Any]:
         """P(the node's stage comes next) and P(that, and the parent's answer is correct) among the requests at the parent."""
         if self.arm is None:
             return {}

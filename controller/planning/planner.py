@@ -14,6 +14,7 @@ from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.frontier import Frontier
 from vinelm.controller.planning.frontier_cache import FrontierCache
 from vinelm.controller.planning.infeasibility import infeasible, no_end
+from vinelm.controller.planning.merged.planner import MergedPlanners
 from vinelm.controller.planning.metric import LATENCY_CAP
 from vinelm.controller.planning.objective_class import ObjectiveClass, limits_of
 from vinelm.controller.planning.path_metrics import PathMetrics
@@ -46,7 +47,11 @@ class Planner:
         self.engine_of = {model.name: model.engine for model in annotated.catalog.models}
         """Model name to engine name."""
         self._prepared: set[ObjectiveClass] = set()
-        self._contingent = None if annotated.is_linear else ContingentPlanners(self.metrics)
+        self._contingent: ContingentPlanners | MergedPlanners | None = None
+        if self.trie.is_merged:
+            self._contingent = MergedPlanners(self.metrics)
+        elif not annotated.is_linear:
+            self._contingent = ContingentPlanners(self.metrics)
         self._lock = threading.Lock()
 
     def plan(

@@ -27,10 +27,11 @@ import numpy.typing as npt
 
 from vinelm.estimator.arm_counts import sets_of_arms
 from vinelm.estimator.arms import Arms
-from vinelm.estimator.latent.features import FeatureMatrix, Part, coded, stack
+from vinelm.estimator.latent.features import FeatureMatrix, Part, certain_nodes, coded, stack
 from vinelm.estimator.latent.logistic_regression import ARM, Regression
+from vinelm.estimator.merged.remembered import certain_choices_of
 from vinelm.estimator.observation_table import ObservationTable
-from vinelm.trie import BoolArray, FloatArray, Trie
+from vinelm.trie import BoolArray, FloatArray, MergedTrie, Trie
 
 Ints = npt.NDArray[np.int64]
 
@@ -108,13 +109,14 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
     up = np.maximum(trie.parent[node], 0).astype(np.int64)
     later, before = _earlier_choices(trie, questions)
     inner = np.flatnonzero(node > 0)
+    based = np.flatnonzero(np.isin(node, certain_nodes(trie)))
     is_right = np.flatnonzero(questions.right)
     parts = [
         coded("level", rows, stage, offered, arm),
         coded("choice", rows, stage, arm),
         coded("decider", inner, stage[inner], arm[inner], model[inner]),
         coded("turn", inner, stage[inner], arm[inner], trie.depth[node][inner].astype(np.int64)),
-        coded("before", inner, stage[inner], arm[inner], trie.stage[up][inner].astype(np.int64), trie.model[up][inner]),
+        coded("before", based, stage[based], arm[based], trie.stage[up][based].astype(np.int64), trie.model[up][based]),
         coded("history", later, stage[later], arm[later], before),
         coded("outcome", is_right, stage[is_right], arm[is_right]),
         coded("verdict", is_right, stage[is_right], arm[is_right], model[is_right]),
@@ -131,6 +133,8 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
 
 def _earlier_choices(trie: Trie, questions: ArmQuestions) -> tuple[Ints, Ints]:
     """(row, code): each stage and model that ran before the invocation that decides, once."""
+    if isinstance(trie, MergedTrie):
+        return certain_choices_of(trie, questions.node)
     width = len(trie.models)
     rows = np.arange(len(questions.node), dtype=np.int64)
     at = trie.parent[questions.node].astype(np.int64)

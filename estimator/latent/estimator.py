@@ -14,6 +14,7 @@ from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
 from vinelm.estimator.latent.prediction import predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
+from vinelm.estimator.merged.annotation import annotate_merged
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
 from vinelm.template import Template
@@ -36,6 +37,7 @@ class LatentEstimator(RateEstimator):
     """
 
     name: ClassVar[str] = "latent"
+    knows_merged: ClassVar[bool] = True
 
     def __init__(self, *, n_points: int = 7, min_requests: int = 100, iterations: int = 25) -> None:
         super().__init__()
@@ -60,6 +62,10 @@ class LatentEstimator(RateEstimator):
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         fit = self._fit_model(cells)
+        if cells.trie.is_merged:
+            cost, latency = cost_and_latency(cells, catalog)
+            meta = self._meta(cells) | {"latent": fit.grid.size > 1}
+            return annotate_merged(cells, template, catalog, fit, cost_usd=cost, latency_s=latency, meta=meta)
         arms = None if template.is_linear else predict_arms(cells, fit)
         predicted = predict_rates(cells, fit) if arms is None else arms.base
         cost, latency = cost_and_latency(cells, catalog, predicted.reaching)

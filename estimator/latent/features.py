@@ -38,7 +38,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
-from vinelm.trie import Trie
+from vinelm.estimator.merged.remembered import certain_decisions, certain_models, previous_choice, previous_model
+from vinelm.trie import MergedTrie, Trie
 
 Ints = npt.NDArray[np.int64]
 Matrix = Any  # scipy.sparse has no stubs
@@ -80,8 +81,9 @@ class FeatureMatrix:
         above, above_model, times = earlier_models(trie)
         pair = above_model * n_models + trie.model[above]
         is_self, is_repeated = above_model == trie.model[above], times > 1
-        deep = nodes[trie.parent[nodes] > 0]
-        before, now = trie.model[trie.parent[deep]].astype(np.int64), trie.model[deep].astype(np.int64)
+        previous = _previous(trie)
+        deep = np.flatnonzero(previous >= 0)
+        before, now = previous[deep], trie.model[deep].astype(np.int64)
         parts = [
             Part("level", nodes, stage, n_stages),
             Part("depth", nodes, depth, trie.max_depth),
@@ -123,6 +125,8 @@ def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
 
     ``decision`` is the node that was left, ``arm`` the child that was entered.
     """
+    if isinstance(trie, MergedTrie):
+        return certain_decisions(trie)
     is_choice = arms_of(trie).is_choice
     found: list[tuple[Ints, Ints, Ints]] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
@@ -139,8 +143,8 @@ def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
 def _arm_parts(trie: Trie) -> list[Part]:
     """Groups of effects of the arms that led to a node."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
-    nodes = np.arange(1, len(trie))
-    up = trie.parent[1:].astype(np.int64)
+    nodes = certain_nodes(trie)
+    up = trie.parent[nodes].astype(np.int64)
     later, decision, arm = decisions(trie)
     return [
         coded("arrival", nodes, stage[up], model[up], stage[nodes]),
@@ -159,8 +163,24 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
     return Part(name, rows, np.asarray(column, np.int64), len(columns), times)
 
 
+def certain_nodes(trie: Trie) -> Ints:
+    """Return the nodes but the root whose stage and model before are known: all of them, where histories are not merged."""
+    if isinstance(trie, MergedTrie):
+        return np.flatnonzero(previous_choice(trie) >= 0)
+    return np.arange(1, len(trie))
+
+
+def _previous(trie: Trie) -> Ints:
+    """The model called just before each node's; -1 where there is none, or where merged histories differ."""
+    if isinstance(trie, MergedTrie):
+        return previous_model(trie)
+    return np.where(trie.parent > 0, trie.model[trie.parent], -1).astype(np.int64)
+
+
 def earlier_models(trie: Trie) -> tuple[Ints, Ints, Ints]:
     """Return (node, model, times): the models called before each node and how often, sorted by node, then model."""
+    if isinstance(trie, MergedTrie):
+        return certain_models(trie)
     pairs: list[Ints] = []
     nodes = np.arange(1, len(trie), dtype=np.int64)
     ancestor = trie.parent[nodes].astype(np.int64)

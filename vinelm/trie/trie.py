@@ -47,12 +47,12 @@ class Trie:
     ) -> None:
         self.stages = tuple(stages)
         self.models = tuple(models)
-        self.parent: IntArray = _frozen(parent, np.int32)
-        self.end: IntArray = _frozen(end, np.int32)
-        self.depth: npt.NDArray[np.int16] = _frozen(depth, np.int16)
-        self.stage: npt.NDArray[np.int16] = _frozen(stage, np.int16)
-        self.model: npt.NDArray[np.int16] = _frozen(model, np.int16)
-        self.answerable: BoolArray = _frozen(answerable, np.bool_)
+        self.parent: IntArray = frozen(parent, np.int32)
+        self.end: IntArray = frozen(end, np.int32)
+        self.depth: npt.NDArray[np.int16] = frozen(depth, np.int16)
+        self.stage: npt.NDArray[np.int16] = frozen(stage, np.int16)
+        self.model: npt.NDArray[np.int16] = frozen(model, np.int16)
+        self.answerable: BoolArray = frozen(answerable, np.bool_)
 
     # -- construction ------------------------------------------------------------------------------------------
 
@@ -60,10 +60,16 @@ class Trie:
     def from_template(cls, template: Template) -> Trie:
         """Return the trie of every prefix that the template allows. 8 models at 3 invocations give 584 nodes and the root.
 
+        That of a template whose loops merge histories is a :class:`~vinelm.trie.merged.MergedTrie`.
+
         Raises:
-            TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more.
+            TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged ones.
         """
         models = template.models
+        if template.merges:
+            from vinelm.trie.merged import MergedTrie
+
+            return MergedTrie.of(template)
         if not template.is_linear:
             return cls(stages=tuple(stage.name for stage in template.stages), models=models, **branching_arrays(template))
         index = {name: i for i, name in enumerate(models)}
@@ -73,7 +79,9 @@ class Trie:
         for d in range(len(allowed) - 1, -1, -1):
             size[d] = 1 + len(allowed[d]) * size[d + 1]
         if size[0] > 2**31 - 1:
-            raise TemplateError(f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns")
+            raise TemplateError(
+                f"the template has {size[0] - 1:,} prefixes: allow fewer models or fewer loop turns, or give a loop memory=2"
+            )
         parent = np.full(size[0], -1, np.int32)
         end = np.empty(size[0], np.int32)
         depth = np.zeros(size[0], np.int16)
@@ -140,6 +148,16 @@ class Trie:
 
     # -- shape -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_merged(self) -> bool:
+        """Whether histories share nodes (:class:`~vinelm.trie.merged.MergedTrie`), so that a node has no single path."""
+        return False
+
+    def with_answerable(self, answerable: npt.ArrayLike) -> Trie:
+        """Return the same trie with other answerable nodes, shape (n + 1,)."""
+        arrays = {name: getattr(self, name) for name in ARRAYS} | {"answerable": answerable}
+        return Trie(stages=self.stages, models=self.models, **arrays)
+
     def __len__(self) -> int:
         """Number of array entries, the root included."""
         return len(self.parent)
@@ -164,7 +182,7 @@ class Trie:
     @cached_property
     def is_leaf(self) -> BoolArray:
         """Whether each node has no children, shape (n + 1,)."""
-        return _frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
+        return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
     # -- lookup ------------------------------------------------------------------------------------------------
 
@@ -292,7 +310,8 @@ ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 """The arrays of a trie, as they are named in a ``.vine`` file."""
 
 
-def _frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the values as a read-only array; a caller's own writeable array is copied."""
     array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
         array = array.copy() if array is values else array

@@ -29,13 +29,13 @@ from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
 from vinelm.template import Template
-from vinelm.trie import ARRAYS, Trie
-from vinelm.vinefile.structure import check_annotated
+from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
+from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
 VERSION = 2
-"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch; others
-are still written as version 1.
+"""Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or
+whose loops merge histories; others are still written as version 1.
 """
 VERSION_OF_LINEAR = 1
 ALIGNMENT = 64
@@ -131,8 +131,12 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
 
 
 def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
-    arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in ARRAYS}
+    names = MERGED_ARRAYS if annotated.trie.is_merged else ARRAYS
+    arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
+    if annotated.difficulty is not None:
+        found = {name: getattr(annotated.difficulty, name) for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)}
+        arrays |= {f"difficulty.{name}": values for name, values in found.items() if values is not None}
     optional = {name: getattr(annotated, name) for name in OPTIONAL_ARRAYS}
     return arrays | {name: values for name, values in optional.items() if values is not None}
 
@@ -246,13 +250,25 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
-    trie = Trie(stages=manifest["stages"], models=manifest["models"], **{name: arrays[f"trie.{name}"] for name in ARRAYS})
+    template = Template.from_dict(manifest["template"])
+    names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges else (ARRAYS, Trie)
+    if kind is MergedTrie:
+        check_edges(len(arrays["trie.depth"]), arrays["trie.source"], arrays["trie.target"])
+    labels = {name: arrays[f"trie.{name}"] for name in names}
+    trie = kind(stages=manifest["stages"], models=manifest["models"], **labels)
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
     return AnnotatedTrie(
         trie=trie,
-        template=Template.from_dict(manifest["template"]),
+        template=template,
         catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
+        difficulty=_difficulty(arrays),
         **{name: arrays[name] for name in NODE_ARRAYS},
         **optional,
     )
+
+
+def _difficulty(arrays: Mapping[str, Array]) -> DifficultyRates | None:
+    names = (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS)
+    given = {name: arrays[f"difficulty.{name}"] for name in names if f"difficulty.{name}" in arrays}
+    return DifficultyRates(**given) if given else None

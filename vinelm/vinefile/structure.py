@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.errors import TrieFileError
+from vinelm.template import Loop, walk
+from vinelm.trie import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRates, MergedTrie
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
@@ -26,16 +28,22 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 
     Takes time linear in the number of nodes times the depth, which is known to be small before anything else is done.
     """
-    _check_labels(annotated.trie, annotated.template, tuple(annotated.catalog))
-    _check_tree(annotated.trie)
-    if not annotated.template.is_linear:
-        _check_flow(annotated.trie, annotated.template)
+    trie = annotated.trie
+    if isinstance(trie, MergedTrie):
+        _check_merged(trie, annotated.template, tuple(annotated.catalog))
+    else:
+        _check_labels(trie, annotated.template, tuple(annotated.catalog))
+        _check_tree(trie)
+        if not annotated.template.is_linear:
+            _check_flow(trie, annotated.template)
     for name in PROBABILITIES:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
     for name in AMOUNTS:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= 0.0) & (values <= LARGEST))), f"{name} is negative or larger than {LARGEST:g}")
+    if annotated.difficulty is not None:
+        _check_difficulty(annotated.difficulty, annotated.trie)
     if annotated.arm is not None and annotated.arm_success is not None:
         _check_arms(annotated, annotated.arm, annotated.arm_success)
 
@@ -80,6 +88,9 @@ def _check_arms(annotated: AnnotatedTrie, arm: npt.NDArray[Any], arm_success: np
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")
     _require(bool(np.all(arm_success <= arm + ROUNDING)), "arm_success is larger than arm")
     trie = annotated.trie
+    if isinstance(trie, MergedTrie):
+        _check_merged_arms(trie, arm, arm_success)
+        return
     nodes = np.arange(1, len(trie))
     leads = np.lexsort((trie.stage[nodes], trie.parent[nodes]))  # siblings of one arm side by side
     nodes = nodes[leads]
@@ -90,6 +101,48 @@ def _check_arms(annotated: AnnotatedTrie, arm: npt.NDArray[Any], arm_success: np
         same = values[nodes] == values[nodes][is_first][group]
         _require(bool(np.all(same)), f"{name} differs between models of one arm")
     total = np.bincount(trie.parent[nodes[is_first]], arm[nodes[is_first]], len(trie))
+    _require(bool(np.all(total <= 1.0 + ROUNDING)), "the arms of a node sum to more than 1")
+
+
+def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:
+    """Raise :class:`TrieFileError` if an edge of a merged trie leads from or to a node that is not there."""
+    _require(source.shape == target.shape and source.ndim == 1, "trie.source and trie.target have different lengths")
+    for name, ends in (("source", source), ("target", target)):
+        _require(bool(np.all((ends >= 0) & (ends < n_nodes))), f"trie.{name} is out of range")
+
+
+def _check_merged(trie: MergedTrie, template: Template, catalog: tuple[str, ...]) -> None:
+    """Build the template's merged trie again, which determines every array but for nodes that a request may not end at."""
+    _require(set(trie.models) <= set(catalog), "its catalog lacks one of the models")
+    own = MergedTrie.of(template)
+    loops = [step for step in walk(template.steps) if isinstance(step, Loop) and step.merges]
+    settings = ", ".join(f"memory={loop.memory}" if loop.memory else "order='ignored'" for loop in loops)
+    _require(len(trie) == len(own), f"it has {trie.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}")
+    _require(not np.any(trie.answerable & ~own.answerable), "trie.answerable does not follow the template")
+    same = trie.with_answerable(own.answerable) == own
+    _require(same, f"its merged nodes are not those of its template ({settings})")
+
+
+def _check_difficulty(rates: DifficultyRates, trie: Trie) -> None:
+    for name in (*DIFFICULTY_ARRAYS, *DIFFICULTY_ARM_ARRAYS):
+        values = getattr(rates, name)
+        if values is None:
+            continue
+        is_within = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
+        _require(is_within, f"difficulty.{name} is not within [0, 1]")
+    _require(len(rates.success) == len(rates.stop) == len(rates.stop_success), "the arrays of difficulty differ in length")
+    if rates.arm is not None and rates.arm_success is not None:
+        n_arms = int(trie.edge_arm[-1]) + 1 if isinstance(trie, MergedTrie) else 0
+        _require(len(rates.arm) == len(rates.arm_success) == n_arms, "the arms of difficulty are not those of the trie")
+    _require(abs(float(rates.weight.sum()) - 1.0) <= ROUNDING, "difficulty.weight does not sum to 1")
+
+
+def _check_merged_arms(trie: MergedTrie, arm: npt.NDArray[Any], arm_success: npt.NDArray[Any]) -> None:
+    is_first = np.diff(trie.edge_arm, prepend=-1) != 0
+    for name, values in (("arm", arm), ("arm_success", arm_success)):
+        same = values == values[is_first][trie.edge_arm]
+        _require(bool(np.all(same)), f"{name} differs between models of one arm")
+    total = np.bincount(trie.source[is_first], arm[is_first], len(trie))
     _require(bool(np.all(total <= 1.0 + ROUNDING)), "the arms of a node sum to more than 1")
 
 

@@ -1,0 +1,1 @@
+"""Plans over tries whose histories are merged."""

@@ -1,0 +1,136 @@
+"""Candidates for a bound on the mean of a population: plans at a price of accuracy, and plans with one model per stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from vinelm.controller.planning.merged.evaluation import Outlook, arm_rates, evaluate
+from vinelm.controller.planning.merged.graph import Ints, MergedGraph
+from vinelm.controller.planning.merged.values import END, induce
+from vinelm.trie import FloatArray
+
+MOST_FIXED = 4096
+"""The most combinations of a model per stage that are all tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """A plan: what each arm does.
+
+    Args:
+        choice: of each arm the edge to take, or a code of :mod:`~vinelm.controller.planning.merged.values`.
+        outlook: of the requests that follow it.
+        promised: the same if the requests at every node were those of the profile.
+        name: for reports.
+    """
+
+    choice: Ints
+    outlook: Outlook
+    promised: Outlook
+    name: str
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """(dollars, accuracy)."""
+        return self.outlook.cost_usd, self.outlook.accuracy
+
+
+def policy_at(graph: MergedGraph, price: float, *, weight: float = 1.0) -> Policy:
+    """Return the best plan at a price, with the rates of the profile or, if that is better, of the plan's own requests.
+
+    The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second one
+    those of the requests that follow the first. Both are judged by their own requests.
+    """
+    first = assessed(graph, induce(graph, price, weight=weight).choice, f"price {price:.4g}")
+    if graph.annotated.difficulty is None:
+        return first
+    again = induce(graph.for_mass(first.outlook.mass), price, weight=weight).choice
+    if np.array_equal(again, first.choice):
+        return first
+    second = assessed(graph, again, first.name)
+    return max(first, second, key=lambda each: weight * each.outlook.accuracy - price * each.outlook.cost_usd)
+
+
+def assessed(graph: MergedGraph, choice: Ints, name: str) -> Policy:
+    """Return the plan with its outlooks."""
+    known = graph.annotated.difficulty
+    promised = evaluate(graph, choice)
+    return Policy(choice, promised if known is None else evaluate(graph, choice, mix=known.weight), promised, name)
+
+
+@dataclass(frozen=True)
+class FixedPlan:
+    """A model per stage, run until the request has made so many invocations."""
+
+    models: tuple[str, ...]
+    turns: int
+    accuracy: float
+    cost_usd: float
+    latency_s: float
+
+
+def fixed_plans(graph: MergedGraph) -> Iterator[FixedPlan]:
+    """Return every model per stage, cut after each depth where it may end, judged by its own requests.
+
+    With more than :data:`MOST_FIXED` combinations: the same model at all stages that allow it, the first allowed one elsewhere.
+    """
+    trie, template = graph.trie, graph.annotated.template
+    allowed = [stage.models or () for stage in template.stages]
+    n_plans = int(np.prod([float(len(models)) for models in allowed]))
+    if n_plans <= MOST_FIXED:
+        plans = list(product(*allowed))
+    else:
+        plans = [tuple(name if name in models else models[0] for models in allowed) for name in trie.models]
+    known = graph.annotated.difficulty
+    start = np.ones(1) if known is None else known.weight
+    for models in plans:
+        yield from _cuts(graph, models, start)
+
+
+def fixed_choice(graph: MergedGraph, plan: FixedPlan) -> Ints:
+    """Return what each arm does under the plan."""
+    trie = graph.trie
+    wanted = np.array([trie.models.index(name) for name in plan.models])
+    is_wanted = trie.model[trie.target] == wanted[trie.stage[trie.target]]
+    choice = np.full(graph.n_arms, END, np.int64)
+    choice[trie.edge_arm[is_wanted]] = np.flatnonzero(is_wanted)
+    done = (trie.depth[graph.arm_source] >= plan.turns) & graph.ends[graph.arm_source]
+    choice[done] = END
+    return choice
+
+
+def _cuts(graph: MergedGraph, models: Sequence[str], start: FloatArray) -> Iterator[FixedPlan]:
+    """Follow the plan with a mass at each node that it reaches."""
+    trie, annotated = graph.trie, graph.annotated
+    known = annotated.difficulty
+    rates = annotated if known is None else known
+    going = arm_rates(graph, with_difficulty=True)
+    here = {0: start}
+    accuracy = cost = 0.0
+    latest = {0: 0.0}
+    for depth in range(1, trie.max_depth + 1):
+        below: dict[int, FloatArray] = {}
+        until: dict[int, float] = {}
+        for node, mass in here.items():
+            for arm in graph.arms_of(node):
+                target = trie.child(node, models[trie.stages.index(graph.stage_of(arm))], graph.stage_of(arm))
+                below[target] = below.get(target, 0.0) + mass * going[arm]
+                until[target] = max(until.get(target, 0.0), latest[node] + float(annotated.latency_s[target]))
+        here, latest = below, until
+        if not here:
+            return
+        right = 0.0
+        for node, mass in here.items():
+            cost += float(mass.sum()) * float(annotated.cost_usd[node])
+            right += float((mass * _of(rates.success, node)).sum())
+        if all(graph.ends[node] for node in here):
+            yield FixedPlan(tuple(models), depth, accuracy + right, cost, max(latest.values()))
+        accuracy += sum(float((mass * _of(rates.stop_success, node)).sum()) for node, mass in here.items())
+
+
+def _of(values: FloatArray, node: int) -> FloatArray:
+    return np.atleast_1d(values[node])

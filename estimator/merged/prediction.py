@@ -1,0 +1,150 @@
+"""Rates of the nodes of a merged trie by the latent model: means over the merged histories, as the profile chose them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.estimator.latent.em import LatentFit, OutcomeProbabilities
+from vinelm.estimator.latent.logistic_regression import Regression, sigmoid
+from vinelm.estimator.merged.masses import choice_shares, spread_masses
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.outcome_rates import Rates
+from vinelm.trie import DifficultyRates, FloatArray, MergedTrie
+
+TINY = 1e-12
+LARGEST_SHIFT = 3.0
+SQUARE_ROOT_BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class MergedRates:
+    """Rates of every node of a merged trie, shape (n + 1,) each.
+
+    Args:
+        rates: conditional on reaching the node, over the requests that reach it in the profile.
+        arms: P(arm) and P(arm and right) of each edge, shape (edges,); None where one stage follows each node.
+        by_difficulty: the rates for requests of each difficulty.
+        success_se: standard error of ``rates.success``: the posterior of the model's effects for the given mix of
+            difficulties, and the sample of requests. Effects that the features leave out are not in it.
+    """
+
+    rates: Rates
+    arms: tuple[FloatArray, FloatArray] | None
+    by_difficulty: DifficultyRates
+    success_se: FloatArray
+
+
+def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
+    """Carry the requests' difficulties along the edges, and take means at each node.
+
+    A node stands for many histories, of which few were bought: what was observed does not replace a prediction here, but it
+    moves the node's probabilities by an effect of its own, shrunken by the spread of these effects over all nodes.
+    """
+    probabilities = _with_node_effects(cells, fit)
+    stop = probabilities.stop
+    start = fit.posterior.mean(axis=0)
+    on_right = probabilities.right * (1.0 - probabilities.stop_if_right)
+    on_wrong = (1.0 - probabilities.right) * (1.0 - probabilities.stop_if_wrong)
+    arms = _arms(trie, fit, on_right, on_wrong, cells)
+    going = 1.0 - stop if arms is None else arms[0][trie.edge_arm]
+    mass = spread_masses(trie, start, going, choice_shares(cells, trie))
+    reached = mass.sum(axis=1)
+    mix = (mass + TINY * start) / (reached + TINY * start.sum())[:, None]
+    stop_success = probabilities.right * probabilities.stop_if_right
+    by_difficulty = DifficultyRates(
+        start, probabilities.right, stop, stop_success, *(arms if arms is not None else (None, None))
+    )
+    stopping, right = (mix * stop).sum(axis=1), (mix * probabilities.right).sum(axis=1)
+    right_stop = (mix * stop_success).sum(axis=1)
+    rates = Rates.of(
+        trie, stopping, right_stop / np.maximum(stopping, 1e-300), (right - right_stop) / np.maximum(1.0 - stopping, 1e-300)
+    )
+    errors = _success_errors(cells, fit, probabilities, mix)
+    for values in (by_difficulty.success, by_difficulty.stop, by_difficulty.stop_success):
+        values[0] = 0.0
+    return MergedRates(rates, _arm_rates(trie, by_difficulty, mix, rates), by_difficulty, errors)
+
+
+def _arms(
+    trie: MergedTrie, fit: LatentFit, on_right: FloatArray, on_wrong: FloatArray, cells: ObservationTable
+) -> tuple[FloatArray, FloatArray] | None:
+    """P(arm) and P(arm and right) given that its source is reached, by difficulty; None where one stage follows each node."""
+    if trie.is_linear:
+        return None
+    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    if fit.arms is None:
+        return (on_right + on_wrong)[source], on_right[source]
+    shares = fit.arms.shares()
+    took_right = on_right[source] * shares.if_right
+    return took_right + on_wrong[source] * shares.if_wrong, took_right
+
+
+def _arm_rates(trie: MergedTrie, known: DifficultyRates, mix: FloatArray, rates: Rates) -> tuple[FloatArray, FloatArray] | None:
+    """The means of the arms over the requests that reach their sources, one value per edge; sums mended for rounding."""
+    if known.arm is None or known.arm_success is None:
+        return None
+    source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    going, right = (mix[source] * known.arm).sum(axis=1), (mix[source] * known.arm_success).sum(axis=1)
+    going *= ((1.0 - rates.stop) / np.maximum(np.bincount(source, going, len(trie)), TINY))[source]
+    total = np.bincount(source, right, len(trie))
+    right *= np.where(total > TINY, (rates.success - rates.stop_success) / np.maximum(total, TINY), 0.0)[source]
+    going = np.minimum(going, 1.0)
+    return going[trie.edge_arm], np.minimum(right, going)[trie.edge_arm]
+
+
+def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
+    """The fitted probabilities, each node's logits moved by what its rows show beyond the features."""
+    fitted = fit.probabilities
+    weight, stop = fit.posterior[cells.request], cells.stop[:, None]
+    right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)
+    answerable = cells.trie.answerable[cells.node][:, None]
+    moved = [
+        _moved(cells, probability, regression, yes, asked)
+        for probability, regression, yes, asked in (
+            (fitted.right, fit.regressions[0], right, weight * answerable),
+            (fitted.stop_if_right, fit.regressions[1], right * stop, right),
+            (fitted.stop_if_wrong, fit.regressions[2], wrong * stop, wrong),
+        )
+    ]
+    return OutcomeProbabilities(moved[0] * cells.trie.answerable[:, None], moved[1], moved[2])
+
+
+def _moved(
+    cells: ObservationTable, probability: FloatArray, regression: Regression | None, yes: FloatArray, asked: FloatArray
+) -> FloatArray:
+    """Add to each node's logit an effect with a normal prior, whose variance is the nodes' spread beyond chance."""
+    if regression is None:
+        return probability
+    size, expected = len(cells.trie), probability[cells.node]
+    off = np.bincount(cells.node, (yes - asked * expected).sum(axis=1), size)
+    information = np.bincount(cells.node, (asked * expected * (1.0 - expected)).sum(axis=1), size)
+    variance = float((off**2 - information).sum()) / max(float((information**2).sum()), 1e-9)
+    if variance <= 1e-6:
+        return probability
+    shift = np.clip(off / (information + 1.0 / variance), -LARGEST_SHIFT, LARGEST_SHIFT)
+    inner = np.clip(probability, TINY, 1.0 - TINY)
+    return np.where(shift[:, None] == 0.0, probability, sigmoid(np.log(inner / (1.0 - inner)) + shift[:, None]))
+
+
+def _success_errors(
+    cells: ObservationTable, fit: LatentFit, probabilities: OutcomeProbabilities, mix: FloatArray
+) -> FloatArray:
+    regression = fit.regressions[0]
+    success = (mix * probabilities.right).sum(axis=1)
+    shrunk = (success * cells.n_requests + 1.0) / (cells.n_requests + 2.0)
+    variance = shrunk * (1.0 - shrunk) / cells.n_requests
+    if regression is not None:
+        steep = mix * probabilities.right * (1.0 - probabilities.right)
+        root = np.asarray(np.linalg.cholesky(regression.covariance), dtype=np.float64)
+        n_effects = regression.features.design.shape[1]
+        for first in range(0, len(success), SQUARE_ROOT_BLOCK):
+            part = slice(first, first + SQUARE_ROOT_BLOCK)
+            level = regression.features.design[part] @ root[:n_effects]
+            slope = regression.features.slope[part] @ root[n_effects:]
+            gradient = steep[part].sum(axis=1)[:, None] * level + (steep[part] @ fit.grid)[:, None] * slope
+            variance[part] += np.einsum("ij,ij->i", gradient, gradient)
+    error = np.sqrt(variance)
+    error[~cells.trie.answerable] = 0.0
+    return np.asarray(error)

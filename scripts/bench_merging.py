@@ -1,0 +1,263 @@
+"""What merging histories loses, where the full tree still fits; and one long agent.
+
+All models are simulated (scripts/simulated_agent.py): every number compares with the exact truth of that simulation.
+*exact*: the merged trie has the true rates, averaged over the histories of a uniform profile, so that only merging is at
+fault. *estimated*: all tries are fitted to the same rows. The long agent is profiled through LangGraph by the profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from simulated_agent import AgentTruth
+from simulated_agent_graph import profiled_agent
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller.planning.merged.evaluation import evaluate
+from vinelm.controller.planning.merged.graph import MergedGraph
+from vinelm.controller.planning.merged.planner import MergedPlanner
+from vinelm.controller.planning.merged.policies import FixedPlan, fixed_choice, policy_at
+from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.estimator import make_estimator
+from vinelm.objective import Objective
+from vinelm.template import Template
+from vinelm.trie import DifficultyRates, MergedTrie, Trie
+
+Floats = npt.NDArray[np.float64]
+POINTS = 21
+PRICES = (0.0, 0.5, 2.0, 5.0, 15.0, 40.0, 120.0)
+"""Accuracy per dollar at which plans are compared."""
+MERGES: dict[str, dict[str, Any]] = {
+    "memory=1": {"memory": 1}, "memory=2": {"memory": 2}, "memory=3": {"memory": 3}, "order ignored": {"order": "ignored"},
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=600, help="walks of a profile where the tree fits")
+    parser.add_argument("--skip-agent", action="store_true", help="without the long agent")
+    settings = parser.parse_args()
+    small = list(compare(settings.seeds, settings.rows, quiet=settings.json))
+    found: dict[str, Any] = {"simulated": True, "full_tree_fits": small}
+    if not settings.skip_agent:
+        found["agent_25x8"] = long_agent()
+        if not settings.json:
+            print(json.dumps(found["agent_25x8"], indent=1))
+    if settings.json:
+        print(json.dumps(found, indent=1))
+
+
+# -- where the tree fits -------------------------------------------------------------------------------------------
+
+
+def compare(n_seeds: int, walks: int, *, quiet: bool) -> Iterator[dict[str, Any]]:
+    for n_models, times in ((3, 6), (4, 5)):
+        for effects in (0.0, 1.0):
+            found: dict[str, list[dict[str, float]]] = {}
+            for seed in range(n_seeds):
+                truth = AgentTruth(n_models, times, effects, seed)
+                tree = Tree(truth)
+                rows = truth.profile(300, walks, seed)
+                for name, result in judged(truth, tree, rows):
+                    found.setdefault(name, []).append(result)
+            for name, results in found.items():
+                means = {key: round(float(np.mean([r[key] for r in results])), 4) for key in results[0]}
+                line = {"models": n_models, "turns": times, "order_effects": effects, "trie": name, "seeds": n_seeds, **means}
+                if not quiet:
+                    print("  ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+                yield line
+
+
+def judged(truth: AgentTruth, tree: Tree, rows: list[Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    for name, settings in MERGES.items():
+        merged = tree.merged(truth.template(**settings))
+        yield f"exact, {name}", judge_merged(tree, merged)
+    start = time.perf_counter()
+    plain = make_estimator().fit(rows, truth.template(), truth.catalog).annotated_
+    yield "estimated, full tree", {**judge_tree(tree, plain), "nodes": plain.trie.n_nodes, "fit_s": time.perf_counter() - start}
+    for name, settings in MERGES.items():
+        start = time.perf_counter()
+        merged = make_estimator().fit(rows, truth.template(**settings), truth.catalog).annotated_
+        seconds = time.perf_counter() - start
+        yield f"estimated, {name}", {**judge_merged(tree, merged), "fit_s": seconds}
+
+
+class Tree:
+    """The exact rates of every history, and the accuracy and dollars of every path."""
+
+    def __init__(self, truth: AgentTruth) -> None:
+        self.truth = truth
+        self.trie = Trie.from_template(truth.template())
+        self.grid = np.linspace(-3.5, 3.5, POINTS)
+        self.weight = np.exp(-0.5 * self.grid**2) / np.exp(-0.5 * self.grid**2).sum()
+        n = len(self.trie)
+        self.rates = np.zeros((3, n, POINTS))
+        self.amounts = np.zeros((2, n))
+        self.mass = np.zeros((n, POINTS))
+        self.mass[0] = self.weight
+        histories: list[tuple[int, ...]] = [()] * n
+        for node in range(1, n):
+            up, model = int(self.trie.parent[node]), int(self.trie.model[node])
+            histories[node] = (*histories[up], model)
+            self.rates[:, node] = truth.rates(histories[up], model, self.grid)
+            self.amounts[:, node] = truth.amounts(model, len(histories[node]))
+            self.mass[node] = self.mass[up] * (1.0 - self.rates[1, up])
+        reach = self.mass.sum(axis=1)
+        self.success = (self.mass * self.rates[0]).sum(axis=1) / reach
+        stopped = self.trie.accumulate((self.mass * self.rates[2]).sum(axis=1))
+        self.accuracy = stopped + (self.mass * (self.rates[0] - self.rates[2])).sum(axis=1)
+        self.cost_usd = self.trie.accumulate(reach * self.amounts[0])
+
+    def merged(self, template: Template) -> AnnotatedTrie:
+        """The merged trie of the truth: rates averaged over the histories of a uniform profile."""
+        trie = MergedTrie.of(template)
+        node = self.nodes_in(trie)
+        n_models = len(trie.models)
+        mass = self.mass / float(n_models) ** self.trie.depth[:, None]
+        total = np.zeros((len(trie), POINTS))
+        np.add.at(total, node, mass)
+        rates = np.zeros((3, len(trie), POINTS))
+        for k in range(3):
+            np.add.at(rates[k], node, mass * self.rates[k])
+        rates /= total
+        rates[:, 0] = 0.0
+        reach = total.sum(axis=1)
+        mean = [(total * rate).sum(axis=1) / reach for rate in rates]
+        amounts = np.zeros((2, len(trie)))
+        amounts[:, node] = self.amounts  # of the model and the depth, which a node has
+        nothing = np.zeros(len(trie))
+        return AnnotatedTrie(
+            trie=trie, template=template, catalog=self.truth.catalog, success=mean[0], stop=mean[1], stop_success=mean[2],
+            cost_usd=amounts[0], cost_var=nothing, latency_s=amounts[1], latency_var=nothing,
+            difficulty=DifficultyRates(self.weight, rates[0], rates[1], rates[2]),
+        )  # fmt: skip
+
+    def nodes_in(self, trie: MergedTrie) -> npt.NDArray[np.int64]:
+        """The merged node of every history."""
+        node = np.zeros(len(self.trie), np.int64)
+        for at in range(1, len(self.trie)):
+            node[at] = trie.child(int(node[self.trie.parent[at]]), trie.models[self.trie.model[at]])
+        return node
+
+    def value(self, price: float) -> float:
+        """Of the best path at a price; ending at once is worth nothing."""
+        return max(0.0, float((self.accuracy - price * self.cost_usd)[1:].max()))
+
+    def value_of(self, path: tuple[str, ...], price: float) -> float:
+        """Of a path at a price."""
+        node = self.trie.node(path)
+        return float(self.accuracy[node] - price * self.cost_usd[node]) if node else 0.0
+
+
+def judge_merged(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
+    graph = MergedGraph.of(annotated)
+    trie, known = graph.trie, annotated.difficulty
+    assert known is not None
+    node = tree.nodes_in(trie)
+    mass, ended = np.zeros((len(tree.trie), len(known.weight))), np.zeros(len(tree.trie))
+    mass[0] = known.weight
+    for level in tree.trie.levels[1:]:  # each path's own requests
+        up = tree.trie.parent[level]
+        mass[level] = mass[up] * (1.0 - known.stop[node[up]])
+        ended[level] = ended[up] + (mass[up] * known.stop_success[node[up]]).sum(axis=1)
+    accuracy = ended + (mass * known.success[node]).sum(axis=1)
+    regrets = []
+    for price in PRICES:
+        policy = policy_at(graph, price)
+        regrets.append(tree.value(price) - tree.value_of(path_of(graph, policy.choice), price))
+    return {
+        "nodes": trie.n_nodes,
+        "success_mae_points": 100 * float(np.abs(annotated.success[node] - tree.success)[1:].mean()),
+        "path_mae_points": 100 * float(np.abs(accuracy - tree.accuracy)[1:].mean()),
+        "plan_regret_points": 100 * float(np.mean(regrets)),
+        "plan_regret_max_points": 100 * float(np.max(regrets)),
+    }
+
+
+def judge_tree(tree: Tree, annotated: AnnotatedTrie) -> dict[str, float]:
+    regrets = []
+    for price in PRICES:
+        worth = annotated.accuracy - price * annotated.path_cost_usd
+        best = int(np.argmax(np.where(annotated.trie.answerable, worth, 0.0)))
+        regrets.append(tree.value(price) - tree.value_of(annotated.trie.prefix(best), price))
+    return {
+        "success_mae_points": 100 * float(np.abs(annotated.success - tree.success)[1:].mean()),
+        "path_mae_points": 100 * float(np.abs(annotated.accuracy - tree.accuracy)[1:].mean()),
+        "plan_regret_points": 100 * float(np.mean(regrets)),
+        "plan_regret_max_points": 100 * float(np.max(regrets)),
+    }
+
+
+def path_of(graph: MergedGraph, choice: npt.NDArray[Any]) -> tuple[str, ...]:
+    """The models that a plan over one loop runs, until it ends the request."""
+    node, path = 0, []
+    while graph.arms_of(node) and choice[graph.arms_of(node)[0]] >= 0:
+        node = int(graph.trie.target[choice[graph.arms_of(node)[0]]])
+        path.append(graph.trie.models[graph.trie.model[node]])
+    return tuple(path)
+
+
+# -- a long agent --------------------------------------------------------------------------------------------------
+
+
+def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any]:
+    """A ReAct agent of 25 turns over 8 models: profiled through LangGraph, estimated, planned, each timed."""
+    truth = AgentTruth(8, 25, 0.5, 11)
+    template = truth.template(memory=2)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        rows = profiled_agent(truth, template, Path(folder) / "agent.db", n_requests=n_requests, budget_usd=budget_usd)
+        profile_s = time.perf_counter() - start
+    print(f"profiled: {len(rows)} rows in {profile_s:.0f} s", file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    annotated = make_estimator().fit(rows, template, truth.catalog).annotated_
+    fit_s = time.perf_counter() - start
+    graph = MergedGraph.of(annotated)
+    assert annotated.difficulty is not None
+    errors, differences = [], []
+    for model in graph.trie.models:
+        for turns in (1, 2, 3, 5, 8, 12, 18, 25):
+            choice = fixed_choice(graph, FixedPlan((model,), turns, 0.0, 0.0, 0.0))
+            seen = evaluate(graph, choice, mix=annotated.difficulty.weight)
+            exact, _ = truth.path_accuracy((graph.trie.models.index(model),) * turns)
+            errors.append(abs(seen.accuracy - exact))
+            differences.append(abs(evaluate(graph, choice).accuracy - exact))
+    start = time.perf_counter()
+    one = policy_at(graph, 1.0)
+    price_s = time.perf_counter() - start
+    start = time.perf_counter()
+    planner = MergedPlanner(PathMetrics(annotated))
+    best = planner.found(Objective(maximize="accuracy", max_cost_usd=0.02)).candidate.policy
+    budget_s = time.perf_counter() - start
+    assert best is not None
+    own = truth.path_accuracy(tuple(graph.trie.models.index(name) for name in path_of(graph, best.choice)))
+    fixed = [truth.path_accuracy((m,) * k) for m in range(8) for k in range(1, 26)]
+    return {
+        "histories_unmerged": sum(8**k for k in range(1, 26)), "nodes": graph.trie.n_nodes, "edges": graph.trie.n_edges,
+        "rows": len(rows), "requests": n_requests, "profile_usd": round(sum(r.cost_usd for r in rows), 2),
+        "profile_s": round(profile_s, 1), "estimate_s": round(fit_s, 1), "plan_at_a_price_ms": round(1e3 * price_s, 1),
+        "plan_for_a_budget_ms": round(1e3 * budget_s, 1),
+        "fixed_plan_mae_points": round(100 * float(np.mean(errors)), 2),
+        "fixed_plan_mae_points_with_the_mix_of_the_profile": round(100 * float(np.mean(differences)), 2),
+        "budget_usd": 0.02, "planned_accuracy": round(best.outlook.accuracy, 4),
+        "planned_accuracy_with_the_mix_of_the_profile": round(best.promised.accuracy, 4),
+        "planned_cost_usd": round(best.outlook.cost_usd, 4), "true_accuracy": round(own[0], 4),
+        "true_cost_usd": round(own[1], 4),
+        "best_single_model_true_accuracy": round(max(a for a, c in fixed if c <= 0.02), 4),
+        "price_1_accuracy": round(one.outlook.accuracy, 4),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Rates of a merged trie for requests of each difficulty, from which the mix of requests under any plan follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vinelm.errors import VineLMError
+from vinelm.trie.trie import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class DifficultyRates:
+    """The rates of every node for requests of each difficulty (docs/estimators.md).
+
+    The annotations of a merged node are means over the requests that reach it in the profile. Under a plan others reach it:
+    where a strong model ran, the requests that go on are harder. With these rates a plan is evaluated for its own requests.
+
+    Args:
+        weight: share of the requests that have each difficulty, shape (points,).
+        success, stop, stop_success: the rates of :class:`~vinelm.annotated_trie.AnnotatedTrie` for each difficulty, shape
+            (n + 1, points).
+        arm, arm_success: P(each arm comes next), and P(the same, and the answer before it is correct), given that its source is
+            reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None where one stage follows each node.
+
+    Raises:
+        VineLMError: the shapes do not fit.
+    """
+
+    weight: FloatArray
+    success: FloatArray
+    stop: FloatArray
+    stop_success: FloatArray
+    arm: FloatArray | None = None
+    arm_success: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        points = self.weight.shape
+        if (self.arm is None) != (self.arm_success is None):
+            raise VineLMError("difficulty has arm and arm_success both or neither")
+        for name in (*DIFFICULTY_ARRAYS[1:], *DIFFICULTY_ARM_ARRAYS):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if values.ndim != 2 or values.shape[1:] != points:
+                raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
+
+
+DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")
+"""The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
+DIFFICULTY_ARM_ARRAYS = ("arm", "arm_success")
+"""Those of them that a trie that branches has too."""

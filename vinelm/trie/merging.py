@@ -1,0 +1,272 @@
+"""The nodes and edges of a template whose loops merge histories, level by level.
+
+A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice stays as it
+is. Of a segment a node keeps the last ``memory`` choices, or how often each choice was made (``order="ignored"``) and which
+one came last, since that one gave the answer. A segment that is over stays as it was when the loop was left. Of nested loops
+that merge, the outermost one decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.errors import TemplateError
+from vinelm.template import Branch, Loop, Stage, Step, Template, mapped, stages_of
+
+MOST_MERGED = 1_000_000
+"""The most nodes of a trie with merged histories."""
+Ints = npt.NDArray[np.int64]
+_OUTSIDE = -1
+_PACKED = 2**62
+
+
+class _TooManyError(Exception):
+    """More nodes than allowed."""
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """How choices are kept. A choice is the number stage * models + model.
+
+    Args:
+        owner: of each stage, the number of the loop whose segment its choices belong to, or -1.
+        memory: of each loop, the number of choices that it keeps; None where it counts them.
+        column: of each choice, its column among the counts of its loop.
+        width: the columns of a segment.
+    """
+
+    owner: Ints
+    memory: tuple[int | None, ...]
+    column: Ints
+    width: int
+
+    @classmethod
+    def of(cls, template: Template, n_models: int) -> _Segments:
+        names = [stage.name for stage in template.stages]
+        loops = list(_merging_loops(template.steps))
+        owner = np.full(len(names), _OUTSIDE, np.int64)
+        column = np.zeros(len(names) * n_models, np.int64)
+        memory: list[int | None] = []
+        widths = [1]
+        for number, loop in enumerate(loops):
+            inside = [names.index(name) for name in dict.fromkeys(stage.name for stage in stages_of([loop]))]
+            owner[inside] = number
+            choices = np.concatenate([np.arange(n_models) + stage * n_models for stage in inside])
+            column[choices] = np.arange(len(choices))
+            memory.append(None if loop.memory is None else min(loop.memory, template.depth))
+            widths.append(len(choices) if loop.memory is None else min(loop.memory, template.depth))
+        _check_one_place(template, loops)
+        return cls(owner, tuple(memory), column, max(widths))
+
+    def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
+        """Return the segments after one more choice each."""
+        memory = self.memory[loop]
+        window = window.copy()
+        if memory is None:
+            window[np.arange(len(window)), self.column[choice]] += 1
+        else:
+            window[:, : memory - 1] = window[:, 1:memory]
+            window[:, memory - 1] = choice + 1  # 0: no choice yet
+        return window
+
+
+def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of :class:`~vinelm.trie.merged.MergedTrie` for a bound template.
+
+    Raises:
+        TemplateError: there are more than ``most`` nodes; the line says what would make them fewer. Or a stage stands both
+            inside and outside of a loop that merges.
+    """
+    try:
+        return _built(template, most)
+    except _TooManyError:
+        raise TemplateError(_advice(template, most)) from None
+
+
+# -- building ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The nodes of one depth: position of the automaton, id of the past segments, loop of the open one, its content, and the
+    last choice.
+    """
+
+    position: Ints
+    past: Ints
+    loop: Ints
+    window: Ints
+    last: Ints
+
+    @property
+    def columns(self) -> list[Ints]:
+        return [self.position, self.past, self.loop + 1, *self.window.T, self.last + 1]
+
+    def rows(self, keep: Ints) -> _Level:
+        return _Level(self.position[keep], self.past[keep], self.loop[keep], self.window[keep], self.last[keep])
+
+
+def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
+    n_models = len(template.models)
+    segments = _Segments.of(template, n_models)
+    start, nothing = np.zeros(1, np.int64), np.full(1, -1)
+    level = _Level(start, start, nothing, np.zeros((1, segments.width), np.int64), nothing)
+    levels, edges, first = [level], [], 0
+    while True:
+        found = _followers(template, segments, level, n_models)
+        if found is None:
+            break
+        source, after = found
+        rank, kept = _ranks(after.columns)
+        after = after.rows(kept)
+        after = replace(after, past=_ranks([after.past])[0])
+        below = first + len(level.position)
+        if below + len(kept) - 1 > most:
+            raise _TooManyError
+        order = np.argsort(source, kind="stable")  # arms, then models, in the order of the template
+        edges.append((first + source[order], below + rank[order]))
+        levels.append(after)
+        level, first = after, below
+    last = np.concatenate([each.last for each in levels])
+    answerable = np.array([stage.answerable for stage in template.stages])
+    return {
+        "depth": np.repeat(np.arange(len(levels)), [len(each.last) for each in levels]),
+        "stage": np.where(last < 0, -1, last // n_models),
+        "model": np.where(last < 0, -1, last % n_models),
+        "answerable": (last >= 0) & answerable[last // n_models],
+        "source": np.concatenate([source for source, _ in edges]),
+        "target": np.concatenate([target for _, target in edges]),
+    }
+
+
+def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
+    """The (source, state) of every edge out of a level, arm by arm; None below the last one."""
+    stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
+    model_index = {name: i for i, name in enumerate(template.models)}
+    memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
+    offset = len(level.position)  # ids of the past are below it
+    sources, states = [], []
+    for number in np.unique(level.position):
+        nodes = np.flatnonzero(level.position == number)
+        for name, after in template.flow.positions[number].arms.items():
+            stage = stage_index[name]
+            models = np.array([model_index[model] for model in template.stage(name).models or ()])
+            source, model = np.repeat(nodes, len(models)), np.tile(models, len(nodes))
+            choice, loop = stage * n_models + model, int(segments.owner[stage])
+            goes_on = (level.loop[source] == loop) & (loop != _OUTSIDE)
+            window = level.window[source] * goes_on[:, None]
+            begun = offset + memories[source]  # the segments so far are the past
+            if loop == _OUTSIDE:
+                begun = 2 * offset + memories[source] * len(stage_index) * n_models + choice
+            else:
+                window = segments.extended(window, loop, choice)
+            past = np.where(goes_on, level.past[source], begun)
+            sources.append(source)
+            states.append(_Level(np.full(len(source), after), past, np.full(len(source), loop), window, choice))
+    if not sources:
+        return None
+    joined = [np.concatenate([getattr(state, name) for state in states]) for name in _Level.__dataclass_fields__]
+    return np.concatenate(sources), _Level(*joined)
+
+
+def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """(rank of each row in lexicographic order, a row of each rank), equal rows having one rank."""
+    key, size = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        span = int(column.max(initial=0)) + 1
+        if size * span > _PACKED:
+            distinct, key = np.unique(key, return_inverse=True)
+            size = len(distinct)
+        key, size = key * span + column, size * span
+    _, rows, ranks = np.unique(key, return_index=True, return_inverse=True)
+    return ranks, rows
+
+
+# -- the template ------------------------------------------------------------------------------------------------
+
+
+def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
+    """The loops that merge, without those inside of one."""
+    for step in steps:
+        if isinstance(step, Loop):
+            if step.merges:
+                yield step
+            else:
+                yield from _merging_loops(step.stages)
+        elif isinstance(step, Branch):
+            for arm in step.ways.values():
+                yield from _merging_loops(arm)
+
+
+def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
+    total = [stage.name for stage in stages_of(template.steps)]
+    for loop in loops:
+        inside = [stage.name for stage in stages_of([loop])]
+        for name in dict.fromkeys(inside):
+            if inside.count(name) != total.count(name):
+                raise TemplateError(
+                    f"stage {name!r} stands inside and outside of a loop with memory= or order='ignored': name its node in the"
+                    " graph otherwise at one of the places"
+                )
+
+
+# -- too many ----------------------------------------------------------------------------------------------------
+
+
+def _advice(template: Template, most: int) -> str:
+    """One line that names the settings which would leave at most ``most`` nodes, each with its number of nodes."""
+    has_memory = any(loop.memory for loop in _merging_loops(template.steps))
+    memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
+    ways = []
+    for memory in range(min(max(memories) - has_memory, 6), 0, -1):
+        n = _size(replace(template, steps=_remerged(template.steps, memory=memory, order="seen")), most)
+        if n is not None:
+            ways.append(f"memory={memory} ({n:,} nodes)")
+            break
+    if has_memory:
+        n = _size(replace(template, steps=_remerged(template.steps, memory=None, order="ignored")), most)
+        if n is not None:
+            ways.append(f"order='ignored' ({n:,}; exact where no turn sees earlier answers)")
+    for n_models in range(len(template.models) - 1, 0, -1):
+        n = _size(_fewer(template, n_models), most)
+        if n is not None:
+            ways.append(f"{n_models} model{'s' * (n_models > 1)} ({n:,})")
+            break
+    return f"the template has more than {most:,} merged histories: use {' or '.join(ways) or 'fewer loop turns'}"
+
+
+def _size(template: Template, most: int) -> int | None:
+    try:
+        return len(_built(template, most)["depth"]) - 1
+    except _TooManyError:
+        return None
+
+
+def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
+    """The steps with other settings of every loop that merges."""
+    changed: list[Step] = []
+    for step in steps:
+        if isinstance(step, Loop):
+            inner = _remerged(step.stages, **settings)
+            changed.append(replace(step, stages=inner, **(settings if step.merges else {})))
+        elif isinstance(step, Branch):
+            changed.append(Branch({label: _remerged(arm, **settings) for label, arm in step.ways.items()}))
+        else:
+            changed.append(step)
+    return tuple(changed)
+
+
+def _fewer(template: Template, n_models: int) -> Template:
+    """The template with the first models of each stage only."""
+    kept = template.models[:n_models]
+
+    def cut(stage: Stage) -> Stage:
+        models = tuple(name for name in stage.models or () if name in kept) or (stage.models or ())[:1]
+        return replace(stage, models=models, default=stage.default if stage.default in models else None)
+
+    return replace(template, steps=mapped(template.steps, cut))
