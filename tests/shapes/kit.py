@@ -167,9 +167,7 @@ class _PromptedModel(OfflineChatModel):
         guard = bound.call.guard
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
-    def _said(
-        self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]
-    ) -> tuple[str, list[ToolCall]]:
+    def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
         source, call = self.binding.source, self.binding.call
         tools = tuple(tool["function"]["name"] for tool in options.get("tools") or ())
         prompt = source.prompt(call, messages, tools)

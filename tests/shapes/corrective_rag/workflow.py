@@ -9,7 +9,7 @@ from shapes.towns import FACTS, PARAPHRASES, sentence
 from vinelm import Request, Workflow
 
 
-def requests(count=240):
+def requests(count=600):
     rng, keys = random.Random(2), list(FACTS)
     rows = []
     for number in range(count):

@@ -18,6 +18,7 @@ class State(TypedDict, total=False):
 
 def build(vine):
     llm = vine.chat_model()
+
     def model(state: State):
         """Write the post with the person's feedback."""
         feedback = state.get("human_feedback") or [HumanMessage("No feedback yet")]

@@ -33,6 +33,7 @@ class OrderState(TypedDict):
 
 def build(vine):
     llm = vine.chat_model()
+
     def generate_topics(state: OverallState):
         found = llm.with_structured_output(Subjects).invoke(f"List the orders in this text: {state['topic']}")
         return {"subjects": found.subjects}

@@ -11,7 +11,7 @@ from vinelm import Request, Stage, Template, Workflow
 ORDER = re.compile(r"order (\w): (\d+) x (\d+)")
 
 
-def requests(count=240):
+def requests(count=600):
     rng, rows = random.Random(8), []
     for number in range(count):
         orders = [(name, rng.randrange(11, 60), rng.randrange(3, 40)) for name in "ABCDEF"[: 2 + number % 5]]
@@ -42,14 +42,16 @@ def best(prompt: Prompt, is_right: bool):
 
 
 def score(request, state):
-    name, number = re.match(r"order (\w): .* = (-?\d+)", state["best_selected"]).groups()
-    return f"{name} {number}" == request.data["answer"]
+    found = re.match(r"order (\w): .* = (-?\d+)", state["best_selected"])
+    return found is not None and " ".join(found.groups()) == request.data["answer"]
 
 
 shape = Shape(
     Workflow(
         name="map-reduce",
-        template=Template((Stage("generate_topics", answerable=False), Stage("generate_value", answerable=False), Stage("best_order"))),
+        template=Template(
+            (Stage("generate_topics", answerable=False), Stage("generate_value", answerable=False), Stage("best_order"))
+        ),
         build=build,
         requests=requests(),
         labels=("answer",),

@@ -1,4 +1,4 @@
-"""Multi-turn chat: four turns on each thread, each of which needs the answer to the one before."""
+"""Multi-turn chat: four turns on each thread; all but the first need what the user said before."""
 
 import random
 import re
@@ -12,20 +12,17 @@ from vinelm import Loop, Request, Stage, Template, Workflow
 TURNS = 4
 
 
-def requests(threads=60):
-    """One request per turn; its history is what a right chatbot has said before."""
+def requests(threads=150):
+    """One request per turn; its history is what was said before, with right answers."""
     rng, rows = random.Random(13), []
     for thread in range(threads):
-        history, value = [], 0
+        history, first = [], rng.randrange(11, 99)
         for turn in range(TURNS):
             number = rng.randrange(11, 99)
-            if turn == 0:
-                question, step, value = f"What is {number} * 17?", f"{number} * 17", number * 17
-            else:
-                question, step, value = f"And plus {number}?", f"+ {number}", value + number
-            row = {"question": question, "history": list(history), "step": step, "answer": str(value)}
+            question = f"And times {number} instead?" if turn else f"What is {first} * {number}?"
+            row = {"question": question, "history": list(history), "answer": str(first * number)}
             rows.append(Request(f"t{thread}-{turn}", {**row, "thread": f"t{thread}"}))
-            history += [question, str(value)]
+            history += [question, str(first * number)]
     return rows
 
 
@@ -36,13 +33,11 @@ def conversation(request: Request):
 
 
 def chat(prompt: Prompt, is_right: bool):
-    """Calculate with the number said last, then answer with the result."""
+    """Calculate with the number of the first question, then answer with the result."""
     if isinstance(prompt.last, ToolMessage):
         return prompt.last.text
-    said = [message.text for message in prompt.messages if isinstance(message, AIMessage) and message.text]
-    before = (re.findall(r"-?\d+", said[-1]) or ["0"])[-1] if said else ""
-    step = prompt.row["step"]
-    expression = f"{before} {step}" if step.startswith("+") else step
+    first, *others = re.findall(r"\d+", " ".join(m.text for m in prompt.messages if isinstance(m, HumanMessage)))
+    expression = f"{first} * {others[-1]}" if others else first
     return Use("calculate", {"expression": expression if is_right else f"{expression} + {prompt.rng.choice((1, 2, 10))}"})
 
 
@@ -58,7 +53,7 @@ shape = Shape(
         build=build,
         requests=requests(),
         inputs=conversation,
-        labels=("answer", "step", "history", "thread"),
+        labels=("answer", "history", "thread"),
         score=score,
     ),
     answers={"chatbot": chat},

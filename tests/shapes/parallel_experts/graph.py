@@ -15,6 +15,7 @@ class State(TypedDict, total=False):
 
 def build(vine):
     llm = vine.chat_model()
+
     def call_llm_1(state: State):
         return {"careful": llm.invoke(f"Work step by step, then answer with the number only. {state['topic']}").text}
 

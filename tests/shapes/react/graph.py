@@ -3,7 +3,9 @@
 from langchain.agents import create_agent
 from shapes.shop import calculate, price
 
-PROMPT = "You answer what goods cost. Look up one price at a time, let the calculator do the sum, answer with the number in EUR."
+PROMPT = (
+    "You answer what goods cost. Look up one price at a time, let the calculator do the sum, answer with the number in EUR."
+)
 
 
 def build(vine):

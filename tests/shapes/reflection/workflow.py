@@ -12,7 +12,7 @@ WORDS = "amber anchor basket beacon candle carpet dagger desert ember falcon gar
 LOOKS_RIGHT = "Looks right."
 
 
-def requests(count=240):
+def requests(count=600):
     rng, rows = random.Random(4), []
     for number in range(count):
         words = rng.sample(WORDS, 5)

@@ -14,7 +14,7 @@ KINDS = ("arithmetic", "spelling", "calendar")
 SPECIALIST = {"llm_call_1": "arithmetic", "llm_call_2": "spelling", "llm_call_3": "calendar"}
 
 
-def requests(count=240):
+def requests(count=600):
     rng, rows = random.Random(1), []
     for number in range(count):
         kind = KINDS[number % 3]

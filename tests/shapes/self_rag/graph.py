@@ -44,7 +44,9 @@ def build(vine):
     llm = vine.chat_model()
     rag_chain = rag_prompt | llm | StrOutputParser()
     question_rewriter = re_write_prompt | llm | StrOutputParser()
-    hallucination_grader = hallucination_prompt | vine.chat_model("hallucination_grader").with_structured_output(GradeHallucinations)
+    hallucination_grader = hallucination_prompt | vine.chat_model("hallucination_grader").with_structured_output(
+        GradeHallucinations
+    )
     answer_grader = answer_prompt | vine.chat_model("answer_grader").with_structured_output(GradeAnswer)
 
     def retrieve(state: GraphState):

@@ -11,6 +11,7 @@ CHECK = SystemMessage("Double check the SQL query for common mistakes. Rewrite i
 
 def build(vine):
     llm = vine.chat_model()
+
     def list_tables(state: MessagesState):
         tool_call = {"name": "sql_db_list_tables", "args": {}, "id": "abc123", "type": "tool_call"}
         tool_message = list_tables_tool.invoke(tool_call)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from langchain.agents import create_agent
 from langchain_core.messages import SystemMessage
+from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from pydantic import BaseModel, Field
@@ -17,6 +18,7 @@ class Router(BaseModel):
     next: Literal["researcher", "calculator", "writer", "FINISH"] = Field(description="who acts next")
 
 
+@tool
 def look_up(query: str) -> str:
     """Search the facts about towns."""
     return "\n".join(search(query, WEB, k=1))
@@ -30,7 +32,9 @@ SYSTEM = SystemMessage(
 
 def build(vine):
     llm = vine.chat_model("supervisor")
-    researcher = create_agent(vine.chat_model("researcher"), tools=[look_up], system_prompt="Look up facts, one per call.", name="researcher")
+    researcher = create_agent(
+        vine.chat_model("researcher"), tools=[look_up], system_prompt="Look up facts, one per call.", name="researcher"
+    )
     calculator = create_agent(vine.chat_model("calculator"), tools=[calculate], system_prompt="Calculate.", name="calculator")
     writer = create_agent(vine.chat_model("writer"), tools=[], system_prompt="Write: <town> has <number> more.", name="writer")
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from langchain.agents import create_agent
 from langchain_core.messages import SystemMessage
+from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from pydantic import BaseModel, Field
@@ -17,6 +18,7 @@ class Router(BaseModel):
     next: Literal["researcher", "calculator", "writer", "FINISH"] = Field(description="who acts next")
 
 
+@tool
 def look_up(query: str) -> str:
     """Search the facts about towns."""
     return "\n".join(search(query, WEB, k=1))
