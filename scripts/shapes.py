@@ -10,8 +10,9 @@ shape:
 - ``supported``: whether it was checked, profiled, estimated, planned and served; ``failed`` says what went wrong otherwise.
 - ``changed_lines``: lines that differ between the two graphs.
 - ``profile_rows``, ``coverage``: what was profiled.
-- ``mae_points``: mean error, in points, of the estimated accuracy of some fixed plans (a model per stage) against the accuracy of
-  serving them to requests that were not profiled. It holds the sampling noise of both, ``noise_points`` that of the serving.
+- ``mae_points``: mean error, in points, of the estimated accuracy of some fixed plans (a model per stage) against the accuracy
+  of serving them to requests that were not profiled. It holds the sampling noise of both; ``noise_points`` is that of the
+  serving alone (one standard deviation).
 - ``plan_vs_static``: accuracy and dollars of the served plan and of the best fixed plan, which the same trie chose for the same
   objective: the most accurate plan within half of the dollars of the most accurate fixed one.
 
@@ -151,11 +152,11 @@ def line(name: str, found: dict[str, Any]) -> str:
     if not found["supported"]:
         return f"{name:18s} not supported: {found['failed']}"
     both = found["plan_vs_static"]
-    plan, static = both["plan"], both["static"]
+    size = f"{found['changed_lines']} lines, {found['profile_rows']:4d} rows, {found['nodes']:6,d} nodes"
+    compared = " against ".join(f"{one['accuracy']:.1%} for ${one['cost_usd']:.5f}" for one in (both["plan"], both["static"]))
     return (
-        f"{name:18s} {found['changed_lines']} lines, {found['profile_rows']:4d} rows, {found['nodes']:6,d} nodes, "
-        f"MAE {found['mae_points']:4.1f} points; within ${both['max_cost_usd']:.5f}: plan {plan['accuracy']:.1%} for ${plan['cost_usd']:.5f}, "
-        f"static {static['accuracy']:.1%} for ${static['cost_usd']:.5f} ({found['seconds']} s)"
+        f"{name:18s} {size}, MAE {found['mae_points']:4.1f} points; within ${both['max_cost_usd']:.5f}: plan {compared} static"
+        f" ({found['seconds']} s)"
     )
 
 

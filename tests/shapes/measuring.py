@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from langgraph.types import Command
-from shapes.kit import Shape, ShapeBackend, catalog
 
+from shapes.kit import Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api import bind_workflow, identity_of

@@ -3,10 +3,28 @@
 import random
 import re
 
-NAMES = (
-    "Arnfeld Belloch Corvale Dunmere Estorp Farnay Gilsund Hartwick Ibdale Jorvin Kelmoor Lundby Marstow Norrick Ostvale"
-    " Penhurst Quarley Rosvik Selby Tarnow"
-).split()
+NAMES = [
+    "Arnfeld",
+    "Belloch",
+    "Corvale",
+    "Dunmere",
+    "Estorp",
+    "Farnay",
+    "Gilsund",
+    "Hartwick",
+    "Ibdale",
+    "Jorvin",
+    "Kelmoor",
+    "Lundby",
+    "Marstow",
+    "Norrick",
+    "Ostvale",
+    "Penhurst",
+    "Quarley",
+    "Rosvik",
+    "Selby",
+    "Tarnow",
+]
 PARAPHRASES = {
     "population": "How many people live in {town}?",
     "founded": "When did people first settle in {town}?",

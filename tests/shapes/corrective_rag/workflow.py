@@ -6,7 +6,7 @@ from shapes.corrective_rag.graph import build
 from shapes.kit import Prompt, Shape
 from shapes.towns import FACTS, PARAPHRASES, sentence
 
-from vinelm import Request, Workflow
+from vinelm import Branch, Request, Stage, Template, Workflow
 
 
 def requests(count=600):
@@ -42,7 +42,13 @@ def answer(prompt: Prompt, is_right: bool):
 shape = Shape(
     Workflow(
         name="corrective-rag",
-        template=None,
+        template=Template(
+            (
+                Stage("grade_documents", answerable=False),
+                Branch({"transform_query": (Stage("transform_query", answerable=False),), "generate": ()}),
+                Stage("generate"),
+            )
+        ),
         build=build,
         requests=requests(),
         labels=("answer", "town", "attribute"),

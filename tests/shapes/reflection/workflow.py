@@ -8,7 +8,24 @@ from shapes.reflection.graph import build
 
 from vinelm import Loop, Request, Stage, Template, Workflow
 
-WORDS = "amber anchor basket beacon candle carpet dagger desert ember falcon garden harbour island jungle kernel ladder".split()
+WORDS = [
+    "amber",
+    "anchor",
+    "basket",
+    "beacon",
+    "candle",
+    "carpet",
+    "dagger",
+    "desert",
+    "ember",
+    "falcon",
+    "garden",
+    "harbour",
+    "island",
+    "jungle",
+    "kernel",
+    "ladder",
+]
 LOOKS_RIGHT = "Looks right."
 
 

@@ -6,10 +6,10 @@ import random
 from shapes.kit import Prompt, Shape
 from shapes.router.graph import build
 
-from vinelm import Request, Workflow
+from vinelm import Branch, Request, Stage, Template, Workflow
 
-WORDS = "garden window bottle orange pepper market silver planet harbour lantern".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+WORDS = ["garden", "window", "bottle", "orange", "pepper", "market", "silver", "planet", "harbour", "lantern"]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 KINDS = ("arithmetic", "spelling", "calendar")
 SPECIALIST = {"llm_call_1": "arithmetic", "llm_call_2": "spelling", "llm_call_3": "calendar"}
 
@@ -46,7 +46,7 @@ def specialist(prompt: Prompt, is_right: bool):
 shape = Shape(
     Workflow(
         name="router",
-        template=None,
+        template=Template((Stage("llm_call_router", answerable=False), Branch({n: (Stage(n),) for n in SPECIALIST}))),
         build=build,
         requests=requests(),
         labels=("answer", "kind"),

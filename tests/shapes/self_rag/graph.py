@@ -15,7 +15,7 @@ class GradeDocuments(BaseModel):
     binary_score: Literal["yes", "no"] = Field(description="the document is relevant to the question, 'yes' or 'no'")
 
 
-class GradeHallucinations(BaseModel):
+class GradeGrounding(BaseModel):
     """Whether the answer stands in the documents."""
 
     binary_score: Literal["yes", "no"] = Field(description="the answer is grounded in the facts, 'yes' or 'no'")
@@ -44,9 +44,7 @@ def build(vine):
     llm = vine.chat_model()
     rag_chain = rag_prompt | llm | StrOutputParser()
     question_rewriter = re_write_prompt | llm | StrOutputParser()
-    hallucination_grader = hallucination_prompt | vine.chat_model("hallucination_grader").with_structured_output(
-        GradeHallucinations
-    )
+    hallucination_grader = hallucination_prompt | vine.chat_model("hallucination_grader").with_structured_output(GradeGrounding)
     answer_grader = answer_prompt | vine.chat_model("answer_grader").with_structured_output(GradeAnswer)
 
     def retrieve(state: GraphState):

@@ -15,7 +15,7 @@ class GradeDocuments(BaseModel):
     binary_score: Literal["yes", "no"] = Field(description="the document is relevant to the question, 'yes' or 'no'")
 
 
-class GradeHallucinations(BaseModel):
+class GradeGrounding(BaseModel):
     """Whether the answer stands in the documents."""
 
     binary_score: Literal["yes", "no"] = Field(description="the answer is grounded in the facts, 'yes' or 'no'")
@@ -43,7 +43,7 @@ re_write_prompt = ChatPromptTemplate.from_template("Improve this question for a 
 def build(llm):
     rag_chain = rag_prompt | llm | StrOutputParser()
     question_rewriter = re_write_prompt | llm | StrOutputParser()
-    hallucination_grader = hallucination_prompt | llm.with_structured_output(GradeHallucinations)
+    hallucination_grader = hallucination_prompt | llm.with_structured_output(GradeGrounding)
     answer_grader = answer_prompt | llm.with_structured_output(GradeAnswer)
 
     def retrieve(state: GraphState):

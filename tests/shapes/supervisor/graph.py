@@ -32,9 +32,7 @@ SYSTEM = SystemMessage(
 
 def build(vine):
     llm = vine.chat_model("supervisor")
-    researcher = create_agent(
-        vine.chat_model("researcher"), tools=[look_up], system_prompt="Look up facts, one per call.", name="researcher"
-    )
+    researcher = create_agent(vine.chat_model("researcher"), tools=[look_up], system_prompt="Look up facts.", name="researcher")
     calculator = create_agent(vine.chat_model("calculator"), tools=[calculate], system_prompt="Calculate.", name="calculator")
     writer = create_agent(vine.chat_model("writer"), tools=[], system_prompt="Write: <town> has <number> more.", name="writer")
 

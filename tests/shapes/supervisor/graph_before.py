@@ -31,7 +31,7 @@ SYSTEM = SystemMessage(
 
 
 def build(llm):
-    researcher = create_agent(llm, tools=[look_up], system_prompt="Look up facts, one per call.", name="researcher")
+    researcher = create_agent(llm, tools=[look_up], system_prompt="Look up facts.", name="researcher")
     calculator = create_agent(llm, tools=[calculate], system_prompt="Calculate.", name="calculator")
     writer = create_agent(llm, tools=[], system_prompt="Write: <town> has <number> more.", name="writer")
 
