@@ -12,7 +12,6 @@ pytest.importorskip("langchain")
 
 from shapes.kit import catalog
 from shapes.measuring import Service, best_fixed_plan, bound, expected, fixed_plans, profiled
-
 from vinelm import Objective
 from vinelm.api import VineLM, estimate_store
 from vinelm.backends import OfflineChatModel
