@@ -37,7 +37,7 @@ shape = Shape(
         requests=requests(),
         labels=("answer", "is_lenient"),
         score=lambda request, state: state.get("final") == request.data["answer"],
-        # answer_interrupt=person,
+        answer_interrupt=person,
     ),
     answers={"model": draft},
     skills={"model": {"aggregation": 1.2}},
