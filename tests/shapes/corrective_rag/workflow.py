@@ -9,7 +9,7 @@ from shapes.towns import FACTS, PARAPHRASES, sentence
 from vinelm import Branch, Request, Stage, Template, Workflow
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, keys = random.Random(2), list(FACTS)
     rows = []
     for number in range(count):

@@ -10,7 +10,7 @@ from vinelm import Loop, Request, Stage, Template, Workflow
 NO_FEEDBACK = "No feedback yet"
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(12), []
     for number in range(count):
         a, b, c = rng.randrange(11, 99), rng.randrange(11, 99), rng.randrange(2, 900)

@@ -11,7 +11,7 @@ from vinelm import Request, Stage, Template, Workflow
 ORDER = re.compile(r"order (\w): (\d+) x (\d+)")
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(8), []
     for number in range(count):
         orders = [(name, rng.randrange(11, 60), rng.randrange(3, 40)) for name in "ABCDEF"[: 2 + number % 5]]

@@ -12,7 +12,7 @@ from vinelm import Loop, Request, Stage, Template, Workflow
 TURNS = 4
 
 
-def requests(threads=150):
+def requests(threads=250):
     """One request per turn; its history is what was said before, with right answers."""
     rng, rows = random.Random(13), []
     for thread in range(threads):

@@ -11,7 +11,7 @@ from vinelm import Parallel, Request, Stage, Template, Workflow
 EXPERTS = ("call_llm_1", "call_llm_2", "call_llm_3")
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(9), []
     for number in range(count):
         a, b, c = rng.randrange(11, 99), rng.randrange(11, 99), rng.randrange(2, 900)

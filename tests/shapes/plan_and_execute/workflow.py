@@ -14,7 +14,7 @@ TASK = "Find out what {} x {} costs"
 DONE = re.compile(r"Find out what (\d+) x (\w+) costs', '(-?\d+)'")
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(14), []
     for number in range(count):
         items = {item: rng.randrange(2, 9) for item in rng.sample(list(PRICES_EUR), 1 + number % 3)}

@@ -10,7 +10,7 @@ from shapes.shop import PRICES_EUR
 from vinelm import Loop, Request, Stage, Template, Workflow
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(5), []
     for number in range(count):
         items = {item: rng.randrange(1, 9) for item in rng.sample(list(PRICES_EUR), 1 + number % 8)}

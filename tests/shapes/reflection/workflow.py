@@ -29,7 +29,7 @@ WORDS = [
 LOOKS_RIGHT = "Looks right."
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(4), []
     for number in range(count):
         words = rng.sample(WORDS, 5)

@@ -14,7 +14,7 @@ KINDS = ("arithmetic", "spelling", "calendar")
 SPECIALIST = {"llm_call_1": "arithmetic", "llm_call_2": "spelling", "llm_call_3": "calendar"}
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(1), []
     for number in range(count):
         kind = KINDS[number % 3]
@@ -46,7 +46,12 @@ def specialist(prompt: Prompt, is_right: bool):
 shape = Shape(
     Workflow(
         name="router",
-        template=Template((Stage("llm_call_router", answerable=False), Branch({n: (Stage(n),) for n in SPECIALIST}))),
+        template=Template(
+            (
+                Stage("llm_call_router", answerable=False),
+                Branch({kind: (Stage(node),) for node, kind in SPECIALIST.items()}),
+            )
+        ),
         build=build,
         requests=requests(),
         labels=("answer", "kind"),

@@ -11,7 +11,7 @@ from shapes.sql_agent.graph import build
 from vinelm import Loop, Request, Stage, Template, Workflow
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows, connection = random.Random(10), [], connect()
     for number in range(count):
         town, item, year = rng.choice(TOWNS), rng.choice(ITEMS), rng.randrange(2020, 2026)

@@ -14,7 +14,7 @@ from vinelm.template import END
 WORKERS = ("researcher", "calculator", "writer")
 
 
-def requests(count=600):
+def requests(count=1000):
     rng, rows = random.Random(6), []
     for number in range(count):
         one, other = rng.sample(NAMES, 2)
