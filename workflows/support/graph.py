@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from vinelm.protocols import Vine
 from vinelm.workflows.nl2sql import Databases, extract_sql, shown
+from vinelm.workflows.nl2sql.graph import State as SqlState
 from vinelm.workflows.nl2sql.graph import outcome_text
 from vinelm.workflows.support.articles import find_article
 from vinelm.workflows.support.helpdesk import DB_ID
@@ -44,7 +45,7 @@ class Stages:
 
     def lookup(self, state: State, model: Any) -> State:
         """Write a statement for the order database. One model call."""
-        earlier = f"\n\nAn earlier statement:\n{state['sql']}\n{outcome_text(state['query'])}" if "sql" in state else ""  # type: ignore[arg-type]
+        earlier = f"\n\nAn earlier statement:\n{state['sql']}\n{_outcome(state)}" if "sql" in state else ""
         schema = self.databases.schema_text(DB_ID)
         text = _asked(model, LOOKUP.format(schema=schema, ticket=state["ticket"], earlier=earlier))
         return {"sql": extract_sql(text), "lookups": state.get("lookups", 0) + 1}
@@ -78,8 +79,12 @@ def after_query(state: State) -> str:
 def found_text(state: State) -> str:
     """Describe what the desk found, for the prompt of the reply."""
     if state["desk"] == "billing":
-        return outcome_text(state["query"])  # type: ignore[arg-type]
+        return _outcome(state)
     return (state.get("article") or "no article") if state["desk"] == "technical" else "nothing to look up"
+
+
+def _outcome(state: State) -> str:
+    return outcome_text(cast("SqlState", state["query"]))
 
 
 def _asked(model: Any, prompt: str) -> str:
