@@ -102,7 +102,7 @@ class SimulatedBackend:
         request = request_of(call, "simulated")
         names = (self._seed, request.id, *call.prefix)
         failure = self._failure(model, names)
-        text = "" if failure else self._text(self._task(request, call), behaviour, model.model_id, call.prefix)
+        text = "" if failure else self._text(self._task(request, call.stage), behaviour, model.model_id, call.prefix)
         if failure is not None:
             return text, _failed_usage(behaviour, model, names, failure)
         tokens_in = estimate_tokens(prompt_chars)
@@ -118,10 +118,10 @@ class SimulatedBackend:
         is_warm = last is not None and last.prompt_cache == model.prompt_cache
         return int(_checked_rate(share, f"model {model.name!r}: cached_share") * tokens_in) if is_warm else 0
 
-    def _task(self, request: Request, call: CallContext) -> _Task:
+    def _task(self, request: Request, stage: str) -> _Task:
         if isinstance(self._writer, StagedWriter):
-            writer = self._writer.at(call.stage)
-            return _Task(writer, request, f"{request.id}/{call.stage}", writer.ease)
+            writer = self._writer.at(stage)
+            return _Task(writer, request, f"{request.id}/{stage}", writer.ease)
         return _Task(self._writer, request, request.id)
 
     def _text(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str:
