@@ -21,7 +21,7 @@ LOOKUPS = 2
 """How often the billing desk may query its database for one ticket."""
 
 
-class State(TypedDict, total=False):
+class TicketState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip. ``query`` is the last result of the database."""
 
     ticket: str
@@ -33,57 +33,57 @@ class State(TypedDict, total=False):
     reply: str
 
 
-class Stages:
+class DeskStages:
     """The stage functions and tools over one order database."""
 
     def __init__(self, databases: Databases) -> None:
         self.databases = databases
 
-    def router(self, state: State, model: Any) -> State:
+    def router(self, state: TicketState, model: Any) -> TicketState:
         """Choose the desk. One model call."""
         return {"desk": chosen(_asked(model, ROUTE.format(ticket=state["ticket"])), DESKS, "other")}
 
-    def lookup(self, state: State, model: Any) -> State:
+    def lookup(self, state: TicketState, model: Any) -> TicketState:
         """Write a statement for the order database. One model call."""
         earlier = f"\n\nAn earlier statement:\n{state['sql']}\n{_outcome(state)}" if "sql" in state else ""
         schema = self.databases.schema_text(DB_ID)
         text = _asked(model, LOOKUP.format(schema=schema, ticket=state["ticket"], earlier=earlier))
         return {"sql": extract_sql(text), "lookups": state.get("lookups", 0) + 1}
 
-    def query(self, state: State) -> State:
+    def query(self, state: TicketState) -> TicketState:
         """Run the statement on the order database. A tool."""
         return {"query": dict(shown(self.databases.run(DB_ID, state["sql"])))}
 
-    def search(self, state: State, model: Any) -> State:
+    def search(self, state: TicketState, model: Any) -> TicketState:
         """Write search words and find the help article that fits them best. One model call."""
         return {"article": find_article(_asked(model, SEARCH.format(ticket=state["ticket"])))}
 
-    def reply(self, state: State, model: Any) -> State:
+    def reply(self, state: TicketState, model: Any) -> TicketState:
         """Choose the reply among those of the desk. One model call."""
         names = tuple(REPLIES[state["desk"]])
         text = _asked(model, reply_prompt(state["ticket"], state["desk"], found_text(state)))
         return {"reply": chosen(text, names, "none")}
 
 
-def desk_of(state: State) -> str:
+def desk_of(state: TicketState) -> str:
     """Return the node of the desk that the router chose."""
     return {"billing": "lookup", "technical": "search"}.get(state["desk"], "reply")
 
 
-def after_query(state: State) -> str:
+def after_query(state: TicketState) -> str:
     """Return where a query leads: to another one if it found nothing and turns are left, else to the reply."""
     found = state["query"]["status"] == "ok" and state["query"]["row_count"] > 0
     return "reply" if found or state["lookups"] >= LOOKUPS else "lookup"
 
 
-def found_text(state: State) -> str:
+def found_text(state: TicketState) -> str:
     """Describe what the desk found, for the prompt of the reply."""
     if state["desk"] == "billing":
         return _outcome(state)
     return (state.get("article") or "no article") if state["desk"] == "technical" else "nothing to look up"
 
 
-def _outcome(state: State) -> str:
+def _outcome(state: TicketState) -> str:
     return outcome_text(cast("SqlState", state["query"]))
 
 
@@ -93,12 +93,12 @@ def _asked(model: Any, prompt: str) -> str:
 
 def make_build(databases: Databases) -> Callable[[Vine], Any]:
     """Return ``build(vine)``, which returns the uncompiled ``StateGraph``; its input is ``ticket``."""
-    stages = Stages(databases)
+    stages = DeskStages(databases)
 
     def build(vine: Vine) -> Any:
         from langgraph.graph import END, START, StateGraph
 
-        graph = StateGraph(State)
+        graph = StateGraph(TicketState)
         for name in ("router", "lookup", "search", "reply"):
             graph.add_node(name, vine.stage(name, getattr(stages, name)))
         graph.add_node("query", stages.query)

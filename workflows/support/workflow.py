@@ -20,7 +20,7 @@ from vinelm.workflows.support.tickets import load_bundled, tickets
 LABELS = ("desk", "reply", "misleading", "db_id", "gold_sql", "article")
 
 
-class Scorer:
+class TicketScorer:
     """Scores a reply: the right desk, the right reply, and what it states was looked up right.
 
     A query is right if it finds what the query of the label finds (in full), an article if it is the labelled one.
@@ -53,7 +53,7 @@ def support() -> Workflow:
         template=template(),
         build=make_build(databases),
         requests=requests,
-        score=Scorer(Dataset(requests, databases)),
+        score=TicketScorer(Dataset(requests, databases)),
         labels=LABELS,
         writer=TicketWriter(data.databases),
         resources={**databases.digests(["helpdesk"]), "prompts": prompts.digest(), "articles": _articles_digest()},
