@@ -62,9 +62,7 @@ observations = Table(
     Column("model", String, nullable=False, comment="the last model of the prefix, for plain SQL"),
     Column("depth", Integer, nullable=False, comment="position of the invocation in the request, from 1"),
     Column("stage", String, nullable=False, comment="the stage that ran"),
-    Column(
-        "success", Boolean, comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"
-    ),
+    Column("success", Boolean, comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
     Column("latency_s", Float, nullable=False, comment="seconds of the stage on the request's clock"),

@@ -4,6 +4,8 @@ from .baselines import best_workflow_level as best_workflow_level
 from .baselines import greedy_cascade as greedy_cascade
 from .baselines import single_model_nodes as single_model_nodes
 from .baselines import workflow_level_nodes as workflow_level_nodes
+from .contingent.arms import ArmShares as ArmShares
+from .contingent.arms import arm_shares as arm_shares
 from .pareto import frontier_nodes as frontier_nodes
 from .pareto import pareto_frontier as pareto_frontier
 from .policy_plans import NAMES as NAMES

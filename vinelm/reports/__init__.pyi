@@ -12,6 +12,7 @@ from .formatting import objective_words as objective_words
 from .formatting import percent as percent
 from .formatting import percent_interval as percent_interval
 from .formatting import seconds as seconds
+from .formatting import template_words as template_words
 from .formatting import usd as usd
 from .html import render as render
 from .html import write_page as write_page

@@ -105,7 +105,14 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy."""
+    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy.
+
+    Where the trie branches, per depth and stage (see :func:`~vinelm.cli.arms_table.stage_depths`).
+    """
+    if not annotated.is_linear:
+        from vinelm.cli.arms_table import stage_depths
+
+        return stage_depths(annotated)
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
         counts = annotated.count[level] if annotated.count is not None else None
