@@ -12,6 +12,7 @@ from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
+    from vinelm.template import Template
     from vinelm.traces import CheckedStore
 
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}

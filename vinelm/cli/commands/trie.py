@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.arms_table import show_arms
 from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
@@ -140,7 +141,9 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
-    show_depths(annotated, "Paths by depth")
+    show_depths(annotated, "Paths by depth" if annotated.is_linear else "Histories by depth and stage")
+    if not annotated.is_linear:
+        show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
     _show_frontier(annotated, top)
@@ -161,7 +164,8 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent
 
-    columns = ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest")
+    linear = ("paths", "observed", "observations", "lowest accuracy", "highest")
+    columns = ("depth", "<stage", *(linear if annotated.is_linear else ("histories", *linear[1:])))
     rows = [
         (
             str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),
