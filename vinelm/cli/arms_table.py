@@ -57,3 +57,12 @@ def show_arms(annotated: AnnotatedTrie) -> None:
         caption = "After each percentage: half of its 90 % interval, in points." if has_widths else None
         columns = (f"after {stage} by", *arms, *(["end"] if has_ends else []), "rows")
         show_table(f"What follows {stage}", columns, rows, caption=caption)
+
+
+def arm_facts(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
+    """Return what :func:`show_arms` prints as plain JSON types."""
+    from dataclasses import asdict
+
+    from vinelm.evaluation import arm_shares
+
+    return [asdict(share) for share in arm_shares(annotated)]

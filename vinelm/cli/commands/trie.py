@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.arms_table import show_arms
+from vinelm.cli.arms_table import arm_facts, show_arms
 from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
@@ -45,7 +45,8 @@ def command() -> None:
 def show(*, file: Path, top: int, as_json: bool) -> None:
     """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. Where the graph branches, they are contingent
+    plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
 
     Example: vinelm trie show nl2sql.vine
     """
@@ -89,7 +90,13 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
     from vinelm.evaluation import frontier_nodes
 
     trie = annotated.trie
-    paths = frontier_nodes(annotated, "cost")
+    if annotated.is_linear:
+        paths = frontier_nodes(annotated, "cost")
+        best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in _thinned(paths, top)]}
+    else:
+        from vinelm.cli.contingent_output import frontier_rows
+
+        best = {"arms": arm_facts(annotated), "frontier": frontier_rows(annotated, top)[0]}
     return {
         "file": str(file),
         "paths": trie.n_nodes,
@@ -100,8 +107,7 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
         "meta": dict(annotated.meta),
         "depths": depths(annotated),
         "follow_ups": follow_ups(annotated),
-        "frontier_paths": len(paths),
-        "frontier": [_path(annotated, node) for node in _thinned(paths, top)],
+        **best,
     }
 
 
@@ -146,7 +152,12 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
         show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
-    _show_frontier(annotated, top)
+    if annotated.is_linear:
+        _show_frontier(annotated, top)
+    else:
+        from vinelm.cli.contingent_output import show_frontier
+
+        show_frontier(annotated, top)
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
 
