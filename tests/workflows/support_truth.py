@@ -1,6 +1,6 @@
 """The exact annotations of the support desk under simulated models, by running every ticket on every history."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -79,11 +79,12 @@ def _annotated(trie, template, catalog, sums):
             arm[groups[0]] = 1.0
         if not groups and not sums["n"][node]:
             stop[node] = 1.0
-    accuracy_se = np.sqrt(np.maximum(means["success"] * (1 - means["success"]), 0.01) / n)
-    return AnnotatedTrie(
+    exact = AnnotatedTrie(
         trie, template, catalog, success=means["success"], stop=stop, stop_success=means["stop_success"],
         cost_usd=means["cost"], cost_var=np.maximum(means["cost2"] - means["cost"] ** 2, 0.0), latency_s=means["s"],
-        latency_var=np.maximum(means["s2"] - means["s"] ** 2, 0.0), accuracy_se=accuracy_se, count=sums["n"].astype(np.int64),
+        latency_var=np.maximum(means["s2"] - means["s"] ** 2, 0.0), count=sums["n"].astype(np.int64),
         arm=arm, arm_success=arm_success,
         meta={"workflow": "support", "is_simulated": True, "estimator": "exact", "stop": "workflow", "requests": int(n[0])},
     )  # fmt: skip
+    of_node = np.sqrt(means["success"] * (1 - means["success"]) / n)
+    return replace(exact, accuracy_se=exact.reach * of_node, cost_se=exact.path_cost_usd / np.sqrt(n[0]))

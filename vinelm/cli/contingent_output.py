@@ -61,7 +61,7 @@ def show_alternatives(objective: Objective, decision: ContingentDecision) -> Non
         rows.append(
             (f"{mark}{found.stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), gap, more)
         )
-    show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "against", "chosen"), rows)
+    show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "difference", "extra cost"), rows)
 
 
 def _signed_usd(value: float) -> str:

@@ -166,7 +166,7 @@ def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: D
     """The alternatives of each arm, the bounds, and the plan as a tree."""
     from vinelm.cli.console import say
     from vinelm.cli.contingent_output import show_alternatives, show_bounds, show_tree
-    from vinelm.controller import ContingentDecision
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     assert isinstance(decision, ContingentDecision)
     show_alternatives(objective, decision)
@@ -231,7 +231,8 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
     from vinelm.cli.contingent_output import next_steps
-    from vinelm.controller import ContingentDecision, alternatives
+    from vinelm.controller import alternatives
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     annotated, query = decision.metrics.annotated, decision.request
     if isinstance(decision, ContingentDecision):

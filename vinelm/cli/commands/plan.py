@@ -29,8 +29,8 @@ def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) 
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
     stage) and the best single model. Where the graph branches, the plan is contingent: it has a model for each way that a
-    request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best of
-    many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
+    request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
+    of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
 
     Exit code 1 if selection alone can produce the plan's advantage over a single model; the message says what to buy. Exit code
     2 if no path meets the bounds; the message names the binding one.
@@ -104,9 +104,8 @@ def _slack_lines(best: Any) -> list[str]:
     formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
-        lines.append(
-            f"Binding bound: {best.binding}. Without it, another {'path' if best.metrics.annotated.is_linear else 'plan'} would be chosen."
-        )
+        another = "path" if best.metrics.annotated.is_linear else "plan"
+        lines.append(f"Binding bound: {best.binding}. Without it, another {another} would be chosen.")
     return lines
 
 

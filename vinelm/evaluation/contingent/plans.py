@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
@@ -86,9 +88,11 @@ def plan_words(decision: ContingentDecision) -> str:
 
     ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
     """
-    trie = decision.metrics.trie
+    trie, plan = decision.metrics.trie, decision.plan
+    reach = decision.metrics.annotated.reach if plan.graph.is_tree else np.ones(len(trie))
     shares: dict[str, dict[str, float]] = {stage: {} for stage in trie.stages}
-    for node, chance in decision.plan.reached.items():
+    for node in np.flatnonzero(plan.runs).tolist():
+        chance = float(reach[node])
         of_stage, model = shares[trie.stages[trie.stage[node]]], trie.models[trie.model[node]]
         of_stage[model] = of_stage.get(model, 0.0) + chance
     ordered = ((stage, sorted(models, key=lambda name: -models[name])) for stage, models in shares.items() if models)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
+from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
@@ -104,13 +107,14 @@ class StagePlans:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self.annotated: AnnotatedTrie = planner.annotated
+        self._known: dict[Objective, FixedPlans] = {}
 
     def best(self, objective: Objective, *, single: bool = False) -> StagePlan | None:
         """Return the best static plan by the objective, or the best one that runs on one model; None if none meets the bounds.
 
         Bounds on averages compare the plan's accuracy and dollars; bounds for each request its longest history.
         """
-        fixed = self._planner.fixed_plans(objective)
+        fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
         if single:
             allowed &= np.repeat(self._is_single(fixed), fixed.depth)
@@ -129,7 +133,7 @@ class StagePlans:
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """Yield (model, plan) for each model that every stage allows; the plan goes on until the application ends."""
-        fixed = self._planner.fixed_plans(Objective(maximize="accuracy"))
+        fixed = self._fixed(Objective(maximize="accuracy"))
         for row in np.flatnonzero(self._is_single(fixed)).tolist():
             index = row * fixed.depth + fixed.depth - 1
             if fixed.is_allowed[index]:
@@ -137,16 +141,27 @@ class StagePlans:
 
     def frontier(self) -> list[StagePlan]:
         """Return the static plans that are more accurate than every one of the same or a lower cost, the cheapest first."""
-        fixed = self._planner.fixed_plans(Objective(maximize="accuracy"))
+        fixed = self._fixed(Objective(maximize="accuracy"))
         plans = np.flatnonzero(fixed.is_allowed)
         order = plans[np.lexsort((-fixed.accuracy[plans], fixed.cost_usd[plans]))]
         best = np.maximum.accumulate(fixed.accuracy[order])
         is_better = np.concatenate(([True], best[1:] > best[:-1]))[: len(order)]
         return [self._plan(fixed, int(index)) for index in order[is_better]]
 
-    def _lower(self, fixed: FixedPlans, objective: Objective) -> FloatArray:
-        from statistics import NormalDist
+    def _fixed(self, objective: Objective) -> FixedPlans:
+        """The static plans, and which of them answer every request within the objective's bounds for each request."""
+        per_request = replace(objective, min_accuracy=None, confidence=None, on_infeasible="best_effort")
+        if objective.cost_budget == "population":
+            per_request = replace(per_request, max_cost_usd=None)
+        found = self._known.get(per_request)
+        if found is None:
+            decision = self._planner.plan(per_request, elapsed_s=float(self.annotated.latency_s[0]))
+            assert isinstance(decision, ContingentDecision)
+            caps = [cap for name, cap in decision.problem.admission.caps.items() if name in (LATENCY_CAP, COST_CAP)]
+            found = self._known[per_request] = FixedPlans(decision.plan.graph, None, caps)
+        return found
 
+    def _lower(self, fixed: FixedPlans, objective: Objective) -> FloatArray:
         if objective.confidence is None or self.annotated.accuracy_se is None:
             return fixed.accuracy
         return np.maximum(fixed.accuracy - NormalDist().inv_cdf(objective.confidence) * fixed.error, 0.0)
