@@ -66,7 +66,7 @@ def _shares(annotated: AnnotatedTrie, stage: str, model: str, arms: tuple[str, .
         return float(np.average(values, weights=weight))
 
     assert annotated.arm is not None
-    errors = getattr(annotated, "arm_se", None)
+    errors = annotated.arm_se
     return ArmShares(
         stage=stage,
         model=model,
