@@ -86,7 +86,8 @@ def plans_over(annotated: AnnotatedTrie) -> Plans | ContingentPlans:
 def plan_words(decision: ContingentDecision) -> str:
     """Describe a contingent plan in one line: for each stage its models, the most frequently used first.
 
-    ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
+    ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others;
+    a plan on one model is that model.
     """
     trie, plan = decision.metrics.trie, decision.plan
     reach = decision.metrics.annotated.reach if plan.graph.is_tree else np.ones(len(trie))
@@ -95,5 +96,8 @@ def plan_words(decision: ContingentDecision) -> str:
         chance = float(reach[node])
         of_stage, model = shares[trie.stages[trie.stage[node]]], trie.models[trie.model[node]]
         of_stage[model] = of_stage.get(model, 0.0) + chance
-    ordered = ((stage, sorted(models, key=lambda name: -models[name])) for stage, models in shares.items() if models)
-    return ", ".join(f"{stage} {' or '.join(models)}" for stage, models in ordered) or "no invocation"
+    models = {model for of_stage in shares.values() for model in of_stage}
+    if len(models) == 1:
+        return models.pop()
+    ordered = ((stage, sorted(found, key=lambda name: -found[name])) for stage, found in shares.items() if found)
+    return ", ".join(f"{stage} {' or '.join(names)}" for stage, names in ordered) or "no invocation"
