@@ -30,7 +30,10 @@ from vinelm.reports.formatting import objective_words, percent, percent_interval
 MOST_STEPS = 60
 """Most rows of a plan's table."""
 _INDENT = "\N{EM SPACE}"
-_BANDS = "Bands: 95 %, from the standard errors of the estimate, as if all ends of a plan erred alike: too wide rather than too narrow."
+_BANDS = (
+    "Bands: 95 %, from the standard errors of the estimate, as if all ends of a plan erred alike: too wide rather "
+    "than too narrow."
+)
 _COST_CAPTION = (
     "Each point maximises accuracy under one budget per request, on average: VineLM's among the corners of the hull of all "
     f"contingent plans and all static plans. Horizontal axis: expected dollars per request. {_BANDS}"
@@ -40,7 +43,8 @@ _LATENCY_CAPTION = (
 )
 _FRONTIER_INTRO = (
     "The estimated accuracy of each policy's best plan, for each budget. Nothing was served for these figures, and the highest "
-    "of many estimates is biased upwards: validate a plan on requests that were not profiled. A static plan is a model per stage."
+    "of many estimates is biased upwards: validate a plan on requests that were not profiled. A static plan is one "
+    "model for each stage."
 )
 
 
