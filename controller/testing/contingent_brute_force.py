@@ -1,7 +1,7 @@
 """The contingent planner's specification: every contingent plan of a small trie, written out and measured history by history.
 
-Slow, and deliberately shares no code with the planner. Figures are masses: chances from the node of the question on, not divided
-by the chance that the request goes on there, so that they are exact for values on a dyadic grid.
+Slow, and deliberately shares no code with the planner. Figures are masses: chances from the node of the question on, not
+divided by the chance that the request goes on there, so that they are exact for values on a dyadic grid.
 """
 
 from __future__ import annotations
