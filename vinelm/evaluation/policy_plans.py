@@ -15,7 +15,7 @@ from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.evaluation.baselines import any_single_model_nodes, single_model_nodes, workflow_level_nodes
 from vinelm.evaluation.policy_run import Role
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy, StaticPolicy
+from vinelm.policies import StaticPolicy
 from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
@@ -53,7 +53,7 @@ class FixedPlan(PlanFigures, Protocol):
     def text(self) -> str:
         """The plan in words."""
 
-    def policy(self, **settings: Any) -> RecordingPolicy:
+    def policy(self, **settings: Any) -> StaticPolicy:
         """Return a policy that follows it; ``settings`` are ``clock``, ``request`` and ``judge``."""
 
 

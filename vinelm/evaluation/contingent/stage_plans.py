@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -17,40 +17,9 @@ from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP
 from vinelm.objective import Objective
-from vinelm.policies import StopRulePolicy
+from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
-from vinelm.template import Template
 from vinelm.trie import BoolArray, FloatArray
-
-
-class StagePolicy(StopRulePolicy):
-    """Runs each stage on its model, whatever happened before.
-
-    Args:
-        template: The workflow's shape.
-        models: The model of each stage.
-        most_invocations: The request ends after so many where the application lets it; None: where the stop rule ends it.
-        **settings: ``clock``, ``request``, ``judge`` and ``started_at`` of :class:`~vinelm.policies.StaticPolicy`.
-    """
-
-    def __init__(
-        self, template: Template, models: Mapping[str, str], most_invocations: int | None = None, **settings: Any
-    ) -> None:
-        super().__init__(template, **settings)
-        self.models, self.most_invocations = dict(models), most_invocations
-
-    def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the stage's model; its declared default for a stage that the plan does not name."""
-        return self.models.get(stage) or self.default_model(stage)
-
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: frozenset[str] | None = None) -> bool:
-        """Return True until the stop rule ends the request, or the plan does."""
-        most = self.most_invocations
-        return not self.has_ended(finished, state) and (most is None or len(prefix) < most)
-
-    def trace(self) -> list[dict[str, Any]]:
-        """Return the models, as plain JSON types."""
-        return [{"kind": "static", "models": dict(self.models)}]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +69,10 @@ class StagePlan:
         """Seconds of the longest history, at zero load."""
         return self.plan.latency_s
 
-    def policy(self, **settings: Any) -> StagePolicy:
+    def policy(self, **settings: Any) -> StaticPolicy:
         """See :meth:`~vinelm.evaluation.policy_plans.FixedPlan.policy`."""
-        return StagePolicy(self.plan.graph.annotated.template, self.models, self.most_invocations, **settings)
+        template = self.plan.graph.annotated.template
+        return StaticPolicy(template, models=self.models, length=self.most_invocations, **settings)
 
     @cached_property
     def promise(self) -> Promise:
