@@ -26,7 +26,7 @@ from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
-from vinelm.workflow import Request, Workflow
+from vinelm.workflow import Request, StagedWriter, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +263,15 @@ class ScriptedBackend:
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
-        text = self._text(call.request)
+        text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)
         return text, replace(usage, tokens_estimated=True, finish_reason="stop")
 
-    def _text(self, request: Request | None) -> str:
+    def _text(self, request: Request | None, stage: str) -> str:
         workflow = self._workflow
         if request is not None and workflow.writer is not None:
-            return workflow.writer.right(request, random.Random(0))
+            writer = workflow.writer
+            return (writer.at(stage) if isinstance(writer, StagedWriter) else writer).right(request, random.Random(0))
         label: Any = request.data.get(workflow.labels[0]) if request is not None and workflow.labels else None
         return "a scripted answer" if label is None else str(label)
