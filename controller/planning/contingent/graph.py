@@ -7,9 +7,11 @@ reached the node, so that a graph whose histories are merged has the same form a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -126,6 +128,11 @@ class DecisionGraph:
         return np.repeat(np.arange(len(self.source)), np.diff(self.first_edge))
 
     @cached_property
+    def loses(self) -> bool:
+        """Whether some position goes on to where the trie has no stage, without an answer."""
+        return bool(self.lost.any())
+
+    @cached_property
     def source_may_end(self) -> BoolArray:
         """Whether a plan may end at the group's source."""
         return np.asarray(self.may_end[self.source])
@@ -135,6 +142,27 @@ class DecisionGraph:
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
+
+    def width(self, span: Span) -> int:
+        """Number of edges of each group of a span, 0 if the groups of its level differ."""
+        return self._shapes[self._level(span)][1]
+
+    def arms(self, span: Span) -> int:
+        """Number of groups of each node of a span, 0 if the nodes of its level differ."""
+        return self._shapes[self._level(span)][0]
+
+    def _level(self, span: Span) -> int:
+        return bisect_right(self.levels, span.nodes[0]) - 1
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, int]]:
+        """For each level, the number of groups of each node and of edges of each group, 0 where they differ."""
+        found = []
+        for low, high in pairwise(self.levels):
+            arms = np.diff(self.first_group[low : high + 1])
+            width = np.diff(self.first_edge[self.first_group[low] : self.first_group[high] + 1])
+            found.append((_common(arms), _common(width)))
+        return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
         """P(each of these arms of one source comes next | one of them does); equal if all have probability 0."""
@@ -159,7 +187,7 @@ class DecisionGraph:
         In a tree it is the position's subtree. Elsewhere it is whole levels.
         """
         low, high = position, position + 1
-        level = int(np.searchsorted(self.levels, position, side="right"))
+        level = bisect_right(self.levels, position)
         while low < high:
             if groups:
                 ends, groups = (groups[0], groups[-1] + 1), None
@@ -178,6 +206,11 @@ class DecisionGraph:
     def _per_source(self, values: FloatArray) -> FloatArray:
         """The sum of the values over all groups of the same source, by group."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
+
+
+def _common(counts: Integers) -> int:
+    """The count that all have in common, 0 if there is none."""
+    return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
 def _chances(

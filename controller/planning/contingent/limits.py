@@ -38,7 +38,7 @@ class PathTotals:
     @cached_property
     def visit_group(self) -> Integers:
         """The row of the metrics' visits that belongs to each position."""
-        return np.asarray(self.metrics.visit_group[self.graph.nodes])
+        return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
         found = self._totals.get((metric, is_variance))
