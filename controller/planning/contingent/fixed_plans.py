@@ -198,7 +198,8 @@ class FixedPlans:
         key, which = np.unique(plan * len(self.graph.nodes) + at, return_inverse=True)
         longest = np.zeros(len(key))
         np.maximum.at(longest, which, used_s)
-        return key // len(self.graph.nodes), key % len(self.graph.nodes), np.bincount(which, reach), longest
+        merged = np.asarray(np.bincount(which, reach), np.float64)
+        return key // len(self.graph.nodes), key % len(self.graph.nodes), merged, longest
 
     @property
     def _many(self) -> int:

@@ -228,7 +228,7 @@ class ContingentPlan:
         while True:
             runs = arms[-1].edge >= 0
             at, which = np.unique(graph.target[arms[-1].edge[runs]], return_inverse=True)
-            reach = np.bincount(which, arms[-1].chance[runs], len(at))
+            reach = np.asarray(np.bincount(which, arms[-1].chance[runs], len(at)), np.float64)
             levels.append((at, reach))
             low = graph.first_group[at]
             count = graph.first_group[at + 1] - low

@@ -125,7 +125,8 @@ class Induction:
         graph, groups = self.graph, slice(*span.groups)
         if span.groups[0] == span.groups[1]:
             zeros = np.zeros(span.nodes[1] - span.nodes[0])
-            lost = self._lost(span, None, zeros[:0], zeros[:0], zeros[:0])
+            none = np.zeros(0, np.bool_)
+            lost = self._lost(span, None, zeros[:0], none, none)
             return Worth(graph.ended_right[slice(*span.nodes)], zeros, lost, zeros if with_latency else None)
         arm = graph.arm[groups]
         nothing = best.edge == NOTHING
