@@ -66,7 +66,7 @@ def alternatives(decision: Decision) -> list[Alternative]:
 def explain(decision: Decision) -> str:
     """Describe the decision as text: what each bound leaves, and one line per alternative that says why it was not chosen."""
     if isinstance(decision, ContingentDecision):
-        return _explain_contingent(decision)
+        return decision.explain()
     view = decision.view
     lines = [decision.reason]
     for bound in view.bounds:
@@ -94,17 +94,8 @@ def _contingent(decision: ContingentDecision) -> list[Alternative]:
             is_chosen=option.is_chosen,
             why=option.why,
         )
-        for option in decision.options
+        for option in decision.alternatives()
     ]
-
-
-def _explain_contingent(decision: ContingentDecision) -> str:
-    lines = [decision.reason, *(f"  {line}" for line in decision.plan.lines(limit=40))]
-    for option in decision.options:
-        name = f"{option.stage}: {option.model or '(end here)'}"
-        figures = f"accuracy {option.accuracy:.3f}  ${option.cost_usd:.4g}  {option.latency_s:.3g} s"
-        lines.append(f"{'->' if option.is_chosen else '  '} {name:30} {figures}  {option.why}".rstrip())
-    return "\n".join(lines)
 
 
 def _alternative(decision: Decision, model: str | None, target: int, is_feasible: bool, is_chosen: bool) -> Alternative:

@@ -42,7 +42,7 @@ class NextStep(NamedTuple):
 
 def next_steps(decision: ContingentDecision) -> list[NextStep]:
     """Return every possible next step, by stage."""
-    return [NextStep(*found) for found in decision.alternatives()]
+    return [NextStep(f.stage, f.model, f.accuracy, f.cost_usd, f.is_chosen) for f in decision.alternatives()]
 
 
 def show_alternatives(objective: Objective, decision: ContingentDecision) -> None:

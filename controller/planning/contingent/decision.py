@@ -22,8 +22,8 @@ _EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead",
 class Option(NamedTuple):
     """What the best plan that begins with ``model`` (None: that ends) is worth if ``stage`` comes next, from there on.
 
-    ``latency_s`` are the seconds of its longest history, ``lost`` the chance that no model fits the bounds somewhere. ``why``
-    says why it was not chosen.
+    ``latency_s`` are the seconds of its longest history (NaN: not known), ``lost`` the chance that no model fits the bounds
+    somewhere. ``why`` says why it was not chosen.
     """
 
     stage: str
@@ -48,6 +48,12 @@ class Option(NamedTuple):
         if self.latency_s > chosen.latency_s:
             return f"{self.latency_s - chosen.latency_s:.3g} s slower"
         return "equally good; the chosen one comes first"
+
+
+def explained(options: list[Option]) -> list[Option]:
+    """The options of one arm, each with why it was not chosen."""
+    chosen = next((option for option in options if option.is_chosen), None)
+    return options if chosen is None else [option._replace(why=option.worse_than(chosen)) for option in options]
 
 
 @dataclass
@@ -162,7 +168,7 @@ class ContingentDecision(Decision):
 
     @property
     def runner_up(self) -> Choice | None:
-        """None: see :attr:`options` for the alternatives."""
+        """None: see :meth:`alternatives`."""
         return None
 
     @cached_property
@@ -180,9 +186,18 @@ class ContingentDecision(Decision):
             return f"{text}; {self.binding} has {self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare"
         return f"{text}; there is no bound"
 
-    @cached_property
-    def options(self) -> list[Option]:
-        """What may come next in each arm, each with the best plan that the same goal allows."""
+    def explain(self) -> str:
+        """Return the plan as an indented tree, and what each other next model would lead to."""
+        lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
+        for option in self.alternatives():
+            name = f"{option.stage}: {option.model or '(end here)'}"
+            figures = f"accuracy {option.accuracy:.3f}  ${option.cost_usd:.4g}"
+            figures += "" if math.isnan(option.latency_s) else f"  {option.latency_s:.3g} s"
+            lines.append(f"{'->' if option.is_chosen else '  '} {name:30} {figures}  {option.why}".rstrip())
+        return "\n".join(lines)
+
+    def alternatives(self) -> list[Option]:
+        """Return what may come next in each arm, each with the best plan that the same goal allows."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
         for group in self.problem.groups:
@@ -199,8 +214,7 @@ class ContingentDecision(Decision):
                     root_s = float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0
                     worth = (plan.accuracy, plan.cost_usd, plan.latency_s - root_s, plan.lost)
                     here.append(Option(stage, name, *worth, chosen == edge))
-            best = next((option for option in here if option.is_chosen), None)
-            found += [option if best is None else option._replace(why=option.worse_than(best)) for option in here]
+            found += explained(here)
         return found
 
     def _arm(self, group: int) -> ContingentPlan:

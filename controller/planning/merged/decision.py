@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller.planning.contingent.decision import ContingentDecision, Option, explained
 from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
@@ -130,14 +131,14 @@ class MergedDecision(ContingentDecision):
         graph, usd = self.plan.merged, self.metrics.annotated.cost_usd
         return evaluate(graph, self.plan._all_choices, node=self.node, latency_s=usd[graph.trie.target]).latency_s
 
-    def alternatives(self) -> list[tuple[str, str | None, float, float, bool]]:
-        """Return what may come next: stage, model (None to end), accuracy and dollars from here on, whether it is chosen."""
+    def alternatives(self) -> list[Option]:
+        """Return what may come next in each arm, with accuracy and dollars from here on."""
         names = self.metrics.trie.stages
-        found = []
+        found: list[Option] = []
         for arm, options in self.options.items():
             stage = names[self.plan.graph.stage[arm]]
             chosen = self.plan.next_model(self.node, stage)
-            found += [(stage, model, accuracy, usd, model == chosen) for model, accuracy, usd in options]
+            found += explained([Option(stage, name, a, usd, math.nan, 0.0, name == chosen) for name, a, usd in options])
         return found
 
 
