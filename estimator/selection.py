@@ -24,7 +24,7 @@ Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 
 
 @dataclass(frozen=True, eq=False)
-class Plans:
+class SelectablePlans:
     """What can be chosen: the nodes of a linear trie, or the fixed plans of one that branches; arrays of one shape.
 
     ``allowed``: it can be chosen at all; ``single``: it runs on one model.
@@ -36,7 +36,7 @@ class Plans:
     single: BoolArray
 
     @classmethod
-    def of(cls, fitted: AnnotatedTrie) -> Plans:
+    def of(cls, fitted: AnnotatedTrie) -> SelectablePlans:
         """Return the plans of a trie, in the same order for every trie of one template."""
         if fitted.is_linear:
             trie = fitted.trie
@@ -54,15 +54,15 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
         fitted: The fit to all requests: the curve's costs are its own.
     """
-    halves = [(Plans.of(one), Plans.of(other)) for one, other in splits]
+    halves = [(SelectablePlans.of(one), SelectablePlans.of(other)) for one, other in splits]
     gaps = np.array([_gaps(chooser, judge) for one, other in halves for chooser, judge in ((one, other), (other, one))])
     mean = gaps.mean(axis=0)  # (2, caps): of the accuracy, and of the advantage over a single model
     accuracy, advantage = (tuple(float(value) for value in np.maximum(_smoothed(row), 0.0)) for row in mean)
-    cost = tuple(float(cap) for cap in _caps(Plans.of(fitted)))
+    cost = tuple(float(cap) for cap in _caps(SelectablePlans.of(fitted)))
     return SelectionOptimism(cost_usd=cost, accuracy=accuracy, advantage=advantage), float(mean[0].mean())
 
 
-def _gaps(chooser: Plans, judge: Plans) -> FloatArray:
+def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
     """Promised less judged, shape (2, caps): the chosen path's accuracy, and its advantage over the chosen single model."""
     caps = _caps(chooser)
     rows = []
@@ -72,14 +72,14 @@ def _gaps(chooser: Plans, judge: Plans) -> FloatArray:
     return np.array(rows).T
 
 
-def _chosen(chooser: Plans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
+def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
     """The most accurate candidate under each cap, the first in trie order on ties; None where all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
-def _caps(plans: Plans) -> FloatArray:
+def _caps(plans: SelectablePlans) -> FloatArray:
     """Evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
     cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())

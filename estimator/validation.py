@@ -21,7 +21,7 @@ from vinelm.estimator.baselines.cascade import CascadeEstimator
 from vinelm.estimator.latent.estimator import LatentEstimator
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.registry import make_estimator
-from vinelm.estimator.selection import Plans, selection_optimism
+from vinelm.estimator.selection import SelectablePlans, selection_optimism
 from vinelm.estimator.stage_plans import StagePlans
 from vinelm.promise import Z90, Promise, SelectionOptimism
 from vinelm.template import Stage, Template
@@ -181,7 +181,7 @@ def validate_estimate(
 def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
     if latent.is_linear:
         evidence = {} if selection is None else {"selection": selection.to_dict()}
-        return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(Plans.of(latent)))
+        return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(SelectablePlans.of(latent)))
     plans = StagePlans.of(latent)
     best = int(np.argmax(plans.accuracy))
     alone = np.flatnonzero(plans.is_single_model & (plans.cost_usd <= plans.cost_usd[best]))
@@ -282,7 +282,7 @@ def _depth_checks(pairs: list[tuple[AnnotatedTrie, ObservationTable]], max_depth
 # -- disagreement ------------------------------------------------------------------------------------------------
 
 
-def _best(plans: Plans) -> int:
+def _best(plans: SelectablePlans) -> int:
     """The most accurate path that may be chosen; the first in trie order on ties."""
     return int(np.argmax(np.where(plans.allowed, plans.accuracy, -1.0)))
 
@@ -294,13 +294,13 @@ def _disagreements(
         "latent without difficulty": LatentEstimator(n_points=1),
         "cascade": CascadeEstimator(),
     }
-    plans = Plans.of(fitted)
+    plans = SelectablePlans.of(fitted)
     best, ends = _best(plans), plans.allowed
     found = []
     for name, estimator in others.items():
         if fitted.meta["estimator"] == name or (name.startswith("latent") and fitted.meta.get("latent") is False):
             continue
-        gap = Plans.of(estimator.fit_cells(cells, template, catalog).annotated_).accuracy - plans.accuracy
+        gap = SelectablePlans.of(estimator.fit_cells(cells, template, catalog).annotated_).accuracy - plans.accuracy
         found.append(Disagreement(estimator=name, mean_abs=float(np.abs(gap[ends]).mean()), at_best=float(gap[best])))
     return tuple(found)
 

@@ -5,7 +5,7 @@ eight recorded Spider systems as a retry cascade, and exam questions with real s
 Spider systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running
 every request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap
 allows; a floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
-Tables that branch are simulated (`branching_truths.py`) and judged by plans with one model for each stage (`branching_bench.py`):
+Tables that branch are simulated (`branching_truths.py`) and judged by plans of one model per stage (`branching_bench.py`):
 arm_mae is the error of the arms' probabilities, arm_coverage90 the share of them in their 90 % intervals.
 """
 

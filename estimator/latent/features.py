@@ -24,7 +24,6 @@ On a trie that branches, the arms that led to the node come on top, since an ans
 arrival    stage before x model before x stage              what this stage was handed
 decided    decision x arm x stage                           the arm that was taken at each earlier decision
 decider    decision x its model x arm x stage               whether the model that decided took the right one
-taken      decision x arm x stage x model                   how well this model works on that arm
 ========== ===============================================  ==========================================================
 """
 
@@ -47,7 +46,7 @@ Matrix = Any  # scipy.sparse has no stubs
 START_VARIANCE = {
     "level": 4.0, "depth": 0.05, "model": 0.5, "role": 0.03, "turn": 0.01, "previous": 0.05, "earlier": 0.03,
     "further": 0.01, "legacy": 0.01, "self": 4.0, "again": 1.0,
-    "arrival": 0.1, "decided": 0.25, "decider": 0.25, "taken": 0.05,
+    "arrival": 0.1, "decided": 0.25, "decider": 0.25,
     "choice": 0.5, "before": 0.1, "history": 0.05, "outcome": 1.0, "verdict": 0.1,
 }  # fmt: skip
 """Initial prior variance of each group on the logit scale; then estimated from the observations."""
@@ -150,7 +149,6 @@ def _arm_parts(trie: Trie) -> list[Part]:
         coded("arrival", nodes, stage[up], model[up], stage[nodes]),
         coded("decided", later, stage[decision], stage[arm], stage[later]),
         coded("decider", later, stage[decision], model[decision], stage[arm], stage[later]),
-        coded("taken", later, stage[decision], stage[arm], stage[later], model[later]),
     ]
 
 
