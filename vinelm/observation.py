@@ -75,7 +75,7 @@ class Observation:
         success: The answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not known.
         stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
-        arm: The stage that comes next, where the template allows several; None if it allows one, or if the request ended here.
+        arm: On a template that branches the stage that comes next; None if the request ended here, or the template.
         cost_usd: Dollars of the stage's calls, >= 0.
         latency_s: Seconds of the stage, >= 0.
         tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.

@@ -104,7 +104,7 @@ observations = Table(
         comment="what the row was executed with, key into identities. Since version 3",
     ),
     Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since. Since version 3"),
-    Column("arm", String, comment="the stage that came next, where several may; NULL: one may, or the end. Since version 4"),
+    Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
 )
@@ -134,7 +134,7 @@ retired = Table(
     Column("state", String, comment="key into blobs: the workflow state after the row; NULL: not kept"),
     Column("reason", String, nullable=False, comment="why the row no longer holds"),
     Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
-    Column("arm", String, comment="the stage that came next, where several may; NULL: one may, or the end. Since version 4"),
+    Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
     Index("retired_by_state", "state"),
     comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
     "are used again when the change is undone. Since version 3.",

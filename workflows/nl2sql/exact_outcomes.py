@@ -159,7 +159,7 @@ class _Run:
                 continue
             sql = cell.state["sql"]
             if sql not in right:
-                right[sql] = self.workflow.score(request, cast("dict[str, Any]", cell.state))
+                right[sql] = bool(self.workflow.score(request, cast("dict[str, Any]", cell.state)))
             arrays.success[row, node] = right[sql]
             by_check = finished(cell.state)
             arrays.stopped[row, node] = by_check
