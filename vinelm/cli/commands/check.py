@@ -55,7 +55,7 @@ def _show(report: CheckReport, spec: str) -> None:
     for item in report.items:
         say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
     if report.template_code is not None:
-        echo("The template, read from the graph. To fix it, or to change models and bounds, paste it into the workflow:\n")
+        say("The template, read from the graph. Paste it into the workflow to keep it, or to change models and bounds:")
         echo(f"{report.template_code}\n")
     if report.is_ok:
         echo(f"Ready. Next: vinelm profile {spec}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template, walk
 
-_WIDTH = 100
+_WIDTH = 64
 
 
 def template_code(template: Template) -> str:
