@@ -2,12 +2,13 @@
 
 import asyncio
 import operator
+from functools import partial
 from typing import Annotated, TypedDict
 
 from langchain.agents import create_agent
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
-from profiling_toy import State, toy
+from profiling_toy import LoadedWorkflow, State, ToyBackend, catalog_for, misbehave, toy
 
 from vinelm import VineChatModel
 from vinelm.template import Branch, Loop, Parallel, Stage, Template
@@ -223,3 +224,21 @@ def build_gathered(vine):
 
 def looped(times=2):
     return Template((Stage("generate", MODELS), Loop((Stage("repair", MODELS),), times)))
+
+
+TOYS = {
+    "function": function_toy,
+    "coroutine": lambda **changes: function_toy(build_coroutine, **changes),
+    "entrypoint": lambda **changes: function_toy(build_entrypoint, **changes),
+    "twice": twice_toy,
+    "nested": nested_toy,
+    "supervisor": supervisor_toy,
+    "experts": experts_toy,
+}
+
+
+def load(name, mischief=None, **settings):
+    """A toy by name, for processes; see :func:`profiling_toy.load`."""
+    workflow = TOYS[name](**settings)
+    backend = ToyBackend(before=partial(misbehave, mischief or {}))
+    return LoadedWorkflow(workflow, catalog_for(workflow), {"test": backend})

@@ -346,10 +346,7 @@ class GraphAdapter:
         stages: tuple[str, ...] = ()
         try:
             if is_inner(runtime):
-                context = self._context_of(runtime, None)
-                if context.chat_host is not None:
-                    context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
-                run = self._runs.inner(runtime.control, context)
+                run = self._inner_run(stage, config, runtime)
                 return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
@@ -382,6 +379,13 @@ class GraphAdapter:
             raise
         except Exception as error:
             return self._default_scope(error, stage, prefix, run, runtime)
+
+    def _inner_run(self, stage: str, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
+        """The run of a stage inside a subgraph."""
+        context = self._context_of(runtime, None)
+        if context.chat_host is not None:
+            context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
+        return self._runs.inner(runtime.control, context)
 
     def _kept_scope(
         self, run: GraphRun, stage: str, config: RunnableConfig, limits: Mapping[str, Any] | None, *, falls_back: bool
