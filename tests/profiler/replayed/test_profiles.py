@@ -117,7 +117,7 @@ def test_what_was_profiled_is_served(tmp_path, name):
 
     workflow = TOYS[name](n_requests=12)
     run(tmp_path / "s.db", workflow, sampler="exhaustive")
-    trie = estimate_store(tmp_path / "s.db").annotated
+    trie = estimate_store(tmp_path / "s.db", estimator="latent")
     backend = ToyBackend()
     vine = VineLM(catalog_for(workflow), {"test": backend}, template=trie.template, trie=trie)
     app = build_graph(workflow, vine)
@@ -128,4 +128,5 @@ def test_what_was_profiled_is_served(tmp_path, name):
         assert "answer" in state
         planned = [step for step in session.trace() if step.get("kind") == "model"]
         assert [len(step["prefix"]) for step in planned] == list(range(len(session.invocations)))
-        assert all(step.get("note") is None for step in planned)
+        assert [step["stage"] for step in planned] == [one.stage for one in session.invocations], planned
+        assert [step["model"] for step in planned] == list(session.invocations[-1].prefix)
