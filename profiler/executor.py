@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from vinelm.io import can_fork
 from vinelm.profiler.config import ExecutionConfig
 from vinelm.profiler.execution.job import Worker
-from vinelm.profiler.execution.unit import LocalWorker, UnitRunner
+from vinelm.profiler.execution.unit import LocalWorker
+from vinelm.profiler.execution.units import Units
 
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MEMORY_MB = 2048
@@ -23,7 +24,7 @@ NO_FORK = (
 
 def make_worker(
     execution: ExecutionConfig,
-    units: UnitRunner,
+    units: Units,
     fingerprint: Mapping[str, str],
     on_note: Callable[[str], None] | None = None,
 ) -> Worker:

@@ -82,10 +82,11 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     recorder = _Recorder(GraphAdapter(ModelResolver(catalog, backends), template=workflow.template))
     graph = workflow.build(recorder)
     builder = getattr(graph, "builder", graph)  # compiled or not
-    parts = {"graph": _digest(_shape(builder))}
+    is_graph = hasattr(builder, "nodes") and hasattr(builder, "branches")
+    parts = {"graph": _digest(_shape(builder) if is_graph else list(_functions_of(graph)))}
     parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.stages.items()}
     parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
-    for name, node in builder.nodes.items():
+    for name, node in builder.nodes.items() if is_graph else ():
         function = getattr(node.runnable, "func", None) or getattr(node.runnable, "afunc", None)
         if name not in recorder.stages and function is not None:
             parts[f"node {name}"] = code_digest(function)
@@ -103,6 +104,17 @@ def code_digest(target: Callable[..., Any]) -> str:
     """Return the digest of a callable and of the constants and functions of its package that it uses."""
     seen: dict[int, Any] = {}
     return _digest(list(_code_of(target, _package(target), seen)))
+
+
+def _functions_of(app: Any) -> Iterator[str]:
+    """Digests of the code of an application that is no graph: a function, or an entrypoint of LangGraph's functional API."""
+    for node in getattr(app, "nodes", {}).values():
+        bound = getattr(node, "bound", None)
+        function = getattr(bound, "func", None) or getattr(bound, "afunc", None)
+        if function is not None:
+            yield code_digest(function)
+    if not hasattr(app, "nodes"):
+        yield code_digest(app)
 
 
 class _Recorder:

@@ -21,8 +21,9 @@ from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
 from vinelm.observation import Observation, Usage
-from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.execution.replayed.runner import ReplayRunner
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
+from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
@@ -95,7 +96,7 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     if not inputs.is_ok:
         return
     try:
-        units = UnitRunner(workflow, catalog, backends)
+        units = make_units(workflow, catalog, backends)
         parts = fingerprint(workflow, catalog, backends)
     except Exception as error:  # the workflow's own build(vine) may raise anything
         yield CheckItem("graph", False, _line(error, "build(vine) raised"))
@@ -103,7 +104,7 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     yield CheckItem(
         "graph", True, f"has {', '.join(stage.name for stage in template.stages)}; fingerprint of {len(parts)} parts"
     )
-    if is_given:
+    if is_given and not isinstance(units, ReplayRunner):
         nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
         yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
     yield from _dry_run(units, workflow.requests[0])
@@ -124,8 +125,9 @@ def _inputs(workflow: Workflow) -> CheckItem:
     return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
 
 
-def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
-    units.saver.is_comparing = True
+def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
+    if not isinstance(units, ReplayRunner):
+        units.saver.is_comparing = True
     rows: list[Observation] = []
     checkpoint: bytes | None = None
     is_past_end = False
@@ -133,7 +135,7 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
         while (stage := _following(units.template, rows)) is not None:
             prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
             is_past_end = bool(rows) and rows[-1].stopped is True and units.template.stop != "oracle"
-            if is_past_end and not units.knows(stage.name):
+            if is_past_end and (isinstance(units, ReplayRunner) or not units.knows(stage.name)):
                 break
             outcome = units.run(request, prefix, checkpoint, stages=_stages(units.template, rows, stage))
             checkpoint, row = outcome.checkpoint, outcome.observation
@@ -151,16 +153,15 @@ def _dry_run(units: UnitRunner, request: Request) -> Iterator[CheckItem]:
     if last.failure is not None:
         yield _failed(last, request, units.last_error)
     else:
-        yield CheckItem(
-            "dry run",
-            True,
-            f"request {request.id!r}: {' > '.join(row.stage for row in rows)}, each from a checkpoint"
-            + _not_tried(units.template, rows),
-        )
-    if last.failure != "state":
+        way = "a checkpoint" if not isinstance(units, ReplayRunner) else f"its start with recorded answers ({units.reason})"
+        path = " > ".join(row.stage for row in rows)
+        yield CheckItem("dry run", True, f"request {request.id!r}: {path}, each from {way}" + _not_tried(units.template, rows))
+    if last.failure != "state" and not isinstance(units, ReplayRunner):
         yield _round_trip(units.saver.changed)
     if last.failure is None:
-        yield _scored(units.workflow, request, rows[0] if units.template.is_linear else last)
+        shown = rows if units.template.is_linear else rows[-1:]
+        known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
+        yield from (_scored(units.workflow, request, row) for row in known[:1])
 
 
 def _path(template: Template) -> str:

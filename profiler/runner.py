@@ -15,8 +15,8 @@ from vinelm.errors import ConfigError, DatasetError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.replay import UncheckpointedRun
-from vinelm.profiler.execution.unit import UnitRunner
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
+from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
@@ -102,7 +102,7 @@ def profile(
     digests = request_digests(workflow, chosen)
     if isinstance(sampler, str):
         sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
-    units = UnitRunner(workflow, catalog, backends)
+    units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
     with interrupts.raised(), store.exclusive():
         worker = make_worker(execution, units, parts, on_note)
@@ -155,7 +155,7 @@ def _execution_of(execution: ExecutionConfig | None, workplace: ExecutionConfig 
 
 
 def _begin(
-    units: UnitRunner,
+    units: Units,
     store: ObservationStore,
     limits: ProfileLimits,
     requests: Sequence[Request],

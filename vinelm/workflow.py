@@ -42,7 +42,8 @@ class Workflow:
     Args:
         name: Names the workflow in stores and reports.
         template: Its stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
-        build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``.
+        build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``. Or a
+            function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
         requests: The labelled requests; at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
             says how good it is; accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend
@@ -52,6 +53,9 @@ class Workflow:
         writer: Writes answers for simulated models; None allows real models only.
         answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
             is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
+        replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,
+            and earlier invocations return their recorded answers. Needed where one node calls its model repeatedly.
+        unrepeatable: Names of nodes and tools that must not run again when a request is replayed.
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:
@@ -68,6 +72,8 @@ class Workflow:
     writer: AnswerWriter | None = None
     answer_interrupt: Callable[[Request, Any], Any] | None = None
     resources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    replay: bool = False
+    unrepeatable: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.requests:

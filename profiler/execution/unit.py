@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
@@ -16,27 +16,31 @@ from vinelm.adapters.langgraph import (
     PATH_KEY,
     build_graph,
     profiled_unit,
+    replay_reason,
     resolved,
     route_ends,
     stage_nodes,
     with_graph_exits,
 )
 from vinelm.catalog import Catalog
-from vinelm.errors import CallError, FailureKind, InputError, VineLMError, WorkflowError
-from vinelm.observation import Observation
+from vinelm.errors import InputError, WorkflowError
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.arms import arm_after, first_boundaries, only_ending, stages_in
-from vinelm.profiler.execution.checkpoints import StateError, UnitSaver
+from vinelm.profiler.execution.checkpoints import UnitSaver
 from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
-from vinelm.profiler.execution.scores import checked_score
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
 from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.profiler.execution.unit_rows import failed_row, scored
 from vinelm.protocols import Backend
-from vinelm.template import Stage
+from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow
+
+
+class NeedsReplayError(WorkflowError):
+    """The workflow's checkpoints cannot be forked: its requests are replayed."""
 
 
 class UnitRunner:
@@ -53,6 +57,9 @@ class UnitRunner:
         self.control = UnitAdapter(catalog, backends, template=self.template)
         self.saver = UnitSaver()
         self.graph = build_graph(workflow, self.control, checkpointer=self.saver)
+        reason = replay_reason(workflow, self.graph, self.control.adapter.agents)
+        if reason is not None:
+            raise NeedsReplayError(reason)
         self.template = self.control.adapter.template = with_graph_exits(self.template, self.graph)
         self._refuse_oracle()
         nodes = stage_nodes(self.graph, [stage.name for stage in self.template.stages], self.control.adapter.agents)
@@ -122,7 +129,7 @@ class UnitRunner:
         self, chat: UnitChat, policy: UnitPolicy, request: Request, thread_id: str, problem: Exception | None
     ) -> UnitOutcome:
         if problem is not None:
-            return UnitOutcome(self._failed(policy, problem))
+            return UnitOutcome(failed_row(policy, problem))
         if chat.has_failed:
             last = policy.invocations[-1]
             return UnitOutcome(policy.observation(last.failure, last.detail))
@@ -282,29 +289,9 @@ class UnitRunner:
         finally:
             self.saver.forget(fork)
 
-    def _failed(self, policy: UnitPolicy, error: Exception) -> Observation:
-        last = policy.invocations[-1] if policy.invocations else None
-        if isinstance(error, StateError):
-            return policy.observation("state", str(error))
-        if isinstance(error, MemoryError):
-            return policy.observation("crash", "MemoryError: the unit needs more memory than its limit")
-        if isinstance(error, VineLMError) and not isinstance(error, CallError):
-            return policy.observation("tool", str(error))  # our own text, e.g. a call that reported a cost that is not finite
-        if last is not None and last.failure is not None:
-            is_own = last.detail == type(error).__name__  # of the application, not of a call
-            return policy.observation(last.failure, with_place(last.detail or "", error) if is_own else last.detail)
-        kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
-        return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
-
     def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float, str | None]:
         """Success, and what is wrong with the scorer if it raised or did not return a score."""
-        if not stage.answerable:
-            return False, None
-        try:
-            verdict: object = self.workflow.score(request, values)
-        except Exception as error:
-            return False, with_place(f"score raised {type(error).__name__}", error)
-        return checked_score(verdict, is_oracle=self.template.stop == "oracle")
+        return scored(self.workflow, request, values) if stage.answerable else (False, None)
 
 
 def _config(thread_id: str) -> RunnableConfig:
@@ -324,7 +311,27 @@ def _is_async(builder: Any) -> bool:
     return any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges))
 
 
-def run_unit(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome:
+class RunsUnits(Protocol):
+    """The runner of a workflow's units, as a worker needs it."""
+
+    template: Template
+    control: UnitAdapter
+
+    def run(
+        self,
+        request: Request,
+        prefix: tuple[str, ...],
+        parent: bytes | None,
+        budget: UnitBudget | None = None,
+        stages: Sequence[str] = (),
+    ) -> UnitOutcome:
+        """See :meth:`UnitRunner.run`."""
+
+    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+        """See :meth:`UnitRunner.score`."""
+
+
+def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     """Run a job: execute the unit, after the invocations whose state is lost; or score a state.
 
     Invocations that are executed again are paid for and leave no row. The recorded row says that the request went on after
@@ -344,7 +351,7 @@ def run_unit(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome:
     return UnitOutcome(policy.observation("state", detail), paid_usd=budget.spent_usd)
 
 
-def _run_again(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome | None:
+def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | None:
     """Execute the lost invocations and the unit; None if the request ended before the unit."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
@@ -362,7 +369,7 @@ def _run_again(units: UnitRunner, job: Job, budget: UnitBudget) -> UnitOutcome |
 class LocalWorker:
     """Runs units in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
 
-    def __init__(self, units: UnitRunner) -> None:
+    def __init__(self, units: RunsUnits) -> None:
         self._units = units
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
@@ -381,7 +388,7 @@ _ATTEMPTS = 3
 
 def is_extendable(checkpoint: bytes | None) -> bool:
     """Return whether an invocation can resume from the checkpoint."""
-    return checkpoint is not None and checkpoint[:1] != _FINAL
+    return checkpoint is not None and checkpoint[:1] != _FINAL  # the record of a replayed request always is
 
 
 def warm_up() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 
@@ -23,6 +23,17 @@ from vinelm.template import Template
 
 UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
 """The budget of the unit that runs in this context; None where money is not counted."""
+
+
+class ReplayedCalls(Protocol):
+    """Answers the calls of a replayed unit; see :mod:`vinelm.profiler.execution.replayed`."""
+
+    def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
+        """Return the chat model of one invocation; ``make`` returns the real one."""
+
+
+UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", default=None)
+"""The recorded and the real calls of the replayed unit that runs in this context."""
 
 
 class UnitModels:
@@ -59,6 +70,12 @@ class UnitModels:
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """See :class:`ModelResolver`."""
+        calls = UNIT_CALLS.get()
+        if calls is None:
+            return self._charged(name, call, limits)
+        return calls.chat_model(call, lambda: self._charged(name, call, limits))
+
+    def _charged(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> BaseChatModel:
         rate_limiter, budget = self.rate_limiters.get(name), UNIT_BUDGET.get()
         if rate_limiter is not None:
             call = replace(call, rate_limiter=rate_limiter)

@@ -47,7 +47,7 @@ class UnitChat:
             raise self._refused(
                 node,
                 f"the node {node!r} calls the stage {stage!r} after another call in one execution: "
-                "a row is one call, so give each call a node of its own",
+                "a checkpoint cannot resume between them, so set Workflow(replay=True), or give each call a node of its own",
             )
         if len(prefix) >= len(policy.prefix):
             self.nodes.setdefault(stage, node)
@@ -63,6 +63,18 @@ class UnitChat:
                 f"where the template has {' or '.join(map(repr, sorted(policy.possible)))}: make them agree",
             )
         self.nodes.setdefault(stage, node)
+
+    def admit_inner(self, stage: str, *, node: str) -> None:
+        """Refuse a call inside a subgraph: a checkpoint cannot be forked there.
+
+        Raises:
+            WorkflowError: always.
+        """
+        raise self._refused(
+            node,
+            f"stage {stage!r} is called inside a subgraph of the node {node!r}, where no checkpoint can be resumed: "
+            "set Workflow(replay=True), which runs each request from its start with the recorded answers",
+        )
 
     @property
     def has_failed(self) -> bool:

@@ -51,12 +51,12 @@ def main(descriptor: int, limits: int) -> None:
 class _ForkServer:
     def __init__(self, control: socket.socket, source: WorkflowSource, limits: socket.socket, limited: Sequence[str]) -> None:
         loaded = source.load()
-        from vinelm.profiler.execution.unit import UnitRunner
+        from vinelm.profiler.execution.units import make_units
         from vinelm.profiler.fingerprint import fingerprint
         from vinelm.profiler.isolation.preload import preload
 
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
-        self.units = UnitRunner(loaded.workflow, loaded.catalog, loaded.backends)
+        self.units = make_units(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
         preload(loaded.backends.values())
         self.control, self.limits, self.limited = control, limits, limited

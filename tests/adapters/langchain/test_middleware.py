@@ -10,7 +10,6 @@ from conftest import make_catalog
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
@@ -467,29 +466,13 @@ def test_what_cannot_be_profiled_is_refused():
     def unrouted(vine):
         return create_agent(ScriptedBackend().chat_model(make_catalog()["m0"], None), [add])
 
-    def nested(vine):
-        outer = StateGraph(MessagesState)
-        outer.add_node("agent", build_agent(vine))
-        outer.add_edge(START, "agent")
-        return outer
-
     other = Template((Loop((Stage("think", MODELS),), times=3),))
     for build, template, match in (
         (unrouted, TEMPLATE, "'model' is not wrapped"),
-        (nested, TEMPLATE, "has a stage 'model', which the graph lacks"),
         (build_agent, other, "has a stage 'think', which the graph lacks"),
     ):
         with pytest.raises(WorkflowError, match=match):
             build_graph(workflow(build, template), agent_control(ScriptedBackend()))
-
-
-def test_an_agent_inside_another_graph_is_refused_when_it_runs():
-    vine = agent_control(ScriptedBackend())
-    outer = StateGraph(MessagesState)
-    outer.add_node("agent", build_agent(vine))
-    outer.add_edge(START, "agent")
-    with pytest.raises(WorkflowError, match="inside a subgraph"):
-        outer.compile().invoke(question())
 
 
 def test_an_unknown_default_is_refused():

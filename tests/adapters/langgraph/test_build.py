@@ -5,8 +5,7 @@ from adapters.kit import App, Typed, control, path_of, thread
 from conftest import make_template
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy
 
@@ -80,16 +79,6 @@ def cached_by_default(vine):
     return graph
 
 
-def in_a_subgraph(vine):
-    inner = added()(vine)
-    outer = StateGraph(Typed)
-    outer.add_node("inner", inner)
-    outer.add_node("generate", vine.stage("generate", lambda state, model: {}, state=Typed))
-    outer.add_edge(START, "inner")
-    outer.add_edge("inner", "generate")
-    return outer
-
-
 def side_by_side(vine):
     graph = StateGraph(Typed)
     for name in ("generate", "repair"):
@@ -119,14 +108,6 @@ def superfluous(vine):
     return graph
 
 
-def functional(vine):
-    @entrypoint()
-    def app(value):
-        return value
-
-    return app
-
-
 ONE = Template((Stage("generate"),))
 PAIR = Template((Stage("generate"), Stage("repair")))
 
@@ -137,13 +118,11 @@ PAIR = Template((Stage("generate"), Stage("repair")))
         (added(cache_policy=CachePolicy()), ONE, "stage 'generate' has a cache_policy: .* so remove it"),
         (cached_by_default, ONE, "stage 'generate' has a cache_policy"),
         (added(input_schema=Typed), ONE, "stage 'generate' was added with input_schema=, which hides its path"),
-        (in_a_subgraph, ONE, "stage 'generate' is inside the subgraph 'inner', where its path is lost"),
         (side_by_side, PAIR, "stages 'generate' and 'repair' both follow '__start__' in one superstep"),
         (unwrapped, ONE, r"the node 'generate' is not wrapped: add_node\('generate', vine.stage\('generate', ...\)\)"),
         (misnamed, ONE, "the node 'write' runs vine.stage\\('generate', ...\\): give both one name"),
         (superfluous, ONE, r"wraps a stage 'extra', which the template lacks: add Stage\('extra'\) to it"),
         (added(), PAIR, "a stage 'repair', which the graph lacks: it has the nodes generate"),
-        (functional, ONE, "returned Pregel: return the StateGraph"),
         (lambda vine: None, ONE, "returned NoneType: return the StateGraph"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -157,24 +136,6 @@ def test_refusals(build, template, words):
 def test_what_is_served_can_be_checked_without_a_workflow():
     graph = App().build(control()).compile()
     refuse_unsupported(graph, ["generate", "repair"])
-
-
-@pytest.mark.parametrize("checkpointer", [None, True])
-def test_a_stage_that_runs_inside_a_subgraph_all_the_same_says_so(checkpointer):
-    """Called from a node's code, it cannot be seen before."""
-    vine = control()
-    inner = added()(vine)
-
-    def calls_it(state: Typed):
-        return inner.invoke(state)
-
-    outer = StateGraph(Typed)
-    outer.add_node("outer", calls_it)
-    outer.add_edge(START, "outer")
-    outer.add_edge("outer", END)
-    app = outer.compile(checkpointer=InMemorySaver() if checkpointer else None)
-    with pytest.raises(WorkflowError, match="stage 'generate' runs inside a subgraph"):
-        app.invoke({"q": "?"}, thread())
 
 
 def test_a_stage_whose_channel_is_missing_says_so():

@@ -20,7 +20,7 @@ except ImportError as error:  # pragma: no cover - the extra is always there in 
     raise ImportError("VineMiddleware needs the package langchain: pip install 'vinelm[langchain]'") from error
 
 STAGE = "model"
-"""The node in which ``create_agent`` calls its model, and so the name of the stage."""
+"""The node in which ``create_agent`` calls its model, and so the name of the stage of an agent that is the root graph."""
 
 
 class RoutedAgentState(AgentState[Any]):
@@ -35,16 +35,17 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     ``Template((Loop((Stage("model"),), times=n),))``.
 
     The policy's model replaces the agent's own; tools, tool choice, response format and settings stay as they are and are bound
-    to the chosen model by the agent. A retrying middleware inside counts within the invocation. The agent must be the root
-    graph. ``default`` is the model that runs when nothing is planned.
+    to the chosen model by the agent. A retrying middleware inside counts within the invocation. ``default`` is the model that
+    runs when nothing is planned. An agent inside another graph takes a ``stage`` of its own name.
     """
 
     state_schema = RoutedAgentState
 
-    def __init__(self, vine: AdapterHolder, *, default: str | None = None) -> None:
+    def __init__(self, vine: AdapterHolder, *, stage: str = STAGE, default: str | None = None) -> None:
         super().__init__()
         self._adapter = vine.adapter
-        self._adapter.declare(STAGE, default, is_agent=True)
+        self._stage = stage
+        self._adapter.declare(stage, default, is_agent=True)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -66,6 +67,8 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         """The response with the path's entry; without it where our own part of the work fails."""
         if isinstance(response, AIMessage):
             response = ModelResponse(result=[response])
+        if scope.is_kept_by_run:
+            return ExtendedModelResponse(model_response=response)
         try:
             return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [scope.entry()]}))
         except Exception:
@@ -76,7 +79,9 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def _open(self, request: ModelRequest[Any]) -> InvocationScope:
         value = cast("PathValue | None", request.state.get(PATH_KEY))
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
-        return self._adapter.invoke(STAGE, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True)
+        return self._adapter.invoke(
+            self._stage, value, get_config(), request.runtime, continues=is_under_way, run_is_request=True
+        )
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:

@@ -3,6 +3,7 @@ from .adapter import GraphAdapter as GraphAdapter
 from .build import build_graph as build_graph
 from .build import nodes_of_stages as nodes_of_stages
 from .build import refuse_unsupported as refuse_unsupported
+from .build import replay_reason as replay_reason
 from .build import stage_nodes as stage_nodes
 from .chat.call import ChatCall as ChatCall
 from .chat.call import halted_here as halted_here
@@ -13,6 +14,8 @@ from .exits import resolved as resolved
 from .exits import route_ends as route_ends
 from .exits import with_graph_exits as with_graph_exits
 from .graph_run import GraphRun as GraphRun
+from .inner.app import FunctionApp as FunctionApp
+from .inner.places import PlaceKey as PlaceKey
 from .invocation import InvocationScope as InvocationScope
 from .path_channel import PATH_KEY as PATH_KEY
 from .path_channel import Entry as Entry

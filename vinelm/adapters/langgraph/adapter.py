@@ -15,6 +15,7 @@ from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.chat.channel import ThreadPaths, path_here
 from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
+from vinelm.adapters.langgraph.inner.places import is_inner, where_of
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import (
     ChannelSession,
@@ -279,7 +280,13 @@ class GraphAdapter:
         request_id: str | None = None,
     ) -> Iterator[None]:
         """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
-        context = _run_context(self, objective, policy, request, started_at, request_id)
+        with self.within(_run_context(self, objective, policy, request, started_at, request_id)):
+            yield
+
+    @contextmanager
+    def within(self, settings: RunContext) -> Iterator[None]:
+        """The same for settings that are known: calls outside of a graph are the invocations of one request."""
+        context = replace(settings)  # the run is found by its identity
         token = AMBIENT.set(context)
         try:
             yield
@@ -318,7 +325,7 @@ class GraphAdapter:
         own_writes: bool = False,
         falls_back: bool = True,
     ) -> InvocationScope:
-        """Begin the invocation of a node of the root graph.
+        """Begin the invocation of a stage that a node runs, in the root graph or inside a subgraph.
 
         Args:
             stage: name of the stage.
@@ -332,20 +339,20 @@ class GraphAdapter:
             falls_back: False where the caller repeats failed calls itself.
 
         Raises:
-            WorkflowError: the node runs outside of a graph's run or inside a subgraph.
+            WorkflowError: the node runs outside of a graph's run.
         """
-        info = runtime.execution_info
-        if info is not None and "|" in info.checkpoint_ns:
-            raise WorkflowError(
-                f"stage {stage!r} runs inside a subgraph: its path would be lost there, so make it a node of the root graph"
-            )
         run: GraphRun | None = None
         prefix: tuple[str, ...] = ()
         stages: tuple[str, ...] = ()
         try:
+            if is_inner(runtime):
+                run = self._inner_run(stage, config, runtime)
+                return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
             channel = channel_of(config)
             opening = None if channel is None else channel.opening
             run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime)
+            if run.keeps_path:
+                return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
             if channel is None:
                 value = carried if carried is not None else read_path(config, fresh=False)
             else:
@@ -372,6 +379,23 @@ class GraphAdapter:
             raise
         except Exception as error:
             return self._default_scope(error, stage, prefix, run, runtime)
+
+    def _inner_run(self, stage: str, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
+        """The run of a stage inside a subgraph."""
+        context = self._context_of(runtime, None)
+        if context.chat_host is not None:
+            context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
+        return self._runs.inner(runtime.control, context)
+
+    def _kept_scope(
+        self, run: GraphRun, stage: str, config: RunnableConfig, limits: Mapping[str, Any] | None, *, falls_back: bool
+    ) -> InvocationScope:
+        """The invocation of a run that keeps its path itself."""
+        path = run.enter(where_of(config), stage)
+        return InvocationScope(
+            self.models, self.observers, run, stage, path,
+            limits=limits, request_id=run.context.request_id, falls_back=falls_back,
+        )  # fmt: skip
 
     def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
@@ -415,6 +439,8 @@ class GraphAdapter:
             key = context
         if context.objective is None and objective is not None:
             context = replace(context, objective=objective)
+        if runtime is not None and runtime.control is not None and is_inner(runtime):
+            return self._runs.inner(runtime.control, context)
         if context.started_at is None and opening is not None and not self.models.is_virtual_time:
             context = replace(context, started_at=opening.at_s)
         if key is None:
@@ -422,12 +448,16 @@ class GraphAdapter:
         return self._runs.of(opening, key, context)
 
     def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any]) -> GraphRun:
+        context = self._context_of(runtime, opening)
+        return self._runs.of(opening, runtime.control, context)
+
+    def _context_of(self, runtime: Runtime[Any], opening: ChannelSession | None) -> RunContext:
         if runtime.control is None:
             raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
         context = carried_by(runtime.context)
         if context.started_at is None and opening is not None and not self.models.is_virtual_time:
             context = replace(context, started_at=opening.at_s)
-        return self._runs.of(opening, runtime.control, context)
+        return context
 
     def _policy_of(self, context: RunContext) -> Policy:
         """The policy of a new run."""

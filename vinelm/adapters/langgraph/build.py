@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.graph.state import CompiledStateGraph, StateGraph
+from langgraph.pregel import Pregel
 
 from vinelm.adapters.langgraph.adapter import AdapterHolder
 from vinelm.adapters.langgraph.chat.channel import with_path_channel
-from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes
+from vinelm.adapters.langgraph.chat.search import HeldStages, chat_nodes, wrapped_stages
+from vinelm.adapters.langgraph.inner.app import FunctionApp
 from vinelm.adapters.langgraph.path_channel import PATH_KEY
-from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.errors import WorkflowError
 from vinelm.template import Parallel, Template, walk
 from vinelm.workflow import Workflow
 
 
-def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = None) -> CompiledStateGraph[Any, Any, Any, Any]:
+def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = None) -> Any:
     """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
+
+    An entrypoint of LangGraph's functional API is returned as it is, and a plain function as a :class:`FunctionApp`: both are
+    invoked like a graph.
 
     Args:
         workflow: the workflow.
@@ -35,9 +39,12 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
         graph = built.compile(checkpointer=checkpointer)
     elif isinstance(built, CompiledStateGraph):
         graph = built if checkpointer is None else built.copy(update={"checkpointer": checkpointer})
+    elif isinstance(built, Pregel) or callable(built):
+        return _no_graph(workflow, built, vine, checkpointer)
     else:
         raise WorkflowError(
-            f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
+            f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not, "
+            "or a function of the inputs"
         )
     chats = chat_nodes(graph)
     if not workflow.has_template:
@@ -47,6 +54,14 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
     refuse_unsupported(graph, names, vine.adapter.agents, chats, joint_stages(workflow.template))
     teach_routes(graph, nodes_of_stages(graph, vine.adapter.agents, chats))
     return with_path_channel(graph) if chats else graph
+
+
+def _no_graph(workflow: Workflow, built: Any, vine: AdapterHolder, checkpointer: Any) -> Any:
+    if workflow.template is None:
+        raise WorkflowError(f"workflow {workflow.name!r} has no graph to read its template from: give Workflow(template=...)")
+    if not isinstance(built, Pregel):
+        return FunctionApp(built, vine)
+    return built if checkpointer is None else built.copy(update={"checkpointer": checkpointer})
 
 
 def template_of_graph(
@@ -87,6 +102,32 @@ def nodes_of_stages(
     return found
 
 
+def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:
+    """Return why requests of an application cannot be forked at checkpoints, and so are replayed; None if they can be.
+
+    Args:
+        workflow: the workflow, with a template.
+        app: what :func:`build_graph` returned.
+        agents: the stages that a middleware runs.
+    """
+    if workflow.replay:
+        return "Workflow(replay=True) says so"
+    if not isinstance(app, CompiledStateGraph):
+        return "it is no graph"
+    if joint_stages(workflow.template):
+        return "stages run side by side"
+    chats = chat_nodes(app)
+    seen = {name for one in chats.values() for name in one.names}
+    seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}
+    hidden = {name for found in chats.values() for name in found.hidden} | set(agents)
+    nodes = [chats[node] for node, inner in app.nodes.items() if isinstance(inner.bound, CompiledStateGraph) and node in chats]
+    always = {name for found in nodes for name in found.hidden}  # a subgraph that is a node runs its stages there
+    for stage in workflow.template.stages:
+        if stage.name in always or stage.name in hidden - seen:
+            return f"stage {stage.name!r} is inside a subgraph"
+    return None
+
+
 def stage_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()) -> StageNodes:
     """Return the nodes of the root graph that run each of the stages, as far as they can be known before they run."""
     wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
@@ -114,11 +155,6 @@ class StageNodes:
     wrapped: frozenset[str]
 
 
-def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
-    """Return node to stage, for the nodes of the root graph that ``vine.stage`` made."""
-    return dict(_wrapped(graph))
-
-
 def refuse_unsupported(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     stages: Iterable[str],
@@ -128,17 +164,17 @@ def refuse_unsupported(
 ) -> None:
     """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
 
-    That is a cached stage, a stage inside a subgraph, an explicit input schema that hides the path, or two stages that one edge
-    source starts together and that are not ``joint`` in the template.
+    That is a cached stage, a stage in a subgraph that remembers its state by itself, an explicit input schema that hides the
+    path, or two stages that one edge source starts together and that are not ``joint`` in the template.
     """
     held = chat_nodes(graph) if chats is None else chats
-    for node, inner in graph.nodes.items():
-        if isinstance(inner.bound, CompiledStateGraph):
-            for hidden in (*(wrapped_stages(inner.bound) | _routed_agents(inner.bound, agents)), *_held_names(inner.bound)):
-                raise WorkflowError(
-                    f"stage {hidden!r} is inside the subgraph {node!r}, where its path is lost: move it to the root graph"
-                )
-    wrapped = [name for name in stages if name in wrapped_stages(graph) or name in agents]
+    for node, found in held.items():
+        for hidden in sorted(found.remembering):
+            raise WorkflowError(
+                f"stage {hidden!r} is inside a subgraph of the node {node!r} that is compiled with a checkpointer of its own: "
+                "its state would outlive the request's, so compile the subgraph without one"
+            )
+    wrapped = [name for name in stages if name in graph.nodes and (name in wrapped_stages(graph) or name in agents)]
     nodes = {name: name for name in wrapped} | {
         node: min(found.names) for node, found in held.items() if found.names and node not in wrapped
     }
@@ -169,10 +205,6 @@ def _refuse_side_by_side(
             )
 
 
-def _held_names(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[str]:
-    return sorted({name for held in chat_nodes(graph).values() for name in held.names})
-
-
 def _check_stages(
     workflow: Workflow,
     graph: CompiledStateGraph[Any, Any, Any, Any],
@@ -190,12 +222,8 @@ def _check_stages(
     for name in declared:
         if name in wrapped or name in held or is_open:
             continue
-        for node, found in chats.items():
-            if name in found.hidden:
-                raise WorkflowError(
-                    f"{label}: the stage {name!r} is called inside a subgraph of the node {node!r}, where its path is lost: "
-                    "call it in a node of the root graph"
-                )
+        if name in agents or any(name in found.hidden for found in chats.values()):
+            continue  # inside a subgraph
         if name in graph.nodes:
             raise WorkflowError(
                 f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...)), "
@@ -215,14 +243,4 @@ def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterab
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}
 
 
-def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[str, str]]:
-    for node, spec in graph.builder.nodes.items():
-        runnable = spec.runnable
-        for function in (getattr(runnable, "func", None), getattr(runnable, "afunc", None)):
-            stage = getattr(function, STAGE_MARK, None)
-            if isinstance(stage, str):
-                yield node, stage
-                break
-
-
-__all__ = ["StageNodes", "build_graph", "refuse_unsupported", "stage_nodes", "wrapped_stages"]
+__all__ = ["StageNodes", "build_graph", "refuse_unsupported", "replay_reason", "stage_nodes", "wrapped_stages"]

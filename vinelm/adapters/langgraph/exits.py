@@ -36,7 +36,7 @@ def resolved(workflow: Workflow, vine: AdapterHolder) -> Workflow:
     return replace(workflow, template=with_graph_exits(template, graph))
 
 
-def with_graph_exits(template: Template, graph: Graph) -> Template:
+def with_graph_exits(template: Template, graph: Any) -> Template:
     """Return the template in which only stages that the graph lets a request end after are answerable.
 
     A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
@@ -46,11 +46,13 @@ def with_graph_exits(template: Template, graph: Graph) -> Template:
 
     Args:
         template: The workflow's shape.
-        graph: The compiled graph, with a node for each stage, or nodes that call its chat model.
+        graph: The compiled graph, with a node for each stage, or nodes that call its chat model; or a function.
 
     Raises:
         WorkflowError: No stage that is declared answerable is one that a request can end after.
     """
+    if not isinstance(graph, CompiledStateGraph):
+        return template  # a function ends where it returns
     edges = _Edges(graph)
     known = stage_nodes(graph, [stage.name for stage in template.stages]).by_stage
     nodes = {stage.name: known.get(stage.name, (stage.name,)) for stage in template.stages}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
+from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
 from vinelm.adapters.langgraph.runs.steady_clock import steady
@@ -41,13 +42,15 @@ class GraphRun:
         clock: the policy's; under ``on_error="default"`` one that does not fail.
         guard: the policy's; under ``on_error="default"`` one that does not fail.
         falls_back: whether another model may answer after a failed call.
+        is_rooted: whether a node of the root graph has found the run by its channels.
     """
 
     __slots__ = (
-        "_chat_path",
+        "__weakref__",
         "_default",
         "_lock",
         "_observers",
+        "_places",
         "_superstep",
         "_turns",
         "_unwritten_usd",
@@ -57,6 +60,7 @@ class GraphRun:
         "falls_back",
         "flow",
         "guard",
+        "is_rooted",
         "on_error",
         "path",
         "policy",
@@ -89,7 +93,9 @@ class GraphRun:
         self._observers = observers
         self._lock = Lock()
         self._superstep: Superstep | None = None
-        self._chat_path: tuple[str, ...] = ()  # of chat models' calls that no channel carries
+        locate = getattr(policy, "locate", None)  # a replayed unit knows the place of each invocation
+        self._places = None if locate is None else RunPlaces(self._inner_model, locate)
+        self.is_rooted = False
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
 
@@ -135,11 +141,7 @@ class GraphRun:
             return choice.path
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
-        choose = self._observed_model if self._observers.observers else self.policy.next_model
-        try:
-            model = choose(stage, prefix)
-        except Exception as error:
-            return self._default_after(error, stage, prefix)
+        model = self._inner_model(stage, prefix)
         if self.flow is not None and self._superstep is not None:
             self._note_arm(stage, prefix, model, self._superstep, self.flow)
         return model
@@ -156,6 +158,10 @@ class GraphRun:
             self.policy.record(invocation)
         except Exception as error:
             self._degrade("record", error, invocation.prefix, invocation.stage)
+        if self._places is not None:
+            with self._lock:
+                if self._places.ended(invocation) and self.path == invocation.prefix:
+                    self.path, self.stages = invocation.prefix[:-1], self.stages[:-1]
         cost_usd = invocation.cost_usd
         if cost_usd or invocation.failure is not None:
             with self._lock:
@@ -186,7 +192,9 @@ class GraphRun:
         with self._lock:
             step = self._superstep
             choice = None if step is None else step.choices.get(failed.stage)
-            if step is not None and choice is not None and choice.is_lost:  # no other branch has an answer of that model
+            if self._places is not None and self._places.moved(failed.prefix, path):
+                self.path, self.stages = path, (*self.stages[: len(prefix)], failed.stage)
+            elif step is not None and choice is not None and choice.is_lost:  # no other branch has an answer of that model
                 choice.path, choice.begun, choice.failed = path, 1, 0
                 self.path, self.stages = step.end()
         if self._observers.observers:
@@ -221,22 +229,29 @@ class GraphRun:
             usd, self._unwritten_usd = self._unwritten_usd, 0.0
         return usd
 
-    # -- chat models outside of a root graph's nodes, whose path the run itself keeps -----------------------------
+    # -- invocations that no channel of the root graph carries, whose path the run itself keeps ----------------------
 
-    def open_chat(self, stage: str) -> tuple[str, ...]:
-        """Return the path of a chat model's next invocation, its model included. Concurrent calls share one place in it."""
-        prefix = self._chat_path
+    @property
+    def keeps_path(self) -> bool:
+        """Whether the run itself keeps its path: since an invocation inside a subgraph, or outside of a graph."""
+        return self._places is not None
+
+    def enter(self, where: Where, stage: str) -> tuple[str, ...]:
+        """Return the path of the invocation of ``stage`` that begins there, its model included."""
+        with self._lock:
+            if self._places is None:
+                self._places = RunPlaces(self._inner_model)
+            path, stages = self._places.enter(where, stage, self.path or (), self.stages)
+            if len(path) >= len(self.path or ()):
+                self.path, self.stages = path, stages
+            return path
+
+    def _inner_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         choose = self._observed_model if self._observers.observers else self.policy.next_model
         try:
-            return (*prefix, choose(stage, prefix))
+            return choose(stage, prefix)
         except Exception as error:
-            return (*prefix, self._default_after(error, stage, prefix))
-
-    def close_chat(self, path: tuple[str, ...]) -> None:
-        """Note that an invocation succeeded: the next one follows it, unless a concurrent call has moved the path already."""
-        with self._lock:
-            if self._chat_path == path[:-1]:
-                self._chat_path = path
+            return self._default_after(error, stage, prefix)
 
     # -- decisions, observed -------------------------------------------------------------------------------------
 

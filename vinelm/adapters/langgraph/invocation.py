@@ -146,6 +146,11 @@ class InvocationScope:
         self._begin(path)
         return True
 
+    @property
+    def is_kept_by_run(self) -> bool:
+        """Whether the run itself keeps the path, because no channel of the root graph carries all of it."""
+        return self._run.keeps_path
+
     def note_failure(self, what: str, error: Exception) -> None:
         """Note in the trace that ``what`` of VineLM itself has failed."""
         self._run.note_failure(what, error, self.path[:-1], self.stage)

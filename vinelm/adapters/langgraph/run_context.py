@@ -39,6 +39,9 @@ class ChatHost(Protocol):
             is_repeated: whether this execution of the node has made an invocation already.
         """
 
+    def admit_inner(self, stage: str, *, node: str) -> None:
+        """The same for an invocation inside a subgraph of ``node``, or outside of a graph."""
+
 
 class ContextOwner:
     """The adapter that made a context. Copies of the context share it; in another process it is unknown."""

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 from vinelm.adapters.langgraph.graph_run import NOBODY, GraphRun
 from vinelm.adapters.langgraph.path_channel import ChannelSession
@@ -39,6 +40,9 @@ class RunRegistry:
         self._bound = bound
         self._observers = observers
         self._kept: OrderedDict[int, GraphRun] = OrderedDict()
+        self._by_control: WeakValueDictionary[int, GraphRun] = (
+            WeakValueDictionary()
+        )  # each holds its control: the id is its own
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -47,7 +51,16 @@ class RunRegistry:
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
         """Return the run of that opening, or of LangGraph's ``control`` where none is known; None if it is new."""
-        return self._kept.get(id(control)) if opening is None else opening.owned.get(self)
+        if opening is None:
+            return self._kept.get(id(control))
+        run: GraphRun | None = opening.owned.get(self)
+        if run is None:
+            run = self._by_control.get(id(control))
+            if run is None or run.is_rooted:  # of an earlier invoke to which the application gave the same control
+                return None
+            opening.owned[self] = run  # begun by a stage inside a subgraph
+            run.is_rooted = True
+        return run
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
         """Return the same run; if it is new, it is made for ``context`` and gets its policy."""
@@ -55,8 +68,10 @@ class RunRegistry:
             run = self.known(opening, control)
             if run is None:
                 run = GraphRun(control, self._new_policy(context), context, self._observers, self._default)
+                self._by_control[id(control)] = run
                 if opening is not None:
                     opening.owned[self] = run
+                    run.is_rooted = True
                     return run
                 self._kept[id(control)] = run
                 while len(self._kept) > self._bound:
@@ -64,6 +79,13 @@ class RunRegistry:
             elif opening is None:
                 self._kept.move_to_end(id(control))
             return run
+
+    def inner(self, control: Any, context: RunContext) -> GraphRun:
+        """Return the run of a stage inside a subgraph: that of the root graph, unless ``context`` is another request's."""
+        run = self._by_control.get(id(control))
+        if run is not None and _is_same_request(run.context, context):
+            return run
+        return self.of(None, control, context)
 
     def alone(self, context: RunContext) -> GraphRun:
         """Return a run of its own that nobody asks for again."""
@@ -73,3 +95,8 @@ class RunRegistry:
         """Drop that run, if it is kept here."""
         with self._lock:
             self._kept.pop(id(control), None)
+
+
+def _is_same_request(one: RunContext, other: RunContext) -> bool:
+    """Contexts may be copies: LangGraph hands them down, and the arrival is filled in."""
+    return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id

@@ -75,6 +75,8 @@ def make_stage(
 def _written(host: StageHost, out: Any, scope: InvocationScope, name: str) -> Any:
     """The node's update with the path's entry; without it where our own part of the work fails."""
     try:
+        if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
+            return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
         return with_entry(out, scope.entry(), name)
     except Exception as error:
         if host.on_error == "raise" or isinstance(error, VineLMError):

@@ -12,7 +12,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from vinelm.adapters.langgraph.chat.channel import path_here, write_entry
-from vinelm.adapters.langgraph.graph_run import GraphRun
+from vinelm.adapters.langgraph.inner.places import is_inner, where_of
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import models_of
 from vinelm.adapters.langgraph.run_context import AMBIENT, carried_by
@@ -49,7 +49,7 @@ class ChatCall:
         ConfigError: the stage has no name.
     """
 
-    __slots__ = ("_adapter", "_config", "_run", "scope")
+    __slots__ = ("_adapter", "_config", "scope")
 
     def __init__(
         self,
@@ -77,7 +77,6 @@ class ChatCall:
             adapter.declare(name, default if default in adapter.catalog else None)
         self._adapter = adapter
         self._config: RunnableConfig | None = None
-        self._run: GraphRun | None = None
         if config is not None and runtime is not None and self._is_in_root_graph(config, runtime, adapter):
             self._config = config
             if host is not None:
@@ -87,18 +86,14 @@ class ChatCall:
             self.scope = adapter.invoke(name, None, config, runtime, limits=limits, own_writes=True, falls_back=falls_back)
             return
         if host is not None:
-            raise WorkflowError(
-                f"stage {name!r} is called inside a subgraph of the node {node!r}: its path would be lost there, "
-                "so call it in a node of the root graph"
-            )
-        run = self._run = adapter.run_here(objective)
-        path = run.open_chat(name)
+            host.admit_inner(name, node=node)
+        run = adapter.run_here(objective)
+        path = run.enter(where_of(config), name)
         self.scope = InvocationScope(adapter.models, adapter.observers, run, name, path, limits=limits, falls_back=falls_back)
 
     @staticmethod
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: GraphAdapter) -> bool:
-        info = runtime.execution_info
-        if runtime.control is None or (info is not None and "|" in info.checkpoint_ns):
+        if runtime.control is None or is_inner(runtime):
             return False
         try:
             return adapter.thread_paths.channel(config) is not None
@@ -117,8 +112,6 @@ class ChatCall:
                 if self._adapter.on_error == "raise":
                     raise
                 self.scope.note_failure("the path", error)
-        elif self._run is not None:
-            self._run.close_chat(self.scope.path)
 
 
 @contextmanager
@@ -141,7 +134,7 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 def halted_here() -> BaseException | None:
     """Return what ended the surrounding run at a call of a chat model, if anything did."""
     _, runtime = _node()
-    host = None if runtime is None else carried_by(runtime.context).chat_host
+    host = carried_by(None if runtime is None else runtime.context).chat_host
     return None if host is None else host.halted
 
 

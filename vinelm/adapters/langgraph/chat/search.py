@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
+from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.adapters.langgraph.user_code import is_user_code
 
 CHAT_MARK = "__vinelm_chat__"
@@ -31,12 +32,14 @@ class HeldStages:
 
     Attributes:
         names: the stages of its chat models.
-        hidden: the stages of the graphs inside it, whose path would be lost.
+        hidden: the stages of the graphs inside it.
+        remembering: those of them whose graph is compiled with a checkpointer of its own.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
     """
 
     names: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
+    remembering: set[str] = field(default_factory=set)
     makes_some: bool = False
 
 
@@ -62,6 +65,21 @@ def holds_stage(target: Any) -> bool:
     return bool(_Search("").held_by(target).names)
 
 
+def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
+    """Return node to stage, for the nodes of a graph that ``vine.stage`` made."""
+    return dict(_wrapped(graph))
+
+
+def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[str, str]]:
+    for node, spec in graph.builder.nodes.items():
+        runnable = spec.runnable
+        for function in (getattr(runnable, "func", None), getattr(runnable, "afunc", None)):
+            stage = getattr(function, STAGE_MARK, None)
+            if isinstance(stage, str):
+                yield node, stage
+                break
+
+
 class _Search:
     def __init__(self, node: str, graphs: frozenset[int] = frozenset()) -> None:
         self._node = node
@@ -79,12 +97,20 @@ class _Search:
             if getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
             elif isinstance(item, CompiledStateGraph):
-                inside = {} if id(item) in self._graphs else chat_nodes(item, self._graphs)
-                for inner in inside.values():
-                    self._held.hidden |= inner.names | inner.hidden
+                if id(item) not in self._graphs:
+                    self._add_graph(item)
             else:
                 waiting.extend(self._inside(item))
         return self._held
+
+    def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
+        names = set(wrapped_stages(graph).values())
+        for inner in chat_nodes(graph, self._graphs).values():
+            names |= inner.names | inner.hidden
+            self._held.remembering |= inner.remembering
+        self._held.hidden |= names
+        if graph.checkpointer not in {None, False}:
+            self._held.remembering |= names
 
     def _inside(self, item: Any) -> Iterator[Any]:
         if isinstance(item, MethodType):
@@ -138,4 +164,4 @@ def _file_of(item: Any) -> str:
     return getattr(sys.modules.get(type(item).__module__), "__file__", None) or ""
 
 
-__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage"]
+__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage", "wrapped_stages"]

@@ -1,0 +1,171 @@
+"""Runs an application once, from its start, until a replayed unit ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Interrupt
+
+from vinelm.adapters.langgraph import PATH_KEY, FunctionApp
+from vinelm.profiler.execution.interrupts import answered
+from vinelm.profiler.execution.replayed.policy import ReplayPolicy, StageParkedError
+from vinelm.profiler.execution.unit_chat import StageReachedError
+from vinelm.workflow import Workflow
+
+_MOST_STEPS = 100_000
+"""The steps that one run may take; the template bounds its calls."""
+_POLL_S = 0.002
+
+
+class Application:
+    """A graph, an entrypoint or a function that is run for one unit after the other. May be shared by threads.
+
+    Args:
+        app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
+        workflow: answers the interrupts of a graph.
+    """
+
+    def __init__(self, app: Any, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._is_function = isinstance(app, FunctionApp)
+        self._saver: InMemorySaver | None = None
+        if not self._is_function and (app.checkpointer not in {None, False} or workflow.answer_interrupt is not None):
+            self._saver = InMemorySaver()  # the application's own would keep each unit's states
+            app = app.copy(update={"checkpointer": self._saver})
+        self._app = app
+        self._is_async = app.is_async if self._is_function else _runs_async(app)
+        self._threads = count()
+
+    def run(self, inputs: dict[str, Any], context: Any, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
+        """Run the application until it returns or the unit ends.
+
+        Returns:
+            The state as the last superstep left it; of a function or an entrypoint what it returned, None if it has not.
+
+        Raises:
+            WorkflowError: the graph waits for a person.
+        """
+        config: dict[str, Any] = {"recursion_limit": _MOST_STEPS}
+        if callbacks:
+            config["callbacks"] = callbacks
+        if self._is_function:
+            return self._run_function(inputs, config, context, policy)
+        thread_id = f"u{next(self._threads)}"
+        if self._saver is not None:
+            config["configurable"] = {"thread_id": thread_id}
+        try:
+            if self._is_async:
+                return asyncio.run(self._run_graph_async(inputs, config, context, policy))
+            return self._run_graph(inputs, config, context, policy)
+        finally:
+            if self._saver is not None:
+                self._saver.delete_thread(thread_id)
+
+    def _run_graph(self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy) -> dict[str, Any] | None:
+        state = _State(policy, self._workflow)
+        start = inputs
+        try:
+            while start is not None:
+                for values in self._app.stream(start, config, context=context, stream_mode="values"):
+                    state.add(values)
+                start = state.take_answer()
+        except (StageReachedError, StageParkedError):
+            pass
+        return state.values
+
+    async def _run_graph_async(
+        self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy
+    ) -> dict[str, Any] | None:
+        state = _State(policy, self._workflow)
+        start = inputs
+        try:
+            while start is not None:
+                stream: AsyncIterator[Any] = self._app.astream(start, config, context=context, stream_mode="values")
+                async for values in stream:
+                    state.add(values)
+                start = state.take_answer()
+        except (StageReachedError, StageParkedError):
+            await _calls_end(policy)
+        return state.values
+
+    def _run_function(self, inputs: Any, config: dict[str, Any], context: Any, policy: ReplayPolicy) -> dict[str, Any] | None:
+        app: FunctionApp = self._app
+
+        async def run() -> dict[str, Any] | None:
+            try:
+                return await app.ainvoke(inputs, context=context)
+            except (StageReachedError, StageParkedError):
+                await _calls_end(policy)
+                return None
+
+        with _callbacks(config):
+            if self._is_async:
+                return asyncio.run(run())
+            try:
+                return app.invoke(inputs, context=context)
+            except (StageReachedError, StageParkedError):
+                return None
+
+
+class _State:
+    """The state of a graph up to where the unit ended."""
+
+    def __init__(self, policy: ReplayPolicy, workflow: Workflow) -> None:
+        self._policy, self._workflow = policy, workflow
+        self._asked: Sequence[Interrupt] = ()
+        self.values: dict[str, Any] | None = None
+
+    def add(self, values: Any) -> None:
+        if isinstance(values, Mapping) and values.get("__interrupt__"):
+            self._asked = values["__interrupt__"]
+            return
+        if self._policy.reached is None:  # what follows was made without the answers that the unit did not buy
+            found = values if isinstance(values, Mapping) else getattr(values, "__dict__", {"output": values})
+            self.values = {key: value for key, value in found.items() if key != PATH_KEY}
+
+    def take_answer(self) -> Any:
+        """What the graph is resumed with; None if it does not wait for a person."""
+        asked, self._asked = self._asked, ()
+        return answered(self._workflow, self._policy, asked) if asked else None
+
+
+async def _calls_end(policy: ReplayPolicy) -> None:
+    """Wait for the calls of the unit that are under way in other coroutines: they are paid for."""
+    await asyncio.sleep(0)
+    while policy.is_buying:
+        await asyncio.sleep(_POLL_S)
+
+
+@contextmanager
+def _callbacks(config: dict[str, Any]) -> Iterator[None]:
+    """Let the tools that a function calls know the callbacks."""
+    if "callbacks" not in config:
+        yield
+        return
+    token = var_child_runnable_config.set({"callbacks": config["callbacks"]})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _runs_async(app: Any) -> bool:
+    """Whether some node or edge exists only as a coroutine, so that the graph must be run asynchronously."""
+    if not isinstance(app, CompiledStateGraph):
+        bound = [getattr(node, "bound", None) for node in app.nodes.values()]
+        return any(hasattr(one, "afunc") and getattr(one, "func", one) is None for one in bound)
+    nodes = [node.runnable for node in app.builder.nodes.values()]
+    edges = [branch.path for branches in app.builder.branches.values() for branch in branches.values()]
+    if any(getattr(runnable, "func", runnable) is None for runnable in (*nodes, *edges)):
+        return True
+    return any(isinstance(node, CompiledStateGraph) and _runs_async(node) for node in nodes)
+
+
+__all__ = ["Application"]

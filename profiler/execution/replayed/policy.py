@@ -1,0 +1,264 @@
+"""The policy of a replayed unit: which place of the path each invocation takes, and where the unit ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+
+from langgraph.errors import GraphBubbleUp
+
+from vinelm.adapters.langgraph import PlaceKey
+from vinelm.clock import Clock
+from vinelm.errors import WorkflowError
+from vinelm.observation import Observation
+from vinelm.profiler.execution.replayed.joint import JointStages
+from vinelm.profiler.execution.replayed.record import Record, RecordedCall, RecordedInvocation
+from vinelm.profiler.execution.unit_chat import StageReachedError
+from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.protocols import Invocation
+from vinelm.template import Template
+from vinelm.workflow import Request
+
+
+class StageParkedError(GraphBubbleUp):
+    """A stage was reached whose model is not chosen yet, while others of its superstep may still run.
+
+    LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that handles every
+    exception of its models goes on without the answer; the unit is over all the same.
+    """
+
+
+class ReplayPolicy(UnitPolicy):
+    """Gives each recorded invocation its place, buys the one after them, and ends the unit at the next.
+
+    Attributes:
+        before: the invocations before the unit's own.
+        halted: what was raised to end the run at once.
+        problem: what is wrong with the workflow, even if the application caught the exception.
+        drift: where the run left its record; None if it did not.
+        reached: the stage that was invoked after the unit's own.
+
+    Args:
+        template: a bound template.
+        prefix: the models of the invocations up to and including the unit's own.
+        clock, request: see :class:`UnitPolicy`.
+        before: see above.
+        buys: False to replay the record alone, without a call.
+    """
+
+    def __init__(
+        self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, before: Record, *, buys: bool = True
+    ) -> None:
+        joint = JointStages(template)
+        stages: list[str | None] = [*before.stages, *([before.reached] if buys else [])]
+        roots = joint.next_after(())
+        if buys and not before.invocations and len(roots) == 1:
+            stages = [roots[0]]  # several stages may come first: the one that does is known when it runs
+        first = stages[-1] or roots[0]
+        super().__init__(template, prefix, clock, request, (*before.stages, first) if buys else before.stages)
+        self.stage = first
+        self.before = before
+        self.halted: BaseException | None = None
+        self.problem: WorkflowError | None = None
+        self.drift: str | None = None
+        self.reached: str | None = None
+        self._joint = joint
+        self._expected = stages
+        self._buys = buys
+        self._taken: dict[PlaceKey, int] = {}
+        self._bought_step: str | None = None
+        self._calls: list[RecordedCall] = []
+        self._used: set[int] = set()  # ids of recorded calls
+        self._under_way = 0
+        self._counter = Lock()
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the run is still before the unit's own invocation, so that what happens now has happened before."""
+        return bool(self.before.invocations) and self._bought_step is None
+
+    @property
+    def has_bought(self) -> bool:
+        """Whether the unit's own invocation was begun; of a replay without one, whether the record was run through."""
+        return len(set(self._taken.values())) == len(self._expected)
+
+    def locate(self, key: PlaceKey) -> tuple[str, ...]:
+        """Return the path of an invocation, its own model included.
+
+        Raises:
+            StageReachedError: the unit ends here.
+            StageParkedError: the same, where other stages of the superstep may have to run first.
+        """
+        number = self._taken.get(key)
+        if number is None:
+            number = self._number_of(key)
+            self._taken[key] = number
+            if number == len(self._expected) - 1 and self._buys:
+                self._bought_step = key.step
+        return self.prefix[: number + 1]
+
+    def _number_of(self, key: PlaceKey) -> int:
+        if self.halted is not None:
+            raise self.halted  # the application caught it, and goes on
+        taken = set(self._taken.values())
+        first = next((number for number in range(len(self._expected)) if number not in taken), None)
+        if first is None:
+            raise self._ended(key)
+        if self._expected[first] is None and key.stage in self._joint.next_after(()):
+            self._expected[first] = self.stage = key.stage
+        last = first
+        while last < len(self._expected) and (last == first or self._joint.follows(self._stages_before(last))):
+            if last not in taken and self._expected[last] == key.stage:
+                return last
+            last += 1
+        others = self._joint.group_after(self._stages_before(last)) if last == len(self._expected) else ()
+        if key.stage in others:
+            self.reached = others[0]  # by the template's order
+            raise self._parked(key)
+        if not self.before.invocations:
+            raise self._wrong_first(key.stage)
+        where = "as invocation" if first == len(self._expected) - 1 else "as the replayed invocation"
+        raise self.drifted(
+            f"the stage {key.stage!r} was called {where} {first + 1}, where its record has {self._expected[first]!r}"
+        )
+
+    def _stages_before(self, number: int) -> tuple[str, ...]:
+        return tuple(stage for stage in self._expected[:number] if stage is not None)
+
+    def _ended(self, key: PlaceKey) -> BaseException:
+        """What to raise at the first invocation after the unit's own."""
+        stages = self._stages_before(len(self._expected))
+        others = self._joint.group_after(stages)
+        if self.reached is None:
+            self.reached = others[0] if key.stage in others else key.stage
+            if self.invocations:
+                self.at_boundary()
+        if key.step and key.step == self._bought_step:
+            return self._parked(key)
+        self.halted = StageReachedError()
+        return self.halted
+
+    def _parked(self, key: PlaceKey) -> BaseException:
+        if not key.step:
+            return self._failing(
+                f"the stage {key.stage!r} is called before {self.stage!r}: "
+                "name the stages of a Parallel in the order in which they are called"
+            )
+        return StageParkedError()
+
+    def _wrong_first(self, stage: str) -> BaseException:
+        allowed = ", ".join(repr(name) for name in self._joint.next_after(()))
+        return self._failing(f"the stage {stage!r} is called first, where the template has {allowed}: make them agree")
+
+    def _failing(self, text: str) -> BaseException:
+        self.problem = WorkflowError(text)
+        self.halted = StageReachedError()
+        return self.halted
+
+    def drifted(self, what: str) -> BaseException:
+        """Note where the run left its record; returns what to raise."""
+        if self.drift is None:
+            self.drift = (
+                f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
+                "so make it deterministic (time, random numbers, changed files)"
+            )
+        self.halted = StageReachedError()
+        return self.halted
+
+    def refused(self, name: str) -> BaseException:
+        """Note that a node or tool would run again that must not; returns what to raise."""
+        return self._failing(
+            f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
+            "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
+        )
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def is_recorded(self, number: int) -> bool:
+        """Whether the invocation of that number, counted from 0, is in the record."""
+        return number < len(self.before.invocations)
+
+    def recorded_call(self, number: int, digest: str) -> RecordedCall:
+        """Return the recorded call of an invocation with that prompt; one that succeeded goes first.
+
+        Raises:
+            StageReachedError: there is none.
+        """
+        invocation = self.before.invocations[number]
+        with self._counter:
+            same = sorted((call for call in invocation.calls if call.digest == digest), key=lambda call: call.answer is None)
+            found = next((call for call in same if id(call) not in self._used), same[0] if same else None)
+            if found is not None:
+                self._used.add(id(found))
+                return found
+        raise self.drifted(f"the prompt of the stage {invocation.stage!r} at invocation {number + 1} is not the recorded one")
+
+    def add_call(self, call: RecordedCall) -> None:
+        """Add a call of the unit's own invocation to the record."""
+        with self._counter:
+            self._calls.append(call)
+
+    @contextmanager
+    def buying(self) -> Iterator[None]:
+        """Count the calls under way."""
+        with self._counter:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._counter:
+                self._under_way -= 1
+
+    @property
+    def is_buying(self) -> bool:
+        """Whether a call is under way."""
+        return self._under_way > 0
+
+    # -- the host of chat models' calls: places decide ---------------------------------------------------------------
+
+    def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
+        """Let every call through to :meth:`locate`."""
+
+    def admit_inner(self, stage: str, *, node: str) -> None:
+        """Let every call through to :meth:`locate`."""
+
+    # -- the outcome -------------------------------------------------------------------------------------------
+
+    def record(self, invocation: Invocation) -> None:
+        """Record the unit's own invocation; those before it were recorded when they were bought."""
+        if invocation.prefix == self.prefix and self._buys:
+            super().record(invocation)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether every attempt at the unit's invocation failed, though the application may have handled that."""
+        return bool(self.invocations) and all(one.failure is not None for one in self.invocations)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether stages of the same superstep are still to be chosen."""
+        return self._joint.follows(self._stages_before(len(self._expected)))
+
+    def record_after(self, row: Observation) -> Record:
+        """Return the record with the unit's own invocation, whose row is ``row`` before :meth:`joint_row`."""
+        own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
+        return Record((*self.before.invocations, own), self.reached)
+
+    def joint_row(self, row: Observation) -> Observation:
+        """Return the row with what its stage adds to the time of its superstep: that of the longest so far counts once.
+
+        The tools of a superstep belong to its last stage.
+        """
+        count = self._joint.begun_before(self._stages_before(len(self._expected)))
+        tools_s = 0.0 if self.is_joint else row.tool_latency_s
+        if not count:
+            return replace(row, tool_latency_s=tools_s)
+        longest_s = max(one.latency_s for one in self.before.invocations[-count:])
+        return replace(row, latency_s=max(row.latency_s - longest_s, 0.0), tool_latency_s=tools_s)
+
+
+__all__ = ["ReplayPolicy", "StageParkedError"]

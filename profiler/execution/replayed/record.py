@@ -1,0 +1,98 @@
+"""The record of a request's earlier invocations: what stands where a checkpoint would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from vinelm.errors import StoreError
+
+RECORD = b"r"
+"""First byte of a record, where that of a checkpoint says how the run stood."""
+_FORMAT = 1
+_SERDE = JsonPlusSerializer()  # no pickle in its default mode
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """One call of a model.
+
+    Attributes:
+        digest: of its prompt.
+        answer: the model's message; None if the call failed.
+        failure: kind and detail of the failure, if the application went on after it.
+    """
+
+    digest: str
+    answer: AIMessage | None
+    failure: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
+class RecordedInvocation:
+    """One invocation.
+
+    Attributes:
+        stage: its stage.
+        model: its model.
+        latency_s: its seconds, as long as it took by itself.
+        calls: its calls, in the order in which they ended.
+    """
+
+    stage: str
+    model: str
+    latency_s: float = 0.0
+    calls: list[RecordedCall] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A request up to some invocation.
+
+    Attributes:
+        invocations: in the order of the path.
+        reached: the stage that was invoked next; None if the request ended.
+    """
+
+    invocations: tuple[RecordedInvocation, ...] = ()
+    reached: str | None = None
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of the invocations."""
+        return tuple(one.stage for one in self.invocations)
+
+    def to_bytes(self) -> bytes:
+        """Return the record as bytes that :meth:`from_bytes` reads in any process; equal records give equal bytes."""
+        plain = [
+            [one.stage, one.model, one.latency_s, [[call.digest, call.answer, call.failure] for call in one.calls]]
+            for one in self.invocations
+        ]
+        return RECORD + _SERDE.dumps_typed([_FORMAT, self.reached, plain])[1]
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Record:
+        """Return the record that :meth:`to_bytes` wrote.
+
+        Raises:
+            StoreError: the bytes are a checkpoint, or of a newer version.
+        """
+        if content[:1] != RECORD:
+            raise StoreError("the store holds checkpoints, and this workflow is replayed: use another store")
+        version, reached, plain = _SERDE.loads_typed(("msgpack", content[1:]))
+        if version != _FORMAT:
+            raise StoreError(f"the store holds a record of format {version}, which this VineLM does not know: update it")
+        return cls(tuple(map(_invocation, plain)), reached)
+
+
+def _invocation(plain: Sequence[Any]) -> RecordedInvocation:
+    stage, model, latency_s, calls = plain
+    found = [RecordedCall(digest, answer, None if failure is None else tuple(failure)) for digest, answer, failure in calls]
+    return RecordedInvocation(stage, model, latency_s, found)
+
+
+__all__ = ["RECORD", "Record", "RecordedCall", "RecordedInvocation"]

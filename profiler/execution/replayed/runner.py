@@ -1,0 +1,199 @@
+"""Runs units by replay: from the start of the request, with recorded answers, up to the one invocation that is bought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vinelm.adapters.langgraph import build_graph, profiled_unit, resolved, with_graph_exits
+from vinelm.catalog import Catalog
+from vinelm.errors import InputError, WorkflowError
+from vinelm.profiler.budget.unit_budget import UnitBudget
+from vinelm.profiler.execution.arms import arm_after
+from vinelm.profiler.execution.job import UnitOutcome
+from vinelm.profiler.execution.replayed.application import Application
+from vinelm.profiler.execution.replayed.model import UnitCalls
+from vinelm.profiler.execution.replayed.policy import ReplayPolicy
+from vinelm.profiler.execution.replayed.record import Record
+from vinelm.profiler.execution.replayed.repeats import RepeatGuard
+from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
+from vinelm.profiler.execution.unit_rows import failed_row, scored
+from vinelm.protocols import Backend
+from vinelm.workflow import Request, Workflow
+
+
+class ReplayRunner:
+    """Runs units of a workflow whose checkpoints cannot be forked; the interface of
+    :class:`~vinelm.profiler.execution.unit.UnitRunner`.
+
+    What stands for the checkpoint is the record of the answers so far. Only the workflow's own stop ends a request. Calls the
+    models, which spends money. May be shared by threads as far as the workflow's own code allows.
+
+    Args:
+        workflow: the workflow.
+        catalog: the models.
+        backends: one for each provider of the catalog.
+        reason: why it is replayed.
+
+    Raises:
+        WorkflowError: the application cannot be replayed.
+    """
+
+    def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], reason: str = "") -> None:
+        workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
+        self.workflow, self.catalog, self.backends, self.reason = workflow, catalog, backends, reason
+        self.template = workflow.template.bind(tuple(catalog))
+        if self.template.stop == "oracle":
+            raise WorkflowError(
+                f"workflow {workflow.name!r} is replayed ({reason}) and stops by the oracle: a replay ends where the "
+                "application does, so use stop='workflow'"
+            )
+        self.control = UnitAdapter(catalog, backends, template=self.template)
+        app = build_graph(workflow, self.control)
+        self.template = self.control.adapter.template = with_graph_exits(self.template, app)
+        self._app = Application(app, workflow)
+        self.last_error: Exception | None = None
+
+    @property
+    def is_virtual_time(self) -> bool:
+        """Whether latencies do not pass on the wall."""
+        return self.control.models.is_virtual_time
+
+    def run(
+        self,
+        request: Request,
+        prefix: tuple[str, ...],
+        parent: bytes | None,
+        budget: UnitBudget | None = None,
+        stages: Sequence[str] = (),
+    ) -> UnitOutcome:
+        """Run the request from its start and buy the last invocation of ``prefix``.
+
+        Args:
+            request: the request.
+            prefix: the models of the invocations up to and including this one.
+            parent: the record of ``prefix[:-1]``; None for the first invocation.
+            budget: authorizes each call of a model; None to allow every call.
+            stages: not needed: the record has them.
+
+        Returns:
+            The row and the record. A run that leaves its record gives a row of the kind ``state`` that says
+            where; the rest is as with checkpoints.
+
+        Raises:
+            InputError: an error that every further unit would meet as well.
+        """
+        before = Record() if parent is None else Record.from_bytes(parent)
+        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before)
+        values, problem = self._run(policy, request, budget)
+        self.last_error = problem
+        if budget is not None and budget.was_refused:  # even if the application caught the exception
+            return UnitOutcome(None, paid_usd=budget.spent_usd)
+        if policy.drift is not None:
+            return UnitOutcome(policy.observation("state", policy.drift))
+        if problem is not None:
+            return UnitOutcome(failed_row(policy, problem))
+        if not policy.invocations:
+            return self._not_run(policy)
+        if policy.has_failed:
+            last = policy.invocations[-1]
+            return UnitOutcome(policy.observation(last.failure, last.detail))
+        return self._finished(policy, request, values)
+
+    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+        """Score the state after ``prefix`` again, which replays the record without a call.
+
+        Returns:
+            A row that holds only the success, or a failure with what is wrong.
+        """
+        before = Record.from_bytes(state)
+        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, buys=False)
+        values, error = self._run(policy, request, budget)
+        if policy.drift is not None:
+            return UnitOutcome(policy.observation("state", policy.drift))
+        if error is not None:
+            return UnitOutcome(failed_row(policy, error))
+        success, problem = self._success(policy, request, values)
+        return UnitOutcome(policy.observation(success=success) if problem is None else policy.observation("tool", problem))
+
+    def _run(
+        self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None
+    ) -> tuple[dict[str, Any] | None, Exception | None]:
+        """The state after the run, and the exception that ended it, if any."""
+        context = replace(self.control.context(policy=policy, request=request), chat_host=policy)
+        names = self.workflow.unrepeatable
+        guards = [RepeatGuard(policy, names)] if names else []
+        money, calls = UNIT_BUDGET.set(budget), UNIT_CALLS.set(UnitCalls(policy))
+        values, problem = None, None
+        try:
+            with profiled_unit():
+                values = self._app.run(self.workflow.graph_input(request), context, policy, guards)
+        except InputError:
+            if policy.problem is None:
+                raise
+        except Exception as error:
+            problem = error
+        finally:
+            UNIT_CALLS.reset(calls)
+            UNIT_BUDGET.reset(money)
+        if policy.problem is not None:
+            raise WorkflowError(f"workflow {self.workflow.name!r}, request {request.id!r}: {policy.problem}")
+        return values, problem
+
+    # -- the outcome ----------------------------------------------------------------------------------------------
+
+    def _not_run(self, policy: ReplayPolicy) -> UnitOutcome:
+        number = len(policy.prefix)
+        if policy.before.invocations:
+            policy.drifted(f"the request ended before invocation {number} ({policy.stage!r}), which its record has")
+            return UnitOutcome(policy.observation("state", policy.drift))
+        raise WorkflowError(
+            f"workflow {self.workflow.name!r}: stage {policy.stage!r} did not run as invocation {number} of request "
+            f"{policy.request_id!r}: does the application call it?"
+        )
+
+    def _finished(self, policy: ReplayPolicy, request: Request, values: dict[str, Any] | None) -> UnitOutcome:
+        if policy.reached is None:
+            policy.at_boundary()
+        stages = (*policy.before.stages, policy.stage)
+        arm, problem = self._arm(stages, policy.reached)
+        if problem is not None:
+            return UnitOutcome(policy.observation("unexpected_arm", problem))
+        success, problem = self._success(policy, request, values)
+        if problem is not None:
+            return UnitOutcome(policy.observation("tool", problem))
+        may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
+        stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
+        row = policy.observation(success=success, stopped=stopped, arm=arm)
+        try:
+            record = policy.record_after(row).to_bytes()
+        except Exception as error:
+            detail = f"an answer of the stage {policy.stage!r} cannot be recorded: {type(error).__name__}"
+            return UnitOutcome(policy.observation("state", detail))
+        return UnitOutcome(policy.joint_row(row), record)
+
+    def _arm(self, stages: tuple[str, ...], reached: str | None) -> tuple[str | None, str | None]:
+        """The stage that comes next where the template allows several; the second value says that it allows another."""
+        if not self.template.is_linear:
+            return arm_after(self.template, stages, [] if reached is None else [reached])
+        follower = self.template.stage_after(len(stages))
+        if follower is not None and reached not in {None, follower.name}:
+            raise WorkflowError(
+                f"workflow {self.workflow.name!r}: after {len(stages)} invocations the application goes to {reached}, "
+                f"its template to {follower.name!r}: make them agree"
+            )
+        return None, None
+
+    def _success(
+        self, policy: ReplayPolicy, request: Request, values: dict[str, Any] | None
+    ) -> tuple[bool | float | None, str | None]:
+        """The success, None where no answer can be seen yet; and what is wrong with the scorer."""
+        if not self.template.stage(policy.stage).answerable:
+            return False, None
+        if values is None or policy.is_joint:
+            return None, None
+        return scored(self.workflow, request, values)
+
+
+__all__ = ["ReplayRunner"]

@@ -1,0 +1,132 @@
+"""Whole profiles of replayed workflows: the ledger, the workers, a kill, and what follows the profile."""
+
+import signal
+from functools import partial
+
+import pytest
+from profiling_toy import ToyBackend, catalog_for, new_store
+from replay_toy import TOYS
+
+from vinelm import Objective, VineLM
+from vinelm.adapters.langgraph import build_graph
+from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
+from vinelm.traces import ObservationStore
+
+
+def run(path, workflow, execution=None, backend=None, **settings):
+    with new_store(path, workflow) as store:
+        backends = {"test": backend or ToyBackend()}
+        result = profile(workflow, catalog_for(workflow), backends, store, execution=execution, **settings)
+        return result, store.observations(), store.committed_usd()
+
+
+def by_cell(rows):
+    return sorted(rows, key=lambda row: (row.request_id, row.prefix))
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
+    workflow, backend = TOYS[name](n_requests=2), ToyBackend()
+    result, rows, paid = run(tmp_path / "one.db", workflow, backend=backend, sampler="exhaustive")
+    assert (result.stopped_by, result.failures) == ("complete", {})
+    assert sorted(backend.calls) == sorted((row.request_id, row.prefix) for row in rows)  # replays bought nothing
+    assert paid == pytest.approx(sum(row.cost_usd for row in rows))
+    threads = ExecutionConfig(isolation="thread", workers=4)
+    _, theirs, _ = run(tmp_path / "many.db", workflow, threads, sampler="exhaustive")
+    assert by_cell(theirs) == by_cell(rows)
+
+
+@pytest.mark.parametrize("name", ["coroutine", "supervisor"])
+def test_processes_buy_the_same_rows(tmp_path, name):
+    workflow = TOYS[name](n_requests=2)
+    source = WorkflowSource(function="replay_toy:load", arguments={"name": name, "n_requests": 2})
+    execution = ExecutionConfig(isolation="process", workers=2, source=source)
+    result, rows, _ = run(tmp_path / "here.db", workflow, coverage=0.5)
+    there, theirs, _ = run(tmp_path / "there.db", workflow, execution, coverage=0.5)
+    assert by_cell(theirs) == by_cell(rows)
+    assert there.stopped_by == result.stopped_by
+
+
+def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
+    workflow = TOYS["supervisor"](n_requests=2)
+    _, rows, total = run(tmp_path / "whole.db", workflow, sampler="exhaustive")
+    for share in (0.1, 0.5):
+        result, capped, paid = run(tmp_path / f"{share}.db", workflow, sampler="exhaustive", budget_usd=total * share)
+        assert result.stopped_by == "budget"
+        assert paid <= total * share + 1e-12
+        assert 0 < len(capped) < len(rows)
+        assert capped == rows[: len(capped)]
+
+
+CHILD = """
+import os, signal, sys
+from profiling_toy import *
+from replay_toy import TOYS
+from vinelm.profiler.runner import profile
+path, n = sys.argv[1], int(sys.argv[2])
+left = [n]
+def die(*_):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+workflow = TOYS["supervisor"](n_requests=2)
+store = new_store(path, workflow)
+profile(workflow, catalog_for(workflow), {"test": ToyBackend(before=die)}, store, sampler="exhaustive")
+"""
+
+
+def test_kill_9_and_resume_gives_the_undisturbed_store(tmp_path, python):
+    workflow = TOYS["supervisor"](n_requests=2)
+    _, whole, total = run(tmp_path / "whole.db", workflow, sampler="exhaustive")
+    killed = tmp_path / "killed.db"
+    for n in (5, 9):
+        with python.start(CHILD, str(killed), str(n)) as child:
+            assert child.wait() == -signal.SIGKILL
+    _, rows, paid = run(killed, workflow, sampler="exhaustive")
+    assert rows == whole
+    assert paid > total  # the calls in flight, at their bound
+    with ObservationStore.open(killed) as one, ObservationStore.open(tmp_path / "whole.db") as other:
+        for row in whole:
+            assert one.checkpoint(row.request_id, row.prefix) == other.checkpoint(row.request_id, row.prefix)
+
+
+def only_right(request, state):
+    return state["answer"] == "right"
+
+
+def test_another_scorer_judges_the_records_without_a_call(tmp_path):
+    make, backend = partial(TOYS["nested"], n_requests=2), ToyBackend()
+    _, before, _ = run(tmp_path / "s.db", make(), sampler="exhaustive")
+    _, after, _ = run(tmp_path / "s.db", make(score=only_right), backend=backend, sampler="exhaustive")
+    assert backend.calls == []
+    assert len(after) == len(before)
+    ends = [(one.success, other.success) for one, other in zip(by_cell(before), by_cell(after), strict=True)]
+    assert ends != [(one, one) for one, _ in ends]
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_check_runs_it_without_a_call(name):
+    report = check_workflow(TOYS[name](), catalog_for(TOYS[name]()))
+    assert report.is_ok, [item for item in report.items if not item.is_ok]
+    assert any("from its start with recorded answers" in item.detail for item in report.items)
+
+
+@pytest.mark.parametrize("name", ["function", "entrypoint", "nested", "twice"])
+def test_what_was_profiled_is_served(tmp_path, name):
+    from vinelm.api import estimate_store
+
+    workflow = TOYS[name](n_requests=12)
+    run(tmp_path / "s.db", workflow, sampler="exhaustive")
+    trie = estimate_store(tmp_path / "s.db", estimator="latent")
+    backend = ToyBackend()
+    vine = VineLM(catalog_for(workflow), {"test": backend}, template=trie.template, trie=trie)
+    app = build_graph(workflow, vine)
+    objective = Objective(maximize="accuracy", max_cost_usd=0.01)
+    for request in workflow.requests[:3]:
+        session = vine.session(objective, request=request)
+        state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
+        assert "answer" in state
+        planned = [step for step in session.trace() if step.get("kind") == "model"]
+        assert [len(step["prefix"]) for step in planned] == list(range(len(session.invocations)))
+        assert [step["stage"] for step in planned] == [one.stage for one in session.invocations], planned
+        assert [step["model"] for step in planned] == list(session.invocations[-1].prefix)

@@ -1,0 +1,148 @@
+"""Replayed units: each application is run from its start, and buys one invocation."""
+
+from itertools import product
+
+import pytest
+from profiling_toy import ToyBackend, answer_of, catalog_for, cost_of, expected, toy
+from replay_toy import (
+    build_coroutine,
+    build_entrypoint,
+    build_function,
+    build_gathered,
+    experts_toy,
+    function_toy,
+    nested_toy,
+    supervisor_toy,
+    twice_toy,
+)
+
+from vinelm.profiler.execution.replayed.runner import ReplayRunner
+from vinelm.profiler.execution.unit import UnitRunner
+from vinelm.profiler.execution.units import make_units
+
+
+def runner(workflow, **backend):
+    units = make_units(workflow, catalog_for(workflow), {"test": ToyBackend(**backend)})
+    assert isinstance(units, ReplayRunner)
+    return units
+
+
+def walk(units, request):
+    """Every cell that a request reaches, with its outcome; parents first."""
+    parents, found = {(): None}, {}
+    for depth in range(1, units.template.depth + 1):
+        for prefix in product(("m0", "m1"), repeat=depth):
+            if prefix[:-1] not in parents:
+                continue
+            found[prefix] = outcome = units.run(request, prefix, parents[prefix[:-1]])
+            if outcome.observation.failure is None and not outcome.observation.stopped:
+                parents[prefix] = outcome.checkpoint
+    return found
+
+
+def test_a_graph_gives_the_rows_of_its_checkpoints():
+    replayed, forked = toy(replay=True, n_requests=3), toy(n_requests=3)
+    units = runner(replayed)
+    others = UnitRunner(forked, catalog_for(forked), {"test": ToyBackend()})
+    for request in replayed.requests:
+        for prefix, outcome in walk(units, request).items():
+            wanted = expected(request.id, prefix)
+            assert {key: getattr(outcome.observation, key) for key in wanted} == wanted
+        assert walk(units, request).keys() == walk(others, request).keys()
+
+
+@pytest.mark.parametrize("build", [build_function, build_coroutine, build_entrypoint])
+def test_code_without_a_graph(build):
+    workflow = function_toy(build, n_requests=4)
+    units, n_rows = runner(workflow), 0
+    for request in workflow.requests:
+        for prefix, outcome in walk(units, request).items():
+            wanted, row = expected(request.id, prefix), outcome.observation
+            n_rows += 1
+            if not wanted["stopped"] and len(prefix) < 3:  # the function has not returned: no answer can be seen
+                wanted["success"] = None
+            wanted["stopped"] = wanted["stopped"] or len(prefix) == 3
+            del wanted["latency_s"]  # of a stream
+            assert {key: getattr(row, key) for key in wanted} == wanted
+    calls = units.backends["test"].calls
+    assert len(calls) == len(set(calls)) == n_rows  # each was bought once
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (twice_toy, ("think", "judge")),
+        (nested_toy, ("plan", "draft", "edit", "sign")),
+        (supervisor_toy, ("boss", "research", "boss", "maths", "boss")),
+    ],
+)
+def test_a_path_of_calls_that_no_checkpoint_separates(make, names):
+    workflow = make(n_requests=2)
+    units = runner(workflow)
+    for request in workflow.requests:
+        found = walk(units, request)
+        assert len(found) == sum(2**depth for depth in range(1, len(names) + 1))
+        for prefix, outcome in found.items():
+            row = outcome.observation
+            is_last = len(prefix) == len(names)
+            assert (row.stage, row.failure, row.calls, row.stopped) == (names[len(prefix) - 1], None, 1, is_last)
+            assert row.cost_usd == cost_of(request.id, prefix)
+            if is_last:
+                assert row.success == (answer_of(request.id, prefix) in ("right", "odd"))
+    calls = units.backends["test"].calls
+    assert len(calls) == len(set(calls))
+
+
+def test_the_record_is_the_same_in_every_runner_and_scores_again_without_a_call():
+    workflow = supervisor_toy(n_requests=1)
+    one, other = runner(workflow), runner(workflow)
+    [request] = workflow.requests
+    first, second = walk(one, request), walk(other, request)
+    assert {prefix: outcome.checkpoint for prefix, outcome in first.items()} == {
+        prefix: outcome.checkpoint for prefix, outcome in second.items()
+    }
+    assert all(outcome.checkpoint[:1] == b"r" for outcome in first.values())
+    calls = list(one.backends["test"].calls)
+    from vinelm.profiler.budget.unit_budget import UnitBudget
+
+    for prefix, outcome in first.items():
+        again = one.score(request, prefix, outcome.checkpoint, UnitBudget(0.0, lambda _: False))
+        assert again.observation.success == outcome.observation.success
+    assert one.backends["test"].calls == calls
+
+
+class Slow(ToyBackend):
+    """The law expert takes ten seconds, the others three."""
+
+    def answer(self, model, call, prompt_chars):
+        from dataclasses import replace
+
+        text, usage = super().answer(model, call, prompt_chars)
+        return text, replace(usage, latency_s=10.0 if call.stage == "law" else 3.0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_stages_of_one_superstep(is_async):
+    from functools import partial
+
+    from replay_toy import build_experts
+
+    workflow = experts_toy(n_requests=1, build=partial(build_experts, is_async=is_async))
+    units = make_units(workflow, catalog_for(workflow), {"test": Slow()})
+    [request] = workflow.requests
+    found = walk(units, request)
+    rows = [found[("m0", "m1", "m0", "m1")[:length]].observation for length in range(1, 5)]
+    assert [row.stage for row in rows] == ["tax", "law", "art", "judge"]
+    assert [row.latency_s for row in rows] == [3.0, 7.0, 0.0, 3.0]  # the longest so far counts once
+    assert [row.stopped for row in rows] == [False, False, False, True]
+    assert [row.cost_usd for row in rows] == [cost_of("q0", row.prefix) for row in rows]
+    calls = units.backends["test"].calls
+    assert len(calls) == len(set(calls)) == len(found) == 30
+
+
+def test_a_function_may_gather_its_stages():
+    workflow = experts_toy(n_requests=1, build=build_gathered)
+    units = make_units(workflow, catalog_for(workflow), {"test": Slow()})
+    found = walk(units, workflow.requests[0])
+    assert {outcome.observation.failure for outcome in found.values()} == {None}
+    assert len(units.backends["test"].calls) == len(found) == 30

@@ -1,0 +1,61 @@
+"""Applications that are no graph: a plain function that calls chat models, as something that can be invoked like a graph."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vinelm.adapters.langgraph.run_context import carried_by
+from vinelm.errors import WorkflowError
+
+if TYPE_CHECKING:
+    from vinelm.adapters.langgraph.adapter import AdapterHolder
+
+
+class FunctionApp:
+    """``function(inputs) -> state`` with the methods of a compiled graph that callers need. Each invocation is one request.
+
+    Attributes:
+        function: the application's own; sync or async. Its result is the state that the scorer is given.
+        is_async: whether it is a coroutine function.
+
+    Args:
+        function: see above.
+        vine: whose chat models it calls.
+    """
+
+    def __init__(self, function: Callable[[dict[str, Any]], Any], vine: AdapterHolder) -> None:
+        self.function = function
+        called = function if inspect.isroutine(function) else type(function).__call__
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+        self._vine = vine
+
+    def invoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
+        """Run the function for one request; ``context`` is what ``vine.context(...)`` returned. Spends money.
+
+        Raises:
+            WorkflowError: the function returned no mapping.
+        """
+        with self._vine.adapter.within(carried_by(context)):
+            if self.is_async:
+                return self._state(asyncio.run(self.function(dict(inputs))))
+            return self._state(self.function(dict(inputs)))
+
+    async def ainvoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
+        """As :meth:`invoke`."""
+        with self._vine.adapter.within(carried_by(context)):
+            found = self.function(dict(inputs))
+            return self._state(await found if self.is_async else found)
+
+    def _state(self, found: Any) -> dict[str, Any]:
+        if not isinstance(found, Mapping):
+            name = getattr(self.function, "__name__", type(self.function).__name__)
+            raise WorkflowError(
+                f"{name}(inputs) returned {type(found).__name__}: return a dict, the state that score(request, state) is given"
+            )
+        return dict(found)
+
+
+__all__ = ["FunctionApp"]

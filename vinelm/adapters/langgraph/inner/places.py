@@ -1,0 +1,134 @@
+"""The path of a run as the run itself keeps it: for invocations inside subgraphs, and in code without a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from vinelm.protocols import Invocation
+
+
+class Where(NamedTuple):
+    """Where in a run a stage is invoked.
+
+    Attributes:
+        step: the superstep of the root graph; empty outside of a graph.
+        task: the task of the root graph in which it happens; empty outside of a graph.
+    """
+
+    step: str = ""
+    task: str = ""
+
+
+class PlaceKey(NamedTuple):
+    """What invocations share that take one place in the path, such as those of a fan-out.
+
+    Attributes:
+        step: the superstep of the root graph.
+        stage: the stage.
+        ordinal: how many invocations of the stage had ended before in the same task of the root graph.
+    """
+
+    step: str
+    stage: str
+    ordinal: int
+
+
+@dataclass(slots=True)
+class _Place:
+    path: tuple[str, ...]
+    stages: tuple[str, ...]
+    begun: int = 0
+    failed: int = 0
+
+
+class RunPlaces:
+    """The places of one run's path, in the order in which they were begun. Thread-safe.
+
+    Invocations of a stage in tasks of one superstep that are the same stage's n-th there share a place and a model, like the
+    branches of a fan-out. So do calls under way at once in one task. A place is given again if all of its attempts failed.
+
+    Args:
+        choose: returns the model of a stage after a prefix.
+        locate: returns the whole path of an invocation instead, where the policy of a replayed unit knows it.
+    """
+
+    def __init__(
+        self, choose: Callable[[str, tuple[str, ...]], str], locate: Callable[[PlaceKey], tuple[str, ...]] | None = None
+    ) -> None:
+        self._choose, self._locate = choose, locate
+        self._lock = RLock()
+        self._places: dict[PlaceKey, _Place] = {}
+        self._ended: dict[tuple[str, str], int] = {}  # by task and stage
+        self._open: dict[tuple[str, ...], tuple[PlaceKey, _Place, set[str]]] = {}
+
+    def enter(
+        self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return models and stages of the path up to an invocation that begins, its own included.
+
+        Args:
+            where: where it is invoked.
+            stage: its stage.
+            path: models of the run's path so far.
+            stages: its stages.
+        """
+        with self._lock:
+            key = PlaceKey(where.step, stage, self._ended.get((where.task, stage), 0))
+            place = self._places.get(key)
+            if place is None or place.begun == place.failed:
+                prefix = path if place is None else place.path[:-1]
+                found = self._locate(key) if self._locate is not None else (*prefix, self._choose(stage, prefix))
+                before = stages if place is None else place.stages[:-1]
+                place = self._places[key] = _Place(found, (*before[: len(found) - 1], stage))
+                self._open[found] = key, place, set()
+            place.begun += 1
+            self._open[place.path][2].add(where.task)
+            return place.path, place.stages
+
+    def ended(self, invocation: Invocation) -> bool:
+        """Note that an attempt has ended; returns whether every attempt at its place has failed, so that nothing is there."""
+        with self._lock:
+            found = self._open.get(invocation.prefix)
+            if found is None or found[0].stage != invocation.stage:
+                return False
+            key, place, tasks = found
+            if invocation.failure is None:
+                for task in tasks:
+                    counted = (task, key.stage)
+                    self._ended[counted] = max(self._ended.get(counted, 0), key.ordinal + 1)
+                return False
+            place.failed += 1
+            return place.begun == place.failed
+
+    def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> bool:
+        """Note that an attempt goes on with another model: the place's path ends with that one. Returns whether it is known."""
+        with self._lock:
+            found = self._open.pop(before, None)
+            if found is not None:
+                found[1].path = after
+                found[1].begun, found[1].failed = 1, 0
+                self._open[after] = found
+            return found is not None
+
+
+def where_of(config: RunnableConfig | None) -> Where:
+    """Return where the node of ``config`` runs, as LangGraph's config tells it."""
+    given: dict[str, Any] = {} if config is None else config.get("configurable", {})
+    parents = given.get("checkpoint_map")
+    step = parents.get("", "") if isinstance(parents, dict) else ""
+    return Where(str(step), str(given.get("checkpoint_ns") or "").partition("|")[0])
+
+
+def is_inner(runtime: Runtime[Any]) -> bool:
+    """Return whether the node of ``runtime`` is inside a subgraph."""
+    info = runtime.execution_info
+    return info is not None and "|" in info.checkpoint_ns
+
+
+__all__ = ["PlaceKey", "RunPlaces", "Where", "is_inner", "where_of"]
