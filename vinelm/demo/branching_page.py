@@ -25,14 +25,15 @@ from vinelm.reports import (
 )
 
 _SERVED_INTRO = (
-    "Every row is the same LangGraph application answering the same held-out requests, none of which was profiled; its own edges "
-    "choose the arms and end the requests. VineLM, the best static plan (a model for each stage) and the best single model were "
-    "planned from the same trie by the same criterion; “in hindsight” is the single model that did best on these requests."
+    "Every row is the same LangGraph application answering the same held-out requests, none of which was profiled; its own "
+    "edges choose the arms and end the requests. VineLM, the best static plan (a model for each stage) and the best single "
+    "model were planned from the same trie by the same criterion; “in hindsight” is the single model that did best on these "
+    "requests."
 )
 _PROFILE_INTRO = "Each request went the way that the application took; the models of each stage were drawn in advance."
 _ARMS_INTRO = (
-    "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before, and so "
-    "does whether that was right."
+    "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before, and "
+    "so does whether that was right."
 )
 
 
@@ -57,7 +58,9 @@ def branching_page(result: BranchingDemoResult) -> Report:
             ),
             plans_section(plans, objectives),
             frontier_section(plans),
-            Section(title="What the application does", intro=_ARMS_INTRO, parts=(*arm_tables(annotated), stage_table(annotated))),
+            Section(
+                title="What the application does", intro=_ARMS_INTRO, parts=(*arm_tables(annotated), stage_table(annotated)),
+            ),
             profile_section(result, _PROFILE_INTRO),
         ),
         provenance=branching_provenance(result),

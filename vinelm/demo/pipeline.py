@@ -79,8 +79,8 @@ def profile_training(
 ) -> TrainingProfile:
     """Profile a sample of the training split into ``demo.db``, which must not exist.
 
-    By default the profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the workflow's
-    own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
+    By default the profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the
+    workflow's own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
 
     Raises:
         KeyboardInterrupt: The profile was interrupted.

@@ -7,7 +7,7 @@ from vinelm.workflows.nl2sql.bundled.names import people
 from vinelm.workflows.nl2sql.bundled.seeded_random import Dice, later
 
 DB_ID = "helpdesk"
-CUSTOMERS, PURCHASES = 60, 260
+CUSTOMERS, PURCHASES = 60, 300
 FIRST_ORDER = 4001
 
 SCHEMA = """
@@ -29,7 +29,7 @@ def email_of(customer: int) -> str:
 
 
 def fill(dice: Dice) -> Tables:
-    """60 customers, 260 purchases, some 330 payments, of which a few are duplicates, failed or refunded."""
+    """60 customers, 300 purchases, some 450 payments, of which a few are duplicates, failed or refunded."""
     customers: list[Row] = [
         (number, name, email_of(number), dice.skewed(("basic", "plus", "family")))
         for number, name in enumerate(people(dice, CUSTOMERS), start=1)
@@ -82,7 +82,7 @@ LOOKUPS: dict[str, Ask] = {
             "I think that I was billed double for {order}. Can you tell me the number of settled charges and their sum?",
         ),
         "SELECT COUNT(*), SUM(amount_cents) FROM payment WHERE order_id = {order} AND status = 'settled'",
-        times=14,
+        times=28,
         order=_ORDERS[:60],
     ),
     "refund_status": ask(
@@ -91,8 +91,8 @@ LOOKUPS: dict[str, Ask] = {
             "Still waiting for the money for {order}, or did I miss it? Date and amount of the refund, please.",
         ),
         "SELECT paid_on, amount_cents FROM payment WHERE order_id = {order} AND status = 'refunded'",
-        times=12,
-        order=_ORDERS[60:200],
+        times=24,
+        order=_ORDERS[60:],
     ),
     "statement": ask(
         (
@@ -113,7 +113,7 @@ LOOKUPS: dict[str, Ask] = {
         ),
         """SELECT o.order_id, o.ordered_on FROM purchase AS o JOIN customer AS c ON c.customer_id = o.customer_id
            WHERE c.email = '{email}' AND o.shipped_on IS NULL""",
-        times=12,
+        times=24,
         email=_EMAILS[30:],
     ),
 }

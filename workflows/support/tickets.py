@@ -87,12 +87,12 @@ def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
     ``gold_sql``, or ``article``; ``misleading`` says whether its opening sounds like another desk.
     """
     dice = Dice(SEED)
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "billing": list(_billing(data or load_bundled())),
         "technical": [
             {"text": text, "reply": article.reply, "article": name}
             for name, article in ARTICLES.items()
-            for text in dice.shuffled(article.wordings)
+            for text in article.wordings
         ],
         "other": [{"text": text, "reply": reply} for reply, wordings in OTHER.items() for text in wordings],
     }
@@ -120,8 +120,10 @@ def _pattern(sql: str) -> re.Pattern[str]:
 
 
 def _numbered(desk: str, rows: Sequence[Mapping[str, Any]], dice: Dice) -> Iterator[Request]:
-    for number, row in enumerate(dice.shuffled(rows), start=1):
-        opener = dice.pick(OPENERS)
+    """Number the tickets of a desk. What two customers may ask in the same words comes twice, with different openings."""
+    openings = 1 if desk == "billing" else 2
+    opened = [(opener, row) for row in rows for opener in dice.sample(OPENERS, openings)]
+    for number, (opener, row) in enumerate(dice.shuffled(opened), start=1):
         labels = {key: value for key, value in row.items() if key != "text"}
         ticket = {"ticket": opener + str(row["text"]), "desk": desk, "misleading": opener in MISLEADING}
         yield Request(f"{desk}-{number:03d}", {**ticket, **labels})

@@ -12,7 +12,7 @@ from vinelm.workflows.support.helpdesk import LOOKUPS
 from vinelm.workflows.support.prompts import REPLIES
 from vinelm.workflows.support.tickets import DESKS, MISLEADING, OTHER
 
-CONTENT = "0fa80614296171b79f84088e3192f2f18a0c6d50a5477e31c19e7aeca13421ce"
+CONTENT = "fe43316cb4b5e18928834816bc389c58524fe556594f2a9bf7e30f4d46732ac2"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,160 @@
+"""Plans over tries that branch: static plans, single models, frontiers and arms, each compared with its definition."""
+
+import itertools
+
+import numpy as np
+import pytest
+from conftest import random_table
+from routed_tries import routed_trie
+
+from vinelm.errors import ConfigError
+from vinelm.evaluation import ContingentPlans, Plans, arm_shares, contingent_frontier, frontier_range, plans_over, showcase
+from vinelm.objective import Objective
+
+BEST = Objective(maximize="accuracy")
+SEEDS = range(6)
+
+
+@pytest.fixture
+def routed():
+    return routed_trie()
+
+
+def by_hand(annotated, models):
+    """Accuracy, dollars and longest seconds of a model per stage, request by request through the trie."""
+    trie = annotated.trie
+
+    def follow(node, reach, used_s):
+        below = [arm[next(i for i, c in enumerate(arm) if trie.models[trie.model[c]] == models[stage])]
+                 for stage, arm in trie.arms(node).items()]  # fmt: skip
+        accuracy, cost, longest = reach * annotated.stop_success[node], reach * annotated.cost_usd[node], used_s
+        for child in below:
+            found = follow(child, reach * annotated.arm[child], used_s + annotated.latency_s[child])
+            accuracy, cost, longest = accuracy + found[0], cost + found[1], max(longest, found[2])
+        return accuracy, cost, longest
+
+    return follow(0, 1.0, 0.0)
+
+
+def every_static(annotated):
+    stages = annotated.trie.stages
+    for chosen in itertools.product(annotated.trie.models, repeat=len(stages)):
+        models = dict(zip(stages, chosen, strict=True))
+        yield models, by_hand(annotated, models)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_static_plan_is_the_best_of_all_models_per_stage(seed):
+    annotated = routed_trie(seed)
+    plans, every = ContingentPlans(annotated), list(every_static(annotated))
+    median_usd, median_s = np.median([found[1] for _, found in every]), np.median([found[2] for _, found in every])
+    allowed = {
+        BEST: lambda found: True,
+        Objective(maximize="accuracy", max_cost_usd=float(median_usd)): lambda found: found[1] <= median_usd,
+        Objective(maximize="accuracy", max_latency_s=float(median_s)): lambda found: found[2] <= median_s + 1e-12,
+    }
+    for objective, fits in allowed.items():
+        models, expected = max((item for item in every if fits(item[1])), key=lambda item: item[1][0])
+        plan = plans.fixed(objective, "static")
+        assert plan.models == models
+        assert (plan.accuracy, plan.path_cost_usd, plan.path_latency_s) == pytest.approx(expected)
+    cheapest = min(found[1] for _, found in every if found[0] >= 0.6)
+    assert plans.fixed(Objective(minimize="cost", min_accuracy=0.6), "static").path_cost_usd == pytest.approx(cheapest)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_single_models_run_every_stage(seed):
+    annotated = routed_trie(seed, 3)
+    plans = ContingentPlans(annotated)
+    alone = dict(plans.single_models())
+    assert list(alone) == list(annotated.trie.models)
+    for model, plan in alone.items():
+        assert set(plan.models.values()) == {model}
+        assert plan.text == model
+        assert plan.accuracy == pytest.approx(by_hand(annotated, plan.models)[0])
+    best = plans.fixed(BEST, "single")
+    assert best == max(alone.values(), key=lambda plan: plan.accuracy)
+    assert plans.model_of(best) in alone
+    assert plans.best_single_accuracy == best.accuracy
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_vinelm_is_at_least_as_good_as_any_static_plan(seed):
+    plans = ContingentPlans(routed_trie(seed))
+    for objective in showcase(plans):
+        best, static, single = plans.compare(objective)
+        assert best.decision.is_feasible
+        assert static.decision is not None
+        assert single.decision is not None
+        if objective.target == "accuracy":
+            assert best.decision.accuracy >= static.decision.accuracy - 1e-12 >= single.decision.accuracy - 2e-12
+        else:
+            assert best.decision.path_cost_usd <= static.decision.path_cost_usd + 1e-12
+
+
+def test_none_is_named_where_no_static_plan_meets_the_bounds(routed):
+    plans = ContingentPlans(routed)
+    assert plans.fixed(Objective(maximize="accuracy", max_cost_usd=1e-9), "static") is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_frontier_rises_and_no_static_plan_is_above_it(seed):
+    annotated = routed_trie(seed)
+    plans = ContingentPlans(annotated)
+    found = contingent_frontier(plans, 40)
+    cost, accuracy = [d.path_cost_usd for d in found], [d.accuracy for d in found]
+    assert cost == sorted(cost)
+    assert accuracy == sorted(accuracy)
+    assert accuracy[-1] == pytest.approx(plans.decision(BEST).accuracy)
+    ends = frontier_range(plans)
+    assert ends.cheapest_usd <= ends.dearest_usd
+    for _, (right, dollars, _) in every_static(annotated):
+        within = plans.decision(Objective(maximize="accuracy", max_cost_usd=dollars * (1 + 1e-9)))
+        assert within.accuracy >= right - 1e-9
+
+
+def test_a_static_plan_may_end_early_where_the_application_lets_it():
+    annotated = routed_trie(1, answers_everywhere=True)
+    plans = ContingentPlans(annotated)
+    cheapest = plans.fixed(Objective(minimize="cost"), "static")
+    assert cheapest.most_invocations == 1
+    assert "up to 1 invocations" in cheapest.text
+    policy = cheapest.policy()
+    assert policy.next_model("router", ()) == cheapest.models["router"]
+    assert not policy.should_continue((cheapest.models["router"],), False, {})
+
+
+def test_a_static_plan_runs_each_stage_on_its_model(routed):
+    plan = ContingentPlans(routed).fixed(BEST, "static")
+    policy = plan.policy()
+    for stage, model in plan.models.items():
+        assert policy.next_model(stage, ()) == model
+
+
+def test_plans_over_a_trie_of_either_kind(routed):
+    assert isinstance(plans_over(routed), ContingentPlans)
+    assert isinstance(plans_over(random_table(0, n_requests=5, n_models=2, depth=2).annotate()), Plans)
+    with pytest.raises(ConfigError, match="the trie branches") as error:
+        Plans(routed)
+    assert "\n" not in str(error.value)
+
+
+# -- arms --------------------------------------------------------------------------------------------------------
+
+
+def test_arm_shares_are_means_over_the_histories(routed):
+    trie = routed.trie
+    shares = arm_shares(routed)
+    assert [(share.stage, share.model) for share in shares] == [
+        (stage, model) for stage in ("router", "lookup") for model in trie.models
+    ]
+    router = trie.node(["m0"], ["router"])
+    first = shares[0]
+    assert first.arms == pytest.approx({arm: routed.arm[nodes[0]] for arm, nodes in trie.arms(router).items()})
+    assert sum(first.arms.values()) + first.ends == pytest.approx(1.0)
+    assert first.observations == 20
+    assert first.half_width90 == pytest.approx(dict.fromkeys(first.arms, 1.6448536 * 0.02))
+    lookups = [n for n in range(len(trie)) if list(trie.edges(n))[1:] == [("lookup", "m1")]]
+    expected = np.mean([routed.arm[trie.arms(n)["reply"][0]] for n in lookups])
+    assert shares[3].arms["reply"] == pytest.approx(expected)
+    assert shares[3].observations == 40
