@@ -57,8 +57,8 @@ SHAPES = (
     "human_in_the_loop",
     "multi_turn",
 )
-PROFILED, SERVED = 800, 150
-PLANS = 5
+PROFILED, SERVED = 800, 120
+PLANS = 4
 """Fixed plans that are served to measure the estimate."""
 
 
@@ -67,7 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="only this shape; may be given again")
-    parser.add_argument("--calls", type=int, default=700, help="model calls of each profile [default: 700]")
+    parser.add_argument("--calls", type=int, default=600, help="model calls of each profile [default: 600]")
     parser.add_argument("--coverage", type=float, default=0.1, help="coverage at which a profile ends [default: 0.1]")
     parser.add_argument("--jobs", type=int, default=2, help="shapes at a time [default: 2]")
     parser.add_argument("--seed", type=int, default=0)
