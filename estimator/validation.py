@@ -179,7 +179,7 @@ def validate_estimate(
 
 
 def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
-    if latent.is_linear:
+    if latent.is_linear and not latent.trie.is_merged:
         evidence = {} if selection is None else {"selection": selection.to_dict()}
         return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(Plans.of(latent)))
     plans = StagePlans.of(latent)
@@ -294,6 +294,8 @@ def _disagreements(
         "latent without difficulty": LatentEstimator(n_points=1),
         "cascade": CascadeEstimator(),
     }
+    if fitted.trie.is_merged:
+        del others["cascade"]
     plans = Plans.of(fitted)
     best, ends = _best(plans), plans.allowed
     found = []

@@ -109,11 +109,6 @@ def _standard_error(graph: MergedGraph, choice: Ints, reach: FloatArray, correct
     return float((reach * graph.annotated.accuracy_se * np.clip(1.0 - afterwards, 0.0, 1.0)).sum())
 
 
-def arm_rates(graph: MergedGraph, *, with_difficulty: bool) -> FloatArray:
-    """Return P(each arm comes next | its source is reached), with one column per difficulty if the trie knows any, else one."""
-    return _Rates.of(graph, with_difficulty=with_difficulty).going
-
-
 @dataclass(frozen=True, eq=False)
 class _Rates:
     """The rates of nodes and arms, with one column per difficulty, or with one column."""
