@@ -38,7 +38,7 @@ class Plans:
     @classmethod
     def of(cls, fitted: AnnotatedTrie) -> Plans:
         """Return the plans of a trie, in the same order for every trie of one template."""
-        if fitted.is_linear and not fitted.trie.is_merged:
+        if fitted.is_linear:
             trie = fitted.trie
             return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
         plans = StagePlans.of(fitted, with_errors=False)

@@ -179,7 +179,7 @@ def validate_estimate(
 
 
 def _promise(latent: AnnotatedTrie, selection: SelectionOptimism | None) -> Promise:
-    if latent.is_linear and not latent.trie.is_merged:
+    if latent.is_linear:
         evidence = {} if selection is None else {"selection": selection.to_dict()}
         return Promise.of(replace(latent, meta={**latent.meta, "evidence": evidence}), _best(Plans.of(latent)))
     plans = StagePlans.of(latent)
