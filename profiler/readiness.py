@@ -9,7 +9,14 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from vinelm.adapters.langgraph import nodes_of_stages, resolved, template_code, template_differences, user_place
+from vinelm.adapters.langgraph import (
+    nodes_of_stages,
+    resolved,
+    template_code,
+    template_differences,
+    template_imports,
+    user_place,
+)
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError
@@ -19,7 +26,7 @@ from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
-from vinelm.workflow import Request, Workflow
+from vinelm.workflow import Request, StagedWriter, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +66,23 @@ def check_workflow(workflow: Workflow, catalog: Catalog) -> CheckReport:
         The checks. A fault of the workflow is a failed item, never an exception.
     """
     items = tuple(_items(workflow, catalog))
-    return CheckReport(workflow.name, items, None if workflow.template is not None else _code_of(workflow, catalog))
+    return CheckReport(workflow.name, items, None if workflow.has_template else _code_of(workflow, catalog))
 
 
 def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     try:
-        return template_code(resolved(workflow, UnitAdapter(catalog, backends, template=None)).template)
+        template = resolved(workflow, UnitAdapter(catalog, backends, template=None)).template
     except Exception:  # an item says so
         return None
+    return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
 def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
-    is_given = workflow.template is not None
+    is_given = workflow.has_template
     try:
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))
@@ -255,14 +263,15 @@ class ScriptedBackend:
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
-        text = self._text(call.request)
+        text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)
         return text, replace(usage, tokens_estimated=True, finish_reason="stop")
 
-    def _text(self, request: Request | None) -> str:
+    def _text(self, request: Request | None, stage: str) -> str:
         workflow = self._workflow
         if request is not None and workflow.writer is not None:
-            return workflow.writer.right(request, random.Random(0))
+            writer = workflow.writer
+            return (writer.at(stage) if isinstance(writer, StagedWriter) else writer).right(request, random.Random(0))
         label: Any = request.data.get(workflow.labels[0]) if request is not None and workflow.labels else None
         return "a scripted answer" if label is None else str(label)

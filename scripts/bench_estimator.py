@@ -5,6 +5,8 @@ eight recorded Spider systems as a retry cascade, and exam questions with real s
 Spider systems are assumed; everything else there is real. `coverage` is dollars of executed cells over dollars of running
 every request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap
 allows; a floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
+Tables that branch are simulated (`branching_truths.py`) and judged by plans with one model for each stage (`branching_bench.py`):
+arm_mae is the error of the arms' probabilities, arm_coverage90 the share of them in their 90 % intervals.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from branching_bench import branching_line, run_branching
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -302,6 +305,11 @@ def main() -> None:
             if not settings.json:
                 print(line(result), flush=True)
         print(f"done: {name}", file=sys.stderr, flush=True)
+    truth_seed = HELD_OUT_SEED if settings.held_out else 0
+    for result in run_branching(settings.table, settings.coverages, settings.seeds, truth_seed=truth_seed):
+        results.append(result)
+        if not settings.json:
+            print(branching_line(result), flush=True)
     if settings.json:
         print(json.dumps({"head": " ".join((__doc__ or "").split()), "results": results}, indent=1))
 

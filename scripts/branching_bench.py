@@ -94,3 +94,14 @@ def run_branching(
                     "table": name, "sampler": "cascade", "coverage": coverage, "estimator": estimator, "seeds": seeds,
                     "cells_by_depth": by_depth, **means,
                 }  # fmt: skip
+
+
+def branching_line(result: dict[str, Any]) -> str:
+    covered = f"{100 * result['coverage90']:4.0f} %" if "coverage90" in result else "     -"
+    of_arms = f"{100 * result['arm_coverage90']:4.0f} %" if "arm_coverage90" in result else "     -"
+    return (
+        f"{result['table']:34} {result['sampler']:9} {100 * result['coverage']:4.1f} %  {result['estimator']:14}"
+        f" mae {100 * result['mae']:5.2f}  max {100 * result['max_abs']:5.1f}  signed {100 * result['signed']:+6.2f}"
+        f"  cap {100 * result['cap_regret']:5.2f}  in 90 % {covered}  arms: mae {100 * result['arm_mae']:5.2f}"
+        f"  in 90 % {of_arms}  {1000 * result['fit_s']:6.0f} ms  cells {result['cells_by_depth']}"
+    )

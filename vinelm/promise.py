@@ -22,6 +22,8 @@ Z90 = 1.6448536269514722
 """Half width of a two-sided 90 % interval in standard errors."""
 SAMPLING_PART = 0.8
 """Share of p (1 - p) / n that every ``accuracy_se`` holds at least (the latent estimator's calibrated factor, squared)."""
+END_CORRELATION = 0.25
+"""Assumed correlation of the errors of two ends of a contingent plan that run the same model at the same stage."""
 _TINY = 1e-300
 
 
@@ -157,9 +159,9 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
 
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
-    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
-    its stage and model, which ends of the same stage and model share: those add up as standard deviations, the others as
-    variances. Errors of the arms, which cancel in part between ends, count as if they did not.
+    requests acts on the sum as on one share: p (1 - p) / n. What else each end's ``accuracy_se`` holds comes from the effects
+    of its stage, model and arms. Ends of one stage and model share some of these: they count as if correlated by
+    :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -173,7 +175,8 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     own = np.sqrt(np.maximum(annotated.accuracy_se[ends] ** 2 - SAMPLING_PART * sampling, 0.0))
     kind = annotated.trie.stage[ends].astype(np.int64) * len(annotated.trie.models) + annotated.trie.model[ends]
     together = np.bincount(np.maximum(kind, 0), own)
-    return float(math.sqrt(float(together @ together) + float(_share_variance(np.array(accuracy), requests))))
+    effects = END_CORRELATION * float(together @ together) + (1.0 - END_CORRELATION) * float(own @ own)
+    return math.sqrt(effects + float(_share_variance(np.array(accuracy), requests)))
 
 
 def _share_variance(share: FloatArray, requests: int) -> FloatArray:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from vinelm.errors import DatasetError
 from vinelm.template import Template
@@ -78,6 +78,11 @@ class Workflow:
                 raise DatasetError(f"workflow {self.name!r}: the request id {request.id!r} repeats: ids must be unique")
             seen.add(request.id)
 
+    @property
+    def has_template(self) -> bool:
+        """Whether it has a template, given or read from its graph; one without is resolved before anything reads it."""
+        return self.template is not _OF_GRAPH
+
     def graph_input(self, request: Request) -> dict[str, Any]:
         """Return what the graph is invoked with, which never holds the labels."""
         if self.inputs is not None:
@@ -104,3 +109,18 @@ class AnswerWriter(Protocol):
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
         """Return a wrong answer of that kind, or of another kind where this one does not apply."""
+
+
+class StageWriter(AnswerWriter, Protocol):
+    """Writes the simulated answers of one stage."""
+
+    ease: float
+    """How much easier the stage is than writing a query: added to every simulated model's margin."""
+
+
+@runtime_checkable
+class StagedWriter(Protocol):
+    """An :class:`AnswerWriter` of a workflow whose stages write different things; by itself it writes the final answer."""
+
+    def at(self, stage: str) -> StageWriter:
+        """Return the writer of that stage's answers."""

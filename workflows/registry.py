@@ -25,6 +25,10 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.nl2sql.workflow:nl2sql_2",
             "question to SQL: generate, execute, up to 3 repairs; meant for two models",
         ),
+        "support": (
+            "vinelm.workflows.support.workflow:support",
+            "support tickets: router, three desks (SQL look-ups, article search, none), reply",
+        ),
     }
 )
 """Name to (``module:attribute``, one-line description). Modules are imported on first use."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, Metric
 from vinelm.controller.planning.subtree import SubtreeView
@@ -45,6 +46,8 @@ class Alternative:
 
 def alternatives(decision: Decision) -> list[Alternative]:
     """List ending the request now, if that is allowed, then every next model in trie order, each with its best plan."""
+    if isinstance(decision, ContingentDecision):
+        return _contingent(decision)
     view, trie = decision.view, decision.metrics.trie
     spans: list[tuple[str | None, int, int]] = [(None, decision.node, decision.node + 1)]
     spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(decision.node)]
@@ -62,6 +65,8 @@ def alternatives(decision: Decision) -> list[Alternative]:
 
 def explain(decision: Decision) -> str:
     """Describe the decision as text: what each bound leaves, and one line per alternative that says why it was not chosen."""
+    if isinstance(decision, ContingentDecision):
+        return _explain_contingent(decision)
     view = decision.view
     lines = [decision.reason]
     for bound in view.bounds:
@@ -72,6 +77,33 @@ def explain(decision: Decision) -> str:
         mark = "->" if found.is_chosen else "  "
         figures = f"accuracy {found.accuracy:.3f}  ${found.path_cost_usd:.4g}  {found.remaining_s:.3g} s"
         lines.append(f"{mark} {name:20} {figures}  {found.why}".rstrip())
+    return "\n".join(lines)
+
+
+def _contingent(decision: ContingentDecision) -> list[Alternative]:
+    """For each arm, ending the request if that is allowed, then every next model with its best plan."""
+    prefix = decision.metrics.trie.prefix(decision.node)
+    return [
+        Alternative(
+            next_model=option.model,
+            plan=prefix if option.model is None else (*prefix, option.model),
+            accuracy=option.accuracy,
+            path_cost_usd=option.cost_usd,
+            remaining_s=option.latency_s,
+            is_feasible=option.lost == 0.0,
+            is_chosen=option.is_chosen,
+            why=option.why,
+        )
+        for option in decision.options
+    ]
+
+
+def _explain_contingent(decision: ContingentDecision) -> str:
+    lines = [decision.reason, *(f"  {line}" for line in decision.plan.lines(limit=40))]
+    for option in decision.options:
+        name = f"{option.stage}: {option.model or '(end here)'}"
+        figures = f"accuracy {option.accuracy:.3f}  ${option.cost_usd:.4g}  {option.latency_s:.3g} s"
+        lines.append(f"{'->' if option.is_chosen else '  '} {name:30} {figures}  {option.why}".rstrip())
     return "\n".join(lines)
 
 

@@ -39,7 +39,7 @@ class PathMetrics:
         """Nodes where a plan may end: answerable, and every model of their path can be served."""
         self._visits: _EngineVisits | None = None
         self._ranks: dict[tuple[Metric, float | None], npt.NDArray[np.int32]] = {}
-        self._children: dict[tuple[int, str], int] = {}
+        self._children: dict[tuple[int, str, str | None], int] = {}
         self._accuracy: dict[float | None, FloatArray] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
@@ -91,11 +91,11 @@ class PathMetrics:
         """The row of :attr:`visits` that belongs to each node."""
         return self._engine_visits().group
 
-    def child(self, node: int, model: str) -> int:
-        """The child of ``node`` reached by that model, cached; ``KeyError`` if there is none."""
-        found = self._children.get((node, model))
+    def child(self, node: int, model: str, stage: str | None = None) -> int:
+        """The child of ``node`` reached by that model (and stage), cached; ``KeyError`` if there is none."""
+        found = self._children.get((node, model, stage))
         if found is None:
-            found = self._children[node, model] = self.trie.child(node, model)
+            found = self._children[node, model, stage] = self.trie.child(node, model, stage)
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:

@@ -109,6 +109,11 @@ class Planner:
                 return Decision(node, *found, (), self.metrics, request, frontier)
         return self._scan(request, frontier)
 
+    @property
+    def is_contingent(self) -> bool:
+        """Whether plans hold a model for each arm: the trie branches."""
+        return self._contingent is not None
+
     def prepare(self, objective: Objective) -> None:
         """Build the frontiers for objectives that differ from this one at most in the values of their bounds.
 

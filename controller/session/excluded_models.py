@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
-import numpy as np
+from collections.abc import Callable
 
 from vinelm.controller.planning.planner import Planner
 from vinelm.errors import FailureKind
 from vinelm.protocols import Invocation
-from vinelm.trie import BoolArray
 
 OF_THE_ENGINE = frozenset[FailureKind | None](("auth", "rate_limit", "timeout", "server"))
 """Failures that other models of the same engine may share."""
@@ -67,13 +64,3 @@ class ExcludedModels:
         trie, least = self._planner.trie, self._least_call_usd
         following = (trie.models[int(trie.model[child])] for child in trie.children(node))
         return {model for model in following if model in refused or least(model) > left_usd}
-
-    def without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """Return ``candidates`` without the subtrees of those next models; shape (n + 1,), None for every node."""
-        trie, left = self._planner.trie, None
-        for child in trie.children(node) if models else ():
-            if trie.models[int(trie.model[child])] in models:
-                if left is None:
-                    left = np.ones(len(trie), np.bool_) if candidates is None else candidates.copy()
-                left[child : int(trie.end[child])] = False
-        return candidates if left is None else left

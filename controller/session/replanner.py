@@ -40,6 +40,7 @@ class Replanner:
         "_objective",
         "_planner",
         "_raises",
+        "_stages",
     )
 
     def __init__(
@@ -56,12 +57,13 @@ class Replanner:
         self._planner, self._objective = planner, objective
         self._candidates, self._load, self._raises, self._is_off = candidates, load, raises, is_off
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
+        self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
 
     def plan(
         self,
-        stage: str,
+        stage: str | frozenset[str],
         prefix: tuple[str, ...],
         *,
         elapsed_s: float,
@@ -71,7 +73,8 @@ class Replanner:
     ) -> tuple[Decision | None, str]:
         """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None, and why there is none.
 
-        None of the models ``tried`` runs next.
+        ``stage`` may be several of which one will come; then the request ends or goes on before it is seen which. None of the
+        models ``tried`` runs next.
 
         Raises:
             InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``.
@@ -82,7 +85,11 @@ class Replanner:
         try:
             node = self.node(prefix)
             trie = planner.trie
-            if not (trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage):  # of any child
+            if planner.is_contingent:
+                lacking = self._lacking(stage, node, prefix)
+                if lacking:
+                    return None, lacking
+            elif not (trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage):  # of any child
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
             load_s, note = (None, "") if self._load is None else self._load.read()
             if planner.metrics.missing:
@@ -93,6 +100,7 @@ class Replanner:
                 "spent_usd": spent_usd,
                 "load": load_s,
                 "may_stop": may_stop,
+                "stage": stage if planner.is_contingent else None,
             }
             if self._excluded is None:
                 return planner.plan(self._objective, candidates=self._candidates, **here), note
@@ -114,8 +122,36 @@ class Replanner:
         """Return the node of a prefix; ``KeyError`` if the trie has none."""
         node = self._nodes.get(prefix)
         if node is None:
-            node = self._nodes[prefix] = self._planner.metrics.child(self.node(prefix[:-1]), prefix[-1])
+            before = self.node(prefix[:-1])
+            stage = self._stages.get(prefix[:-1])
+            if stage is None and self._planner.is_contingent:
+                (stage,) = self._planner.trie.arms(before) if len(self._planner.trie.arms(before)) == 1 else (None,)
+                if stage is None:
+                    raise KeyError(prefix[-1])  # which of several stages ran is not known
+            node = self._nodes[prefix] = self._planner.metrics.child(before, prefix[-1], stage)
         return node
+
+    def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
+        """Note which stage follows ``prefix``; the models of a request do not tell where the template branches."""
+        if self._planner.is_contingent and self._stages.get(prefix) != stage:
+            self._stages[prefix] = stage
+            self._nodes = {
+                known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix
+            }
+
+    def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""
+        with suppress(KeyError):
+            return tuple(self._planner.trie.arms(self.node(prefix)))
+        return ()
+
+    def _lacking(self, stage: str | frozenset[str], node: int, prefix: tuple[str, ...]) -> str:
+        """Why nothing is planned for a stage that the trie does not have after the node; empty if it has it."""
+        known = self._planner.trie.arms(node)
+        if not known.keys().isdisjoint((stage,) if isinstance(stage, str) else stage):
+            return ""
+        names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
+        return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}: default model"
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
         """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie does not hold it."""
@@ -154,16 +190,15 @@ class Replanner:
         barred = set(tried)
         if objective.max_cost_usd is not None:
             barred |= excluded.unaffordable(node, prefix, objective.max_cost_usd - here["spent_usd"])
-        allowed = excluded.without(node, barred, self._candidates)
         relaxed: tuple[Decision, str] | None = None
         for failed in excluded.failed(prefix):
             with suppress(InfeasibleError):
-                decision = planner.plan(objective, candidates=excluded.without(node, failed, allowed), **here)
+                decision = planner.plan(objective, candidates=self._candidates, without=barred | failed.keys(), **here)
                 note = f"left out after a failure: {', '.join(f'{model} ({kind})' for model, kind in sorted(failed.items()))}"
                 if decision.is_feasible:
                     return decision, note
                 relaxed = decision, note
-        decision = planner.plan(objective, candidates=allowed, **here)
+        decision = planner.plan(objective, candidates=self._candidates, without=barred, **here)
         return (decision, "") if decision.is_feasible or relaxed is None else relaxed
 
 
@@ -175,6 +210,7 @@ class _Position(TypedDict):
     spent_usd: float
     load: FloatArray | None
     may_stop: bool
+    stage: str | frozenset[str] | None
 
 
 def _noted(note: str, more: str) -> str:

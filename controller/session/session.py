@@ -105,7 +105,7 @@ class Session(StopRulePolicy):
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
         self._default = default
-        self._chosen: dict[tuple[str, ...], str] = {}
+        self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0
         self._elapsed_s = 0.0
@@ -128,9 +128,10 @@ class Session(StopRulePolicy):
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         """Return the model for the invocation of ``stage`` after ``prefix``."""
         with self._lock:
-            model = self._chosen.get(prefix)
-            if model is None:
-                model = self._chosen[prefix] = self._choose(stage, prefix)
+            asked, model = self._chosen.get(prefix, (stage, None))
+            if model is None or (asked != stage and self.planner.is_contingent):
+                model = self._choose(stage, prefix)
+                self._chosen[prefix] = (stage, model)
         if self._load is not None:
             self._load.dispatched(model)
         return model
@@ -143,9 +144,14 @@ class Session(StopRulePolicy):
         if self._load is not None:
             self._load.finished(invocation.prefix[-1], excess_s)
 
-    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:
-        """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded."""
+    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
+        """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
+
+        ``stages`` are those that ran, needed where the template branches.
+        """
         with self._lock:
+            for k, stage in enumerate(stages):
+                self._replanner.note_stage(prefix[:k], stage)
             self._inherit(prefix, costs_usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
@@ -153,12 +159,15 @@ class Session(StopRulePolicy):
         if self._load is not None:
             self._load.finished(prefix[-1], None)
 
-    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Return whether to go on: False where the stop rule ends the request or the plan does."""
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
+        """Return whether to go on: False where the stop rule ends the request or the plan does.
+
+        ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
+        """
         if self.has_ended(finished, state):
             return False
         with self._lock:
-            step = self._edge = self._end_step(prefix)
+            step = self._edge = self._arms_step(prefix, arms) if self.planner.is_contingent else self._end_step(prefix)
             self.steps.append(step)
         return step.model is not None or (self.mode != "enforce" and step.stage is not None)
 
@@ -232,6 +241,7 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> str:
+        self._replanner.note_stage(prefix, stage)
         elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
         edge, self._edge = self._edge, None
         if edge is not None and _plans_for(edge, stage, prefix) and elapsed_s - edge.elapsed_s <= PLAN_HOLDS_S:
@@ -298,9 +308,24 @@ class Session(StopRulePolicy):
             note = "observed only: would have ended here"
         return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
 
+    def _arms_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
+        """The same where the application chooses between stages: one plan weighs all that may come."""
+        elapsed_s, spent_usd = self._elapsed(), self._spent(prefix)
+        coming = frozenset(self._replanner.arms(prefix) if arms is None else arms)
+        if not coming:
+            return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
+        only = next(iter(coming)) if len(coming) == 1 else coming
+        decision, note = self._replanner.plan(only, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
+        first = min(coming)
+        model = self.default_model(first) if decision is None else decision.next_model
+        if self.mode == "observe" and decision is not None and decision.stop:
+            note = "observed only: would have ended here"
+        return TraceStep("end", prefix, " or ".join(sorted(coming)), model, elapsed_s, spent_usd, decision, note)
+
     def _add(self, invocation: Invocation) -> None:
         super()._add(invocation)
         prefix = invocation.prefix
+        self._replanner.note_stage(prefix[:-1], invocation.stage)
         self._edge = None
         if prefix[:-1] not in self._accounted:
             self._inherit(prefix[:-1])

@@ -1,7 +1,7 @@
 """The contingent planner's specification: every contingent plan of a small trie, written out and measured history by history.
 
-Slow, and deliberately shares no code with the planner. Figures are masses: chances from the node of the question on, not divided
-by the chance that the request goes on there, so that they are exact for values on a dyadic grid.
+Slow, and deliberately shares no code with the planner. Figures are masses: chances from the node of the question on, not
+divided by the chance that the request goes on there, so that they are exact for values on a dyadic grid.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ class ContingentQuestion:
         if asked.target == "latency":
             answered = [plan for plan in plans if plan.lost == 0.0]
             if answered:
-                return min(answered, key=lambda plan: (plan.loaded_s, *_rank(asked, price, plan))), ()
-        best = min(plans, key=lambda plan: _rank(asked, price, plan))
+                return min(answered, key=lambda plan: rank_of(asked, plan, price)), ()
+        best = min(plans, key=lambda plan: rank_of(asked, plan, price))
         if best.lost < self._all():
             return best, ()
         for dropped in (*((bound,) for bound in caps), tuple(caps)):
@@ -207,7 +207,7 @@ class ContingentQuestion:
             if dropped and answered:
                 keys = {"max_latency_s": lambda plan: plan.bounded_s, "max_cost_usd": lambda plan: plan.bounded_usd}
                 return min(
-                    answered, key=lambda plan: (*(keys[bound](plan) for bound in dropped), *_rank(asked, price, plan))
+                    answered, key=lambda plan: (*(keys[bound](plan) for bound in dropped), *rank_of(asked, plan, price))
                 ), dropped
         return None
 
@@ -219,10 +219,13 @@ class ContingentQuestion:
         return math.fsum(self._chance(below) for below in arms)
 
 
-def _rank(objective: Objective, price: float, plan: Measured) -> tuple[float, ...]:
+def rank_of(objective: Objective, plan: Measured, price: float = 0.0) -> tuple[float, ...]:
+    """What plans are compared by, smaller is better; bounds are not read."""
     if objective.target == "cost":
         return (plan.lost, plan.cost_usd, -plan.accuracy, plan.longest_s)
     first = (plan.lost,) if objective.on_infeasible == "raise" else ()
+    if objective.target == "latency" and plan.lost == 0.0:
+        first = (plan.loaded_s,)
     return (*first, price * plan.cost_usd - plan.accuracy, -plan.accuracy, plan.cost_usd, plan.longest_s)
 
 

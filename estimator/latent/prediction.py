@@ -87,7 +87,7 @@ def rates_of(
 
 
 def sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:
-    """Return the sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, by grid point."""
+    """Return the sensitivity to each question; ``unseen``: share of the requests that reach a node unobserved, by point."""
     right, if_right, if_wrong = probabilities.right, probabilities.stop_if_right, probabilities.stop_if_wrong
     moved = unseen * right * (1.0 - right)
     accepted = (unseen * right * if_right * (1.0 - if_right)).sum(axis=1)

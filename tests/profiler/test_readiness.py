@@ -104,8 +104,16 @@ def test_a_state_that_comes_back_as_something_else_is_named_by_key_and_type():
     only_failure(with_stages(generate=tuples), "checkpoint", "the key 'log' (tuple): comes back as list")
 
 
-def test_a_scorer_that_returns_no_bool():
-    only_failure(with_stages(score=lambda request, state: 0.5), "scorer", "score returned float, not a bool")
+def test_a_scorer_that_returns_no_score():
+    only_failure(with_stages(score=lambda request, state: "no"), "scorer", "score returned str, not a bool or a number")
+    only_failure(with_stages(score=lambda request, state: 2), "scorer", "score returned 2, which is outside of [0, 1]")
+
+
+def test_a_scorer_that_grades():
+    report = check_workflow(with_stages(score=lambda request, state: 0.5), catalog_for(toy()))
+    assert [item.detail for item in report.items if item.name == "scorer"] == [
+        "returns a number in [0, 1]; the scripted answer scores 0.5"
+    ]
 
 
 def test_a_scorer_that_rejects_the_right_answer():

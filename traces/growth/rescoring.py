@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Float, delete, select, type_coerce, update
+from sqlalchemy import Connection, delete, select, update
 
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.plan import (
@@ -77,8 +77,7 @@ class RowsToScore:
                     self._set(connection, row.retired_id, {"unscored_id": number, "reason": reason})
                 else:
                     full = self._wanted[row.request_id].full
-                    value = type_coerce(success, Float)  # the column's type takes flags only
-                    self._set(connection, row.retired_id, {"success": value, "scored_id": number, "request_digest": full})
+                    self._set(connection, row.retired_id, {"success": success, "scored_id": number, "request_digest": full})
             retirement.restore(connection, self._restoration(connection).restore)
             self._reprice(connection)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -21,12 +22,24 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.types import UserDefinedType
 
 SCHEMA_VERSION = 4
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
 RESCORING = "rescoring"
 """Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
+
+
+class Score(UserDefinedType[Any]):
+    """A flag, or a number between 0 and 1: SQLAlchemy's own Boolean takes flags only. In SQLite the type of both is BOOLEAN."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Return the type as SQLite knows it."""
+        return "BOOLEAN"
+
 
 metadata = MetaData()
 
@@ -62,9 +75,7 @@ observations = Table(
     Column("model", String, nullable=False, comment="the last model of the prefix, for plain SQL"),
     Column("depth", Integer, nullable=False, comment="position of the invocation in the request, from 1"),
     Column("stage", String, nullable=False, comment="the stage that ran"),
-    Column(
-        "success", Boolean, comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"
-    ),
+    Column("success", Score(), comment="whether the answer is right by the ground truth, or its score in 0..1; NULL: unknown"),
     Column("stopped", Boolean, comment="whether the workflow's own check ended the request here; NULL: unknown"),
     Column("cost_usd", Float, nullable=False, comment="dollars of the stage's model calls, failed attempts included"),
     Column("latency_s", Float, nullable=False, comment="seconds of the stage on the request's clock"),

@@ -128,7 +128,7 @@ def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:
     from vinelm.adapters.langgraph import resolved
     from vinelm.api.application import VineLM
 
-    return workflow if workflow.template is not None else resolved(workflow, VineLM(catalog))
+    return workflow if workflow.has_template else resolved(workflow, VineLM(catalog))
 
 
 def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Workflow:

@@ -1,3 +1,5 @@
+from .branching_page import branching_page as branching_page
+from .branching_page import branching_provenance as branching_provenance
 from .ground_truth import TableMaker as TableMaker
 from .page import demo_headline as demo_headline
 from .page import demo_page as demo_page
@@ -5,7 +7,9 @@ from .page import interval_note as interval_note
 from .page import own_check_line as own_check_line
 from .page import provenance as provenance
 from .page import stop_note as stop_note
+from .pipeline import run_branching_demo as run_branching_demo
 from .pipeline import run_demo as run_demo
+from .result import BranchingDemoResult as BranchingDemoResult
 from .result import DemoResult as DemoResult
 from .result import DemoSettings as DemoSettings
 from .tables import comparison_runs as comparison_runs

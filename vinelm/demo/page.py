@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vinelm.demo.result import DemoResult, FullProfilePlans, StopRuleResult
+from vinelm.demo.result import BranchingDemoResult, DemoResult, FullProfilePlans, StopRuleResult
 from vinelm.demo.tables import comparison_table, plain_runs, singles_table, summary_table
 from vinelm.evaluation import NAMES, Verdict
 from vinelm.recorded_table import RecordedTable
@@ -46,7 +46,7 @@ def demo_page(result: DemoResult) -> Report:
             _served(oracle_stop),
             _frontiers(result.oracle_stop, "", "Frontiers", _FRONTIER_INTRO),
             _full(result.oracle_stop.full),
-            _profile(result),
+            profile_section(result, _PROFILE_INTRO),
             *_own_check(result),
         ),
         provenance=provenance(result),
@@ -54,6 +54,10 @@ def demo_page(result: DemoResult) -> Report:
     )
 
 
+_PROFILE_INTRO = (
+    "Labels decided how far each request went, and every row also records whether the workflow's own check accepted the "
+    "answer: one profile serves both stop rules."
+)
 _FRONTIER_INTRO = (
     "The same policies over a range of budgets, replayed on the complete table of every held-out request's outcome on every "
     "path. The oracle knows the best path of each request in advance: an upper bound that no policy can exceed."
@@ -129,11 +133,11 @@ def _served(verdict: Verdict) -> Section:
         "stage and a maximum depth) and the best single model were planned with the same sampled observations; “in hindsight” "
         "is the single model that did best on these held-out requests.",
         findings=verdict_lines(verdict),
-        parts=_comparisons(verdict),
+        parts=comparison_tables(verdict),
     )
 
 
-def _comparisons(verdict: Verdict) -> tuple[Table, ...]:
+def comparison_tables(verdict: Verdict) -> tuple[Table, ...]:
     """Return two tables per objective: the compared policies, and every single model (folded)."""
     return tuple(
         table
@@ -173,7 +177,8 @@ def _missing(choice: FullProfilePlans) -> str:
     return f"With the complete table, no plan meets the bounds for: {', '.join(gone)}." if gone else ""
 
 
-def _profile(result: DemoResult) -> Section:
+def profile_section(result: DemoResult | BranchingDemoResult, intro: str) -> Section:
+    """Return what was profiled: the cost by model, what checkpoints and sampling saved, and the prices."""
     spend, total = result.profiled.spend_by_model, result.profiled.result.spent_usd
     rows = tuple(
         Row(
@@ -195,10 +200,6 @@ def _profile(result: DemoResult) -> Section:
         else ""
     )
     bought = Table(title="Cost of the profile", columns=("model", "rows", "failed", "cost", "share"), rows=rows, note=saving)
-    intro = (
-        "Labels decided how far each request went, and every row also records whether the workflow's own check accepted the "
-        "answer: one profile serves both stop rules."
-    )
     return Section(title="What was profiled", intro=intro, parts=(bought, price_table(result.settings.catalog)))
 
 
@@ -210,6 +211,6 @@ def _own_check(result: DemoResult) -> tuple[Section, ...]:
         "The trie of this stop rule was estimated from the same profile, and the policies were replayed on the complete "
         "held-out table. " + stop_note(result.held_out_table),
         findings=(verdict_headline(own.verdict), *verdict_lines(own.verdict)),
-        parts=(*_comparisons(own.verdict), *_frontier_parts(own, "own-")),
+        parts=(*comparison_tables(own.verdict), *_frontier_parts(own, "own-")),
     )
     return (section,)

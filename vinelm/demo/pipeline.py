@@ -9,7 +9,15 @@ from pathlib import Path
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.dataset import split_requests
 from vinelm.demo.ground_truth import StepProgress, table_in_background
-from vinelm.demo.result import DemoResult, DemoSettings, Frontiers, FullProfilePlans, StopRuleResult, TrainingProfile
+from vinelm.demo.result import (
+    BranchingDemoResult,
+    DemoResult,
+    DemoSettings,
+    Frontiers,
+    FullProfilePlans,
+    StopRuleResult,
+    TrainingProfile,
+)
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.evaluation import (
     NAMES,
@@ -18,6 +26,7 @@ from vinelm.evaluation import (
     Role,
     compare,
     frontiers_on,
+    plans_over,
     replayed_comparison,
     replayed_run,
     showcase,
@@ -65,10 +74,12 @@ def _prepare_folder(folder: Path) -> None:
         ) from error
 
 
-def profile_training(settings: DemoSettings, training: Sequence[Request], step: StepProgress) -> TrainingProfile:
+def profile_training(
+    settings: DemoSettings, training: Sequence[Request], step: StepProgress, stop: StopRule = "oracle"
+) -> TrainingProfile:
     """Profile a sample of the training split into ``demo.db``, which must not exist.
 
-    The profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the workflow's
+    By default the profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the workflow's
     own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
 
     Raises:
@@ -79,7 +90,7 @@ def profile_training(settings: DemoSettings, training: Sequence[Request], step: 
     from vinelm.traces import ObservationStore
 
     path = settings.output_dir / "demo.db"
-    settings = with_stop_rule(settings, "oracle")
+    settings = with_stop_rule(settings, stop)
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
     with ObservationStore.create(path, identity) as store:
@@ -117,7 +128,7 @@ def serve_held_out(
     """Serve the held-out requests through the LangGraph application under every policy and objective."""
     from vinelm.evaluation import HeldOutServing
 
-    serving = HeldOutServing(settings.workflow, Plans(annotated), settings.backends, held_out)
+    serving = HeldOutServing(settings.workflow, plans_over(annotated), settings.backends, held_out)
     return serving.compare(objectives, step)
 
 
@@ -169,6 +180,7 @@ def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> De
         settings: What to run on.
         start: Starts a progress bar with this title and returns its callback.
     """
+    assert settings.recorded_table is not None
     training, held_out = split(settings)
     _prepare_folder(settings.output_dir)  # first: a folder that cannot be written to is refused before a process is started
     with table_in_background(settings.recorded_table, [request.id for request in (*training, *held_out)]) as table:
@@ -191,3 +203,24 @@ def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> De
         own_check=evaluate_stop_rule(workflow_trie, replayed, by_rule["workflow"], settings.seed),
         agreed=replay_agreement(plans, by_rule["oracle"][1], served),
     )
+
+
+def run_branching_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> BranchingDemoResult:
+    """Run a demo of a workflow that branches. Writes a store and a trie into ``output_dir``; spends money with real models.
+
+    The workflow's own edges end each request, in the profile and in serving.
+
+    Args:
+        settings: What to run on.
+        start: Starts a progress bar with this title and returns its callback.
+    """
+    training, held_out = split(settings)
+    _prepare_folder(settings.output_dir)
+    profiled = profile_training(settings, training, start("profile training requests"), "workflow")
+    annotated = estimate_trie(settings, profiled, "workflow")
+    objectives = showcase(plans_over(annotated))
+    served = serve_held_out(settings, annotated, held_out, objectives, start("serve held-out requests"))
+    return BranchingDemoResult(
+        settings=settings, training=training, held_out=held_out, profiled=profiled, annotated=annotated,
+        verdict=compare(served, seed=settings.seed),
+    )  # fmt: skip

@@ -34,7 +34,8 @@ class DemoSettings:
         workflow: The workflow, with its template bound to the catalog.
         catalog: The models.
         backends: One backend per provider.
-        recorded_table: Computes the complete table of outcomes, which the policies are judged by. Runs in another process.
+        recorded_table: Computes the complete table of outcomes, which the policies are judged by. Runs in another process. None
+            where the graph branches: there is no complete table, and requests are only served.
         output_dir: Folder that gets the store, the tries and the report.
         seed: Decides the split, the sample and the bootstrap.
         coverage: Fraction of the dollars that profiling the whole training split would cost, in (0, 1].
@@ -44,7 +45,7 @@ class DemoSettings:
     workflow: Workflow
     catalog: Catalog
     backends: Mapping[str, Backend]
-    recorded_table: TableMaker
+    recorded_table: TableMaker | None
     output_dir: Path
     seed: int = 0
     coverage: float = 0.02
@@ -96,3 +97,15 @@ class DemoResult:
     oracle_stop: StopRuleResult
     own_check: StopRuleResult
     agreed: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchingDemoResult:
+    """All results of a demo on a workflow that branches: its requests were served under the workflow's own stop rule."""
+
+    settings: DemoSettings
+    training: tuple[Request, ...]
+    held_out: tuple[Request, ...]
+    profiled: TrainingProfile
+    annotated: AnnotatedTrie
+    verdict: Verdict

@@ -4,9 +4,17 @@ from .baselines import best_workflow_level as best_workflow_level
 from .baselines import greedy_cascade as greedy_cascade
 from .baselines import single_model_nodes as single_model_nodes
 from .baselines import workflow_level_nodes as workflow_level_nodes
+from .contingent.arms import ArmShares as ArmShares
+from .contingent.arms import arm_shares as arm_shares
+from .contingent.frontier import contingent_frontier as contingent_frontier
+from .contingent.plans import ContingentPlans as ContingentPlans
+from .contingent.plans import plan_words as plan_words
+from .contingent.plans import plans_over as plans_over
+from .contingent.stage_plans import StagePlan as StagePlan
 from .pareto import frontier_nodes as frontier_nodes
 from .pareto import pareto_frontier as pareto_frontier
 from .policy_plans import NAMES as NAMES
+from .policy_plans import FixedPlan as FixedPlan
 from .policy_plans import PlannedPolicy as PlannedPolicy
 from .policy_plans import Plans as Plans
 from .policy_plans import path_text as path_text
@@ -37,7 +45,9 @@ from .sweep import PolicyFrontier as PolicyFrontier
 from .sweep import SweepPoint as SweepPoint
 from .sweep import SweepPolicy as SweepPolicy
 from .sweep import cap_grid as cap_grid
+from .sweep import frontier_range as frontier_range
 from .sweep import showcase as showcase
+from .sweep import spaced_caps as spaced_caps
 from .sweep import sweep as sweep
 from .verdict import ComparisonResult as ComparisonResult
 from .verdict import PairwiseComparison as PairwiseComparison

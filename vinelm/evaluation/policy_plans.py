@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Decision, Planner
-from vinelm.errors import InfeasibleError
+from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.evaluation.baselines import any_single_model_nodes, single_model_nodes, workflow_level_nodes
 from vinelm.evaluation.policy_run import Role
 from vinelm.objective import Objective
+from vinelm.policies import StaticPolicy
 from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
@@ -28,20 +30,87 @@ def path_text(trie: Trie, node: int) -> str:
     return ", ".join(f"{stage} {model}" for stage, model in edges) or "no invocation"
 
 
+class PlanFigures(Protocol):
+    """What is expected of a plan: of VineLM's (:class:`~vinelm.controller.Decision`) or of a static one."""
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy."""
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars per request."""
+
+    @property
+    def path_latency_s(self) -> float:
+        """Expected seconds of a request that runs the longest way through the plan, at zero load."""
+
+
+class FixedPlan(PlanFigures, Protocol):
+    """A plan that does not depend on what happens. Equal plans compare equal."""
+
+    @property
+    def text(self) -> str:
+        """The plan in words."""
+
+    def policy(self, **settings: Any) -> StaticPolicy:
+        """Return a policy that follows it; ``settings`` are ``clock``, ``request`` and ``judge``."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
     """One policy's plan. ``decision`` is None where none of its paths meets the bounds; ``plan`` describes the path."""
 
     policy: str
     role: Role
-    decision: Decision | None
+    decision: Any
     plan: str
 
 
+@dataclass(frozen=True, slots=True)
+class PathPlan:
+    """The path to one node, as a :class:`FixedPlan`."""
+
+    annotated: AnnotatedTrie
+    node: int
+
+    @property
+    def text(self) -> str:
+        """See :func:`path_text`."""
+        return path_text(self.annotated.trie, self.node)
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy of ending at the node."""
+        return float(self.annotated.accuracy[self.node])
+
+    @property
+    def path_cost_usd(self) -> float:
+        """Expected dollars, discounted by early stops."""
+        return float(self.annotated.path_cost_usd[self.node])
+
+    @property
+    def path_latency_s(self) -> float:
+        """Expected seconds of a request that runs the whole path."""
+        return float(self.annotated.path_latency_s[self.node])
+
+    def policy(self, **settings: Any) -> StaticPolicy:
+        """See :meth:`FixedPlan.policy`."""
+        return StaticPolicy(self.annotated.template, self.annotated.trie.prefix(self.node), **settings)
+
+
 class Plans:
-    """Plans over one trie for VineLM (all paths), the best static plan (VineLM paper §5.1) and the best single model."""
+    """Plans over one trie for VineLM (all paths), the best static plan (VineLM paper §5.1) and the best single model.
+
+    Raises:
+        ConfigError: The trie branches. :func:`~vinelm.evaluation.plans_over` returns the plans of any trie.
+    """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
+        if not annotated.is_linear:
+            raise ConfigError(
+                "the trie branches, and its plans are contingent: replays and sweeps need a trie without branches"
+            )
         self.annotated = annotated
         self.trie = annotated.trie
         self.planner = Planner(annotated)
@@ -61,6 +130,27 @@ class Plans:
         except InfeasibleError:
             return None
         return decision.target if decision.is_feasible else None
+
+    def fixed(self, objective: Objective, role: Role) -> PathPlan | None:
+        """Return the plan of this role; None if no path of it meets the bounds."""
+        node = self.node(objective, role)
+        return None if node is None else PathPlan(self.annotated, node)
+
+    def single_models(self) -> Iterator[tuple[str, PathPlan]]:
+        """Yield (model, plan) for each model that can run every invocation down to the last."""
+        return ((model, PathPlan(self.annotated, node)) for model, node in self.single_model_paths())
+
+    def model_of(self, plan: PathPlan) -> str:
+        """Return the model of the plan's last invocation."""
+        return self.model_at(plan.node)
+
+    def plan_text(self, decision: Decision) -> str:
+        """Return VineLM's plan in words."""
+        return path_text(self.trie, decision.target)
+
+    def steps(self, decision: Decision) -> dict[str, Any]:
+        """Return the steps of a plan for JSON: the stage and the model of each invocation."""
+        return {"stages": list(self.trie.edges(decision.target))}
 
     def compare(self, objective: Objective) -> list[PlannedPolicy]:
         """Plan for VineLM, the best static plan and the best single model, in this order.

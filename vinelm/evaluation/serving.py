@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.api import VineLM
 from vinelm.clock import Clock
 from vinelm.errors import CallError, ConfigError, FailureKind, InfeasibleError, VineLMError
-from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
+from vinelm.evaluation.contingent.plans import ContingentPlans
+from vinelm.evaluation.policy_plans import NAMES, FixedPlan, PlanFigures, Plans
 from vinelm.evaluation.policy_run import PolicyRun
 from vinelm.evaluation.verdict import PolicyComparison
 from vinelm.objective import Objective
-from vinelm.policies import RecordingPolicy, StaticPolicy
+from vinelm.policies import RecordingPolicy
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
@@ -116,14 +117,14 @@ Done = Callable[[int, int], None]
 class HeldOutServing:
     """Serves a set of requests through the application under each policy. Spends money with real models.
 
-    Each fixed path is served once, whatever the number of objectives that chose it.
+    Each fixed plan is served once, whatever the number of objectives that chose it.
     """
 
     workflow: Workflow
-    plans: Plans
+    plans: Plans | ContingentPlans
     backends: Mapping[str, Backend]
     requests: Sequence[Request]
-    _fixed: dict[int, tuple[ServedRequest, ...]] = field(default_factory=dict, init=False)
+    _fixed: dict[FixedPlan, tuple[ServedRequest, ...]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         annotated = self.plans.annotated
@@ -142,10 +143,8 @@ class HeldOutServing:
         Raises:
             InfeasibleError: A policy has no plan that meets the bounds of an objective.
         """
-        fixed = {
-            node for objective in objectives for node in (self._node(objective, "static"), self._node(objective, "single"))
-        }
-        fixed |= {node for _, node in self.plans.single_model_paths()}
+        fixed = dict.fromkeys(self._plan(objective, role) for objective in objectives for role in ("static", "single"))
+        fixed |= dict.fromkeys(plan for _, plan in self.plans.single_models())
         total, done = len(self.requests) * (len(objectives) + len(fixed)), 0
 
         def count() -> None:
@@ -153,49 +152,43 @@ class HeldOutServing:
             done += 1
             on_done(done, total)
 
-        for node in sorted(fixed):
-            self._fixed[node] = tuple(self._serve_along(node, request, count) for request in self.requests)
+        for plan in fixed:
+            self._fixed[plan] = tuple(self._serve_along(plan, request, count) for request in self.requests)
         return [self._comparison(objective, count) for objective in objectives]
 
     def _comparison(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
-        static, single = self._node(objective, "static"), self._node(objective, "single")
-        own = []
+        static, single = self._plan(objective, "static"), self._plan(objective, "single")
+        own, decision = [], self.plans.decision(objective)
         for request in self.requests:
             own.append(serve(self.workflow, self.vine, self.app, request, objective))
             count()
         return PolicyComparison(
             objective=objective,
-            vinelm=self._run(own, NAMES["vinelm"], self._node(objective, "vinelm")),
-            static=self._run(self._fixed[static], NAMES["static"], static),
-            single=self._run(self._fixed[single], NAMES["single"], single),
-            model=self.plans.model_at(single),
-            others=tuple(self._run(self._fixed[node], model, node) for model, node in self.plans.single_model_paths()),
+            vinelm=self._run(own, NAMES["vinelm"], self.plans.plan_text(decision), decision),
+            static=self._run(self._fixed[static], NAMES["static"], static.text, static),
+            single=self._run(self._fixed[single], NAMES["single"], single.text, single),
+            model=self.plans.model_of(single),  # type: ignore[arg-type]
+            others=tuple(self._run(self._fixed[plan], model, plan.text, plan) for model, plan in self.plans.single_models()),
         )
 
-    def _node(self, objective: Objective, role: str) -> int:
-        node = self.plans.node(objective, role)  # type: ignore[arg-type]
-        if node is None:
-            raise InfeasibleError(f"no {NAMES[role]} meets {objective}: loosen its bounds")  # type: ignore[index]
-        return node
+    def _plan(self, objective: Objective, role: Literal["static", "single"]) -> FixedPlan:
+        found = self.plans.fixed(objective, role)
+        if found is None:
+            raise InfeasibleError(f"no {NAMES[role]} meets {objective}: loosen its bounds")
+        return found
 
-    def _serve_along(self, node: int, request: Request, count: Callable[[], None]) -> ServedRequest:
-        policy = StaticPolicy(
-            self.plans.annotated.template,
-            self.plans.trie.prefix(node),
-            clock=self.vine.new_clock(),
-            request=request,
-            judge=judge_of(self.workflow, request),
-        )
+    def _serve_along(self, plan: FixedPlan, request: Request, count: Callable[[], None]) -> ServedRequest:
+        policy = plan.policy(clock=self.vine.new_clock(), request=request, judge=judge_of(self.workflow, request))
         served = serve(self.workflow, self.vine, self.app, request, None, policy=policy)
         count()
         return served
 
-    def _run(self, served: Sequence[ServedRequest], policy: str, node: int) -> PolicyRun:
+    def _run(self, served: Sequence[ServedRequest], policy: str, text: str, figures: PlanFigures) -> PolicyRun:
         return PolicyRun(
             policy=policy,
-            plan=path_text(self.plans.trie, node),
+            plan=text,
             success=np.array([one.success for one in served], np.bool_),
             cost_usd=np.array([one.cost_usd for one in served]),
             latency_s=np.array([one.latency_s for one in served]),
-            expected_accuracy=float(self.plans.annotated.accuracy[node]),
+            expected_accuracy=figures.accuracy,
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.policy_plans import Plans
 from vinelm.evaluation.policy_run import Interval, PolicyRun, Role, mean_interval, resample_weights
@@ -104,15 +105,50 @@ def cap_grid(annotated: AnnotatedTrie, bound: Bound, n_caps: int = 12) -> list[f
     is_cost = bound == "max_cost_usd"
     amounts = annotated.path_cost_usd if is_cost else annotated.path_latency_s
     nodes = frontier_nodes(annotated, "cost" if is_cost else "latency")
-    low, high = float(amounts[nodes[0]]), float(amounts[nodes[-1]])
+    return spaced_caps(float(amounts[nodes[0]]), float(amounts[nodes[-1]]), bound, n_caps)
+
+
+def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
+    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; ``high`` alone if it is not above."""
     if not 0 < low < high:
         return [high]
-    caps = np.geomspace(low, high, n_caps) if is_cost else np.linspace(low, high, n_caps)
+    caps = np.geomspace(low, high, n_caps) if bound == "max_cost_usd" else np.linspace(low, high, n_caps)
     # A cap that equals a path's own cost or latency admits that path: rounding must not exclude it.
     return [float(cap) * (1 + 1e-9) for cap in caps]
 
 
-def showcase(plans: Plans) -> tuple[Objective, ...]:
+class FrontierRange(NamedTuple):
+    """Where the estimated frontiers begin and end: dollars, the accuracy of the cheapest plan, and seconds."""
+
+    cheapest_usd: float
+    dearest_usd: float
+    lowest_accuracy: float
+    fastest_s: float
+    slowest_s: float
+
+
+def frontier_range(plans: Plans | ContingentPlans) -> FrontierRange:
+    """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds.
+
+    Where the trie branches, they are those of contingent plans, and every policy has a plan inside: they begin at the single
+    model that is cheapest (fastest), if that is above VineLM's own.
+    """
+    if isinstance(plans, ContingentPlans):
+        best, cheapest = plans.decision(Objective(maximize="accuracy")), plans.decision(Objective(minimize="cost"))
+        fastest = plans.decision(Objective(minimize="latency")).path_latency_s if plans.annotated.knows_latency else 0.0
+        alone = [plan for _, plan in plans.single_models()]
+        return FrontierRange(
+            max(cheapest.path_cost_usd, min(plan.path_cost_usd for plan in alone)), best.path_cost_usd, cheapest.accuracy,
+            max(fastest, min(plan.path_latency_s for plan in alone)), best.path_latency_s,
+        )  # fmt: skip
+    annotated = plans.annotated
+    by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
+    cost, latency = annotated.path_cost_usd, annotated.path_latency_s
+    ends = (float(cost[by_cost[0]]), float(cost[by_cost[-1]]), float(annotated.accuracy[by_cost[0]]))
+    return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
+
+
+def showcase(plans: Plans | ContingentPlans) -> tuple[Objective, ...]:
     """Choose a report's objectives: accuracy within a cost budget, cost above an accuracy floor, accuracy within a latency cap.
 
     The bounds follow from fixed rules over the estimates, so that every policy has a feasible plan:
@@ -122,18 +158,16 @@ def showcase(plans: Plans) -> tuple[Objective, ...]:
     - The latency cap is the mean of the fastest and the most accurate frontier path, rounded up to half a second. It is left
       out if the trie has no latencies.
     """
-    annotated = plans.annotated
-    by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
-    cost, accuracy, latency = annotated.path_cost_usd, annotated.accuracy, annotated.path_latency_s
-    budget = float(np.sqrt(cost[by_cost[0]] * cost[by_cost[-1]]))
-    lowest, highest = float(accuracy[by_cost[0]]), plans.best_single_accuracy
-    cap = float(latency[by_latency[0]] + latency[by_latency[-1]]) / 2.0
+    found = frontier_range(plans)
+    budget = float(np.sqrt(found.cheapest_usd * found.dearest_usd))
+    lowest, highest = found.lowest_accuracy, plans.best_single_accuracy
+    cap = (found.fastest_s + found.slowest_s) / 2.0
     shown = (
         Objective(maximize="accuracy", max_cost_usd=_two_figures_up(budget)),
         Objective(minimize="cost", min_accuracy=min(floor(100 * (lowest + 2 * (highest - lowest) / 3)) / 100, 0.95)),
         Objective(maximize="accuracy", max_latency_s=max(ceil(2 * cap) / 2, 0.5)),
     )
-    return shown if annotated.knows_latency else shown[:2]
+    return shown if plans.annotated.knows_latency else shown[:2]
 
 
 def _two_figures_up(value: float) -> float:

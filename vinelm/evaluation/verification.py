@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import AnnotatedTrie, whole_paths
+from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie, whole_paths
 from vinelm.api import VineLM, require_budget, require_same_workflow
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
@@ -181,11 +181,10 @@ class _Run:
 
     def what(self) -> dict[str, Any]:
         """What decides the results, as plain JSON; the number of requests does not, so that it can be raised later."""
-        arrays = (self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s)
         return {
             "workflow": self.workflow.name,
             "dataset": self.workflow.dataset_digest,
-            "trie": hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest(),
+            "trie": _digest(self.annotated),
             "models": hashlib.sha256(repr(sorted(self.vine.catalog.to_dict().items())).encode()).hexdigest(),
             "objective": self.objective.to_dict(),
             "seed": self.seed,
@@ -236,3 +235,12 @@ class _Run:
             prefix=served.prefix,
             failure=served.failure,
         )
+
+
+def _digest(annotated: AnnotatedTrie) -> str:
+    """A hash of what plans are made from."""
+    if annotated.is_linear:
+        arrays = [annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s]
+    else:
+        arrays = [getattr(annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS)]
+    return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vinelm.controller import Decision
+from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.evaluation.verification_log import VerifiedRequest
 from vinelm.promise import Z90
 
@@ -77,12 +78,11 @@ class Verification:
     @property
     def promised_cost_interval(self) -> Interval | None:
         """90 % interval of the mean dollars of so many requests; None without standard errors or below two requests."""
-        annotated, target = self.decision.metrics.annotated, self.decision.target
-        error = annotated.cost_se
-        if error is None or not math.isfinite(error[target]) or len(self.rows) < 2:
+        error = _cost_error(self.decision)
+        if error is None or not math.isfinite(error) or len(self.rows) < 2:
             return None
         sampling = float(np.var([row.cost_usd for row in self.rows], ddof=1)) / len(self.rows)
-        reach = Z90 * math.sqrt(float(error[target]) ** 2 + sampling)
+        reach = Z90 * math.sqrt(error**2 + sampling)
         return max(self.decision.path_cost_usd - reach, 0.0), self.decision.path_cost_usd + reach
 
     @property
@@ -114,7 +114,7 @@ class Verification:
             **{name: getattr(self, name) for name in names},
             "served": len(self.rows),
             "failed": sum(row.failure is not None for row in self.rows),
-            "plan": list(decision.path),
+            **_plan_facts(decision),
             "promised": {
                 **decision.promise.to_dict(),
                 "prediction": self.promised_interval,
@@ -130,3 +130,18 @@ def _verdict(value: float | None, promised: Interval | None) -> Verdict:
     if value is None or promised is None:
         return "unknown"
     return "broken" if value < promised[0] - 1e-12 else "exceeded" if value > promised[1] + 1e-12 else "kept"
+
+
+def _cost_error(decision: Decision) -> float | None:
+    """The standard error of the expected dollars; of a contingent plan those of its ends summed, as if all erred alike."""
+    error = decision.metrics.annotated.cost_se
+    if error is None:
+        return None
+    nodes = decision.plan.ends if isinstance(decision, ContingentDecision) else [decision.target]
+    return float(sum(error[node] for node in nodes))
+
+
+def _plan_facts(decision: Decision) -> dict[str, Any]:
+    if isinstance(decision, ContingentDecision):
+        return {"contingent_plan": decision.plan.to_dict()}
+    return {"plan": list(decision.path)}

@@ -143,17 +143,23 @@ class ForcedPolicy(RecordingPolicy):
 class StaticPolicy(StopRulePolicy):
     """Follows one path chosen in advance and ends at its last model; a stage beyond the path runs its declared default.
 
+    Where the template branches, no path says which stages will run: there, ``models`` gives each stage its model.
+
     Args:
         template: the workflow's shape.
-        path: models of the invocations in order, at least one.
+        path: models of the invocations in order, at least one; empty with ``models``.
+        models: the model of each stage; one that it lacks runs its declared default. Such a plan ends where the workflow does.
+        length: with ``models``, end after so many invocations.
         clock, request, judge, started_at: see :class:`StopRulePolicy`.
     """
 
     def __init__(
         self,
         template: Template,
-        path: Sequence[str],
+        path: Sequence[str] = (),
         *,
+        models: Mapping[str, str] | None = None,
+        length: int | None = None,
         clock: Clock | None = None,
         request: Request | None = None,
         judge: Judge | None = None,
@@ -161,17 +167,26 @@ class StaticPolicy(StopRulePolicy):
     ) -> None:
         super().__init__(template, clock=clock, request=request, judge=judge, started_at=started_at)
         self.path = tuple(path)
-        if not self.path:
+        self.models = dict(models or {})
+        if not self.path and not self.models:
             raise ConfigError("a static plan needs at least one model: name the models of its invocations in order")
+        if self.path and (self.models or length is not None):
+            raise ConfigError("a static plan is a path or a model for each stage: give one of them")
+        for stage in self.models:
+            template.stage(stage)  # raises for one that the template lacks
+        self.length = template.depth if length is None else length
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         """Return the path's model for this invocation."""
+        if self.models:
+            return self.models.get(stage) or self.default_model(stage)
         return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
-        """Return True until the stop rule ends the request or the path is at its end."""
-        return not self.has_ended(finished, state) and len(prefix) < len(self.path)
+        """Return True until the stop rule ends the request or the plan is at its end."""
+        length = self.length if self.models else len(self.path)
+        return not self.has_ended(finished, state) and len(prefix) < length
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return the path, as plain JSON types."""
-        return [{"kind": "static", "plan": list(self.path)}]
+        """Return the plan, as plain JSON types."""
+        return [{"kind": "static", "plan": dict(self.models) if self.models else list(self.path)}]

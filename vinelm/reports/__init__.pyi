@@ -2,6 +2,11 @@ from .charts import cost_chart as cost_chart
 from .charts import figure as figure
 from .charts import frontier_table as frontier_table
 from .charts import latency_chart as latency_chart
+from .contingent import arm_tables as arm_tables
+from .contingent import frontier_section as frontier_section
+from .contingent import plan_table as plan_table
+from .contingent import plans_section as plans_section
+from .contingent import stage_table as stage_table
 from .document import Chart as Chart
 from .document import Report as Report
 from .document import Row as Row
@@ -12,6 +17,7 @@ from .formatting import objective_words as objective_words
 from .formatting import percent as percent
 from .formatting import percent_interval as percent_interval
 from .formatting import seconds as seconds
+from .formatting import template_words as template_words
 from .formatting import usd as usd
 from .html import render as render
 from .html import write_page as write_page

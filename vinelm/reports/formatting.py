@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor, isfinite, log10
 
 from vinelm.evaluation import Interval
 from vinelm.objective import Objective
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
 
 
 def usd(value: float | None) -> str:
@@ -39,3 +41,29 @@ def objective_words(objective: Objective) -> str:
     """Format an objective as a title: ``Maximize accuracy, cost <= $0.00213``."""
     words = objective.describe(accuracy=percent, usd=usd, seconds=seconds)
     return words[:1].upper() + words[1:]
+
+
+def template_words(template: Template) -> str:
+    """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``."""
+    if template.is_linear:
+        return " → ".join(stage.name for stage in template.invocations)
+    return _steps_words(template.steps)
+
+
+def _steps_words(steps: Sequence[Step]) -> str:
+    return " → ".join(map(_step_words, steps)) or "go on"
+
+
+def _step_words(step: Step) -> str:
+    if isinstance(step, Stage):
+        return step.name
+    if isinstance(step, Parallel):
+        return f"({' + '.join(stage.name for stage in step.stages)})"
+    if isinstance(step, Loop):
+        inner = _steps_words(step.stages)
+        body = inner if len(step.stages) == 1 else f"({inner})"
+        return f"{body} up to {step.times} times"
+    if isinstance(step, Branch):
+        return f"({' | '.join(_steps_words(arm) for arm in step.ways.values())})"
+    assert step == END
+    return "end"

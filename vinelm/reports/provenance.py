@@ -9,7 +9,7 @@ from importlib.metadata import version
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
 from vinelm.reports.document import Row, Table
-from vinelm.reports.formatting import usd
+from vinelm.reports.formatting import template_words, usd
 from vinelm.version import __version__
 from vinelm.workflow import Workflow
 
@@ -18,9 +18,8 @@ Facts = tuple[tuple[str, str], ...]
 
 def workflow_facts(workflow: Workflow) -> Facts:
     """Describe a workflow: name, invocations, stop rule and dataset."""
-    path = " → ".join(stage.name for stage in workflow.template.invocations)
     return (
-        ("Workflow", f"{workflow.name}: {path}"),
+        ("Workflow", f"{workflow.name}: {template_words(workflow.template)}"),
         ("Stop rule", f"{workflow.template.stop}"),
         ("Dataset", f"{len(workflow.requests):,} requests, sha256 {workflow.dataset_digest}"),
     )

@@ -12,13 +12,27 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api import require_same_workflow
 from vinelm.errors import EvidenceError
-from vinelm.evaluation import NAMES, Bound, Interval, Plans, PolicyFrontier, Role, SweepPoint, cap_grid, path_text, showcase
+from vinelm.evaluation import (
+    NAMES,
+    Bound,
+    ContingentPlans,
+    Interval,
+    Plans,
+    PolicyFrontier,
+    Role,
+    SweepPoint,
+    cap_grid,
+    path_text,
+    showcase,
+)
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
+from vinelm.reports.contingent import arm_tables, frontier_section, interval_of, plans_section, stage_table
 from vinelm.reports.document import Chart, Report, Row, Section, Table
-from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, template_words, usd
 from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
+from vinelm.traces import StoreIdentity
 from vinelm.trie import FloatArray
 
 REFITS = 60
@@ -64,6 +78,8 @@ def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int
     with ObservationStore.open(store) as opened:
         identity, rows = opened.identity, opened.observations()
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
+    if not annotated.is_linear:
+        return _branching_page(annotated, identity, len(rows), _provenance(annotated, Path(store), Path(where), seed))
     resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
     plans = Plans(annotated)
     cost = estimated_frontiers(plans, resampled, "max_cost_usd")
@@ -90,10 +106,44 @@ def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int
             Section(title="What was profiled", parts=(_depth_table(annotated), price_table(annotated.catalog))),
         ),
         provenance=_provenance(annotated, Path(store), Path(where), seed),
-        simulated="The observations in this store are those of simulated models, not of real ones."
-        if identity.is_simulated
-        else None,
+        simulated=_SIMULATED if identity.is_simulated else None,
     )
+
+
+def _branching_page(annotated: AnnotatedTrie, identity: StoreIdentity, n_rows: int, provenance: Facts) -> Report:
+    """The report of a trie that branches. Its intervals come from the estimate's standard errors, not from refits."""
+    if not n_rows:
+        raise EvidenceError("the store has no observation: profile some requests first")
+    plans = ContingentPlans(annotated)
+    best = plans.decision(Objective(maximize="accuracy"))
+    interval = interval_of(best.accuracy, best.plan.standard_error)
+    return Report(
+        title=f"VineLM on {identity.workflow}",
+        subtitle=f"{n_rows:,} observations of {annotated.meta.get('requests', '?')} requests; "
+        f"{len(annotated.catalog)} models, {annotated.trie.n_nodes:,} histories of {template_words(annotated.template)}",
+        headline=_headline(plans),
+        is_gain=False,
+        findings=(
+            f"Most accurate plan: {plans.plan_text(best)}, {percent(interval.value)} ({percent_interval(interval)}) at "
+            f"{usd(best.path_cost_usd)} per request.",
+            "Estimated from a sample; nothing was served.",
+        ),
+        sections=(
+            frontier_section(plans),
+            plans_section(plans, showcase(plans)),
+            Section(title="What the application does", intro=_ARMS, parts=arm_tables(annotated)),
+            Section(title="What was profiled", parts=(stage_table(annotated), price_table(annotated.catalog))),
+        ),
+        provenance=provenance,
+        simulated=_SIMULATED if identity.is_simulated else None,
+    )
+
+
+_SIMULATED = "The observations in this store are those of simulated models, not of real ones."
+_ARMS = (
+    "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before: a "
+    "router's model decides which desk a request comes to, and whether that was right."
+)
 
 
 def _latency_parts(plans: Plans, resampled: Resampled) -> tuple[Chart, Table]:
@@ -187,7 +237,7 @@ def _objective_table(plans: Plans, resampled: Resampled, objective: Objective) -
     return Table(title=objective_words(objective), columns=columns, rows=tuple(rows))
 
 
-def _headline(plans: Plans) -> str:
+def _headline(plans: Plans | ContingentPlans) -> str:
     compared = [plans.compare(objective) for objective in showcase(plans)]
     static = sum(best.plan != rival.plan for best, rival, _ in compared)
     single = sum(best.plan != rival.plan for best, _, rival in compared)

@@ -12,3 +12,4 @@ from .steps import stages_of as stages_of
 from .steps import walk as walk
 from .template import StopRule as StopRule
 from .template import Template as Template
+from .template import longest as longest

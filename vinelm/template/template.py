@@ -62,7 +62,7 @@ class Template:
             raise TemplateError(f"stop is {self.stop!r}: use 'oracle' or 'workflow'")
         if not self.steps:
             raise TemplateError("a template needs at least one stage")
-        if _longest(self.steps) > MOST_INVOCATIONS:
+        if longest(self.steps) > MOST_INVOCATIONS:
             raise TemplateError(f"the template has more than {MOST_INVOCATIONS:,} invocations: allow fewer loop turns")
         has_branch = any(isinstance(step, Branch) for step in walk(self.steps))
         seen: dict[str, Stage] = {}
@@ -240,14 +240,14 @@ class Template:
         return cls(tuple(map(from_plain, plain["steps"])), plain["stop"])
 
 
-def _longest(steps: Sequence[Step]) -> int:
-    """The most invocations of the steps, without unrolling anything."""
+def longest(steps: Sequence[Step]) -> int:
+    """Return the most invocations of the steps, without unrolling anything."""
     total = 0
     for step in steps:
         if isinstance(step, Loop):
-            total += step.times * _longest(step.stages)
+            total += step.times * longest(step.stages)
         elif isinstance(step, Branch):
-            total += max(map(_longest, step.ways.values()))
+            total += max(map(longest, step.ways.values()))
         elif isinstance(step, Parallel):
             total += len(step.stages)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
@@ -17,6 +17,37 @@ from vinelm.io import html_table
 from vinelm.promise import Z90, Promise
 
 _EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
+
+
+class Option(NamedTuple):
+    """What the best plan that begins with ``model`` (None: that ends) is worth if ``stage`` comes next, from there on.
+
+    ``latency_s`` are the seconds of its longest history, ``lost`` the chance that no model fits the bounds somewhere. ``why``
+    says why it was not chosen.
+    """
+
+    stage: str
+    model: str | None
+    accuracy: float
+    cost_usd: float
+    latency_s: float
+    lost: float
+    is_chosen: bool
+    why: str = ""
+
+    def worse_than(self, chosen: Option) -> str:
+        """The first figure in which the chosen option is better."""
+        if self.is_chosen:
+            return ""
+        if self.lost > chosen.lost:
+            return f"{self.lost - chosen.lost:.0%} more requests come to a stage for which no model fits the bounds"
+        if self.accuracy < chosen.accuracy:
+            return f"less accurate by {chosen.accuracy - self.accuracy:.3g}"
+        if self.cost_usd > chosen.cost_usd:
+            return f"${self.cost_usd - chosen.cost_usd:.3g} more expensive"
+        if self.latency_s > chosen.latency_s:
+            return f"{self.latency_s - chosen.latency_s:.3g} s slower"
+        return "equally good; the chosen one comes first"
 
 
 @dataclass
@@ -131,7 +162,7 @@ class ContingentDecision(Decision):
 
     @property
     def runner_up(self) -> Choice | None:
-        """None: see :meth:`explain` for the alternatives."""
+        """None: see :attr:`options` for the alternatives."""
         return None
 
     @cached_property
@@ -149,32 +180,32 @@ class ContingentDecision(Decision):
             return f"{text}; {self.binding} has {self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare"
         return f"{text}; there is no bound"
 
-    def explain(self) -> str:
-        """Return the plan as an indented tree, and what each other next model would lead to."""
-        lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
-        for stage, model, accuracy, cost_usd, is_chosen in self.alternatives():
-            name = f"{stage}: {model or '(end here)'}"
-            lines.append(f"{'->' if is_chosen else '  '} {name:30} accuracy {accuracy:.3f}  ${cost_usd:.4g}")
-        return "\n".join(lines)
-
-    def alternatives(self) -> list[tuple[str, str | None, float, float, bool]]:
-        """Return what may come next: stage, model (None to end), accuracy and dollars from here on, whether it is chosen.
-
-        Each begins the best plan that the same goal allows for a request that goes on to that stage.
-        """
-        graph = self.plan.graph
-        found: list[tuple[str, str | None, float, float, bool]] = []
-        names, models = self.metrics.trie.stages, self.metrics.trie.models
+    @cached_property
+    def options(self) -> list[Option]:
+        """What may come next in each arm, each with the best plan that the same goal allows."""
+        graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
+        found: list[Option] = []
         for group in self.problem.groups:
             stage, chosen = names[graph.stage[group]], self.plan.first[group]
+            here: list[Option] = []
             if self.problem.can_end:
-                found.append((stage, None, float(graph.chance_right[group]), 0.0, chosen == END))
+                here.append(Option(stage, None, float(graph.chance_right[group]), 0.0, 0.0, 0.0, chosen == END))
             for edge in graph.edges_of(group):
                 outcome = self.problem.beginning_with(group, edge, self.goal)
-                if outcome.first[group] != NOTHING:
-                    model = models[graph.model[edge]]
-                    found.append((stage, model, outcome.accuracy, outcome.cost_usd, chosen == edge))
+                if outcome.first[group] != NOTHING or chosen == edge:
+                    plan = ContingentPlan(graph, self.plan.start, outcome.first, outcome.choice)
+                    plan = self._arm(group) if chosen == edge else plan
+                    name = models[graph.model[edge]]
+                    root_s = float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0
+                    worth = (plan.accuracy, plan.cost_usd, plan.latency_s - root_s, plan.lost)
+                    here.append(Option(stage, name, *worth, chosen == edge))
+            best = next((option for option in here if option.is_chosen), None)
+            found += [option if best is None else option._replace(why=option.worse_than(best)) for option in here]
         return found
+
+    def _arm(self, group: int) -> ContingentPlan:
+        """The plan for a request that goes on to one arm."""
+        return ContingentPlan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     def _repr_html_(self) -> str:
         """The plan and its figures as a table, for notebooks."""

@@ -132,7 +132,7 @@ class FixedPlans:
         for depth in range(len(graph.levels) - 1):
             is_cut = graph.may_end[at] & (plan % self.depth < depth)
             edge, arm, row = self._follow(models, plan, at, ~is_cut)
-            self._add_ends(worth, plan, at, reach, is_cut, (edge, arm, row))
+            self._add_ends(worth, (plan, at, reach), is_cut, (edge, arm, row))
             runs = edge >= 0
             edge, arm, row = edge[runs], arm[runs], row[runs]
             plan, reach, used_s = plan[row], reach[row] * graph.arm[arm], used_s[row] + graph.latency_s[edge]
@@ -147,15 +147,13 @@ class FixedPlans:
     def _add_ends(
         self,
         worth: FloatArray,
-        plan: Integers,
-        at: Integers,
-        reach: FloatArray,
+        histories: tuple[Integers, Integers, FloatArray],
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
         """Count the histories that end: all of a cut one, and the arms that have no model by the plan."""
         graph, count, errors = self.graph, worth.shape[1], self.graph.annotated.accuracy_se
-        edge, arm, row = arms
+        (plan, at, reach), (edge, arm, row) = histories, arms
         worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
         worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
         worth[4] += np.bincount(plan[row], np.where(edge == NOTHING, reach[row] * graph.arm[arm], 0.0), count)

@@ -174,20 +174,15 @@ class ContingentPlanner:
         """The best plan for the time, money and load that the request has, and the caps that it does not meet."""
         objective, admission, goal = request.objective, problem.admission, policy.goal
         missed = tuple(bound for bound, cap in admission.caps.items() if cap.limit < 0.0 and bound in UNITS)
-        if objective.target == "latency" and not _bounds_averages(objective):
-            measure = Cap(self._totals, problem.start, Remaining(Metric.LATENCY), np.inf, request.load_s)
-            least_s = problem.least_of_the_longest(measure)
-            if least_s < np.inf:
-                admission = admission.and_within(_FASTEST, measure.at(least_s))
-                goal = goal._replace(answers_first=True)
-        outcome = problem.best(goal, admission)
+        fastest = self._fastest(problem, request, admission)
+        outcome = problem.best(goal if fastest is admission else goal._replace(answers_first=True), fastest)
         is_stuck = outcome.lost > 1.0 - _ROUNDING
         if outcome.lost > 0.0 and (is_stuck or problem.admission.caps):
             missed = self._missed(problem, goal) or missed
             if missed and objective.on_infeasible == "raise":
                 raise self._unreachable(problem, request, missed)
             if is_stuck:
-                outcome = self._best_effort(problem, missed, goal)
+                outcome = self._best_effort(problem, request, missed, goal)
                 if all(choice == NOTHING for choice in outcome.first.values()):
                     raise no_end(self.metrics, request)
         elif missed and objective.on_infeasible == "raise":
@@ -202,7 +197,7 @@ class ContingentPlanner:
                 return dropped
         return tuple(names)
 
-    def _best_effort(self, problem: Problem, missed: tuple[str, ...], goal: Goal) -> Outcome:
+    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: Goal) -> Outcome:
         """The plan that goes least beyond the caps, in its longest history."""
         admission = problem.admission.without(_WITHIN)
         for name in missed:
@@ -210,7 +205,15 @@ class ContingentPlanner:
             admission = admission.without(*missed[missed.index(name) :])
             least = problem.least_of_the_longest(cap, admission)
             admission = admission.and_within(name, cap.at(least))
-        return problem.best(goal._replace(answers_first=True), admission)
+        return problem.best(goal._replace(answers_first=True), self._fastest(problem, request, admission))
+
+    def _fastest(self, problem: Problem, request: PlanRequest, admission: Admission) -> Admission:
+        """The same, within the least time that answers every request, if that is the target."""
+        if request.objective.target != "latency" or _bounds_averages(request.objective):
+            return admission
+        measure = Cap(self._totals, problem.start, Remaining(Metric.LATENCY), np.inf, request.load_s)
+        least_s = problem.least_of_the_longest(measure, admission)
+        return admission if least_s == np.inf else admission.and_within(_FASTEST, measure.at(least_s))
 
     def _next_model(self, problem: Problem, outcome: Outcome) -> str | None:
         """The model of the most probable arm that goes on; None where the request ends whatever arm comes."""

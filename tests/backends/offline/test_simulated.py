@@ -111,7 +111,8 @@ def test_a_visible_error_helps_the_repair(databases, requests, text_of, judge):
 
 def test_different_models_make_different_errors(backend, requests, text_of):
     def syntax_share(name):
-        kinds = [backend._error(BEHAVIOURS[CATALOG[name].model_id], CATALOG[name].model_id, r, (name,)) for r in requests]
+        behaviour, tasks = BEHAVIOURS[CATALOG[name].model_id], [backend._task(r, "generate") for r in requests]
+        kinds = [backend._error(task, behaviour, CATALOG[name].model_id, (name,)) for task in tasks]
         wrong = [kind for kind in kinds if kind]
         return sum(kind in ("syntax_error", "unknown_column") for kind in wrong) / len(wrong)
 
@@ -163,8 +164,8 @@ def test_a_model_on_two_endpoints_knows_the_same(databases, requests, text_of, m
     twin = CATALOG["sim-glm"].model_copy(update={"name": "glm-east", "engine": "east"})
     backend = SimulatedBackend(SqlWriter(databases), seed=3)
     agree = sum(
-        (backend._error(BEHAVIOURS["glm"], "glm", r, ("sim-glm",)) is None)
-        == (backend._error(BEHAVIOURS["glm"], twin.model_id, r, ("glm-east",)) is None)
+        (backend._error(backend._task(r, "generate"), BEHAVIOURS["glm"], "glm", ("sim-glm",)) is None)
+        == (backend._error(backend._task(r, "generate"), BEHAVIOURS["glm"], twin.model_id, ("glm-east",)) is None)
         for r in requests
     )
     assert agree / len(requests) > 0.85

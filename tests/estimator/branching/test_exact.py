@@ -62,3 +62,26 @@ def test_sums_hold_for_any_rows(made: Any, name: str, seed: int, runs: int, shap
     for error in (fitted.accuracy_se, fitted.cost_se, fitted.latency_se, fitted.arm_se):
         assert error is None or np.all(np.isfinite(error) & (error >= 0))
     assert np.all((fitted.accuracy >= 0) & (fitted.accuracy <= 1 + 1e-9))
+
+
+FIGURES = {
+    ("oracle", "latent"): (26.781521229346176, 110.03820351095591, 155.64886307114466, 2.2441626878635375),
+    ("oracle", "cascade-svd"): (26.93876351456858, 110.06885350385029, 155.546233988087, None),
+    ("workflow", "latent"): (18.330370794678807, 103.84479746082914, 157.62742824418717, 2.3099506816825794),
+    ("workflow", "cascade-svd"): (17.999742712574154, 103.59552357147643, 157.66110169546357, None),
+}
+"""Sums over the nodes of accuracy, dollars, seconds and standard errors, from the version before templates could branch."""
+
+
+@pytest.mark.parametrize(("stop", "name"), FIGURES)
+def test_a_linear_template_is_estimated_as_before(made: Any, stop: str, name: str) -> None:
+    table = made.table(7, models=3, depth=3, requests=130, stop=stop)
+    fitted = make_estimator(name).fit(made.sampled_rows(table, 7, 300), table.template, table.catalog).annotated_
+    assert fitted.arm is None
+    assert fitted.arm_success is None
+    assert fitted.arm_se is None
+    found = [fitted.accuracy, fitted.path_cost_usd, fitted.path_latency_s, fitted.accuracy_se]
+    for values, wanted in zip(found, FIGURES[stop, name], strict=True):
+        assert (None if values is None else float(values.sum())) == (
+            wanted if wanted is None else pytest.approx(wanted, rel=1e-9)
+        )

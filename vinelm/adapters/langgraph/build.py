@@ -15,8 +15,7 @@ from vinelm.adapters.langgraph.path_channel import PATH_KEY
 from vinelm.adapters.langgraph.stage import STAGE_MARK
 from vinelm.adapters.langgraph.structure.reading import read_template, teach_routes
 from vinelm.errors import WorkflowError
-from vinelm.template import Parallel, Template
-from vinelm.template.steps import walk
+from vinelm.template import Parallel, Template, walk
 from vinelm.workflow import Workflow
 
 
@@ -41,7 +40,7 @@ def build_graph(workflow: Workflow, vine: AdapterHolder, checkpointer: Any = Non
             f"workflow {workflow.name!r}: build(vine) returned {type(built).__name__}: return the StateGraph, compiled or not"
         )
     chats = chat_nodes(graph)
-    if workflow.template is None:
+    if not workflow.has_template:
         workflow = replace(workflow, template=template_of_graph(workflow, graph, vine.adapter.agents, chats))
     _check_stages(workflow, graph, vine.adapter.agents, chats)
     names = [stage.name for stage in workflow.template.stages]

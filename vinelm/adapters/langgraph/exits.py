@@ -29,7 +29,7 @@ def resolved(workflow: Workflow, vine: AdapterHolder) -> Workflow:
     Raises:
         WorkflowError: the graph does not say where some edge leads.
     """
-    if workflow.template is not None:
+    if workflow.has_template:
         return workflow
     graph = build_graph(workflow, vine)
     template = template_of_graph(workflow, graph, vine.adapter.agents)

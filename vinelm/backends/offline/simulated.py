@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import fsum
 
 from langchain_core.language_models import BaseChatModel
@@ -27,7 +28,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
-from vinelm.workflow import AnswerWriter, Request
+from vinelm.workflow import AnswerWriter, Request, StagedWriter
 
 __all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 
@@ -41,11 +42,24 @@ OPTIONS = ("failure_rate", "cached_share")
 """Options of a simulated model; both are fractions."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked of a model in one invocation. Effects that are drawn per question and model depend on ``name``."""
+
+    writer: AnswerWriter
+    request: Request
+    name: str
+    ease: float = 0.0
+
+
 class SimulatedBackend:
     """Answers as a function of (seed, request, prefix): the same on every machine and in any order.
 
     Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
     wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
+
+    Where the writer is a :class:`~vinelm.workflow.StagedWriter`, each stage has a task of its own: a model that is weak at one
+    may be strong at another, but a hard request is hard for all of them.
 
     A model's option ``cached_share`` simulates a prompt cache: this fraction of a prompt is cached if the request's previous
     invocation ran on the same model and engine. It takes no prefill time and is billed at the price for cached tokens.
@@ -88,7 +102,7 @@ class SimulatedBackend:
         request = request_of(call, "simulated")
         names = (self._seed, request.id, *call.prefix)
         failure = self._failure(model, names)
-        text = "" if failure else self._text(behaviour, model.model_id, request, call.prefix)
+        text = "" if failure else self._text(self._task(request, call.stage), behaviour, model.model_id, call.prefix)
         if failure is not None:
             return text, _failed_usage(behaviour, model, names, failure)
         tokens_in = estimate_tokens(prompt_chars)
@@ -104,51 +118,60 @@ class SimulatedBackend:
         is_warm = last is not None and last.prompt_cache == model.prompt_cache
         return int(_checked_rate(share, f"model {model.name!r}: cached_share") * tokens_in) if is_warm else 0
 
-    def _text(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
-        kind = self._error(behaviour, model_id, request, prefix)
-        rng = generator(self._seed, request.id, *prefix, "text")
-        return self._writer.right(request, rng) if kind is None else self._writer.wrong(request, kind, rng)
+    def _task(self, request: Request, stage: str) -> _Task:
+        if isinstance(self._writer, StagedWriter):
+            writer = self._writer.at(stage)
+            return _Task(writer, request, f"{request.id}/{stage}", writer.ease)
+        return _Task(self._writer, request, request.id)
 
-    def _error(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str | None:
+    def _text(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str:
+        kind = self._error(task, behaviour, model_id, prefix)
+        rng = generator(self._seed, task.name, *prefix, "text")
+        return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
+
+    def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
         """Return the kind of error that the invocation makes; None if its answer is right."""
-        margin = self._margin(behaviour, model_id, request) + behaviour.fresh_sd * normal(
-            self._seed, request.id, *prefix, "fresh"
-        )
-        if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(request, prefix[:-1])):
+        margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
+        if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
-        return self._kind(behaviour, model_id, request, prefix)
+        return self._kind(task, behaviour, model_id, prefix)
 
-    def _margin(self, behaviour: Behaviour, model_id: str, request: Request) -> float:
+    def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
         """Return the model's margin on this question, without the effect that is drawn per invocation."""
-        seed, asked = self._seed, request.id
+        seed, asked = self._seed, task.name
         mean = fsum(behaviour.weakness.values()) / len(behaviour.weakness)
-        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in self._writer.skills(request).items())
+        skills = task.writer.skills(task.request)
+        demanded = fsum(behaviour.weakness.get(skill, mean) * share for skill, share in skills.items())
         return (
             behaviour.ability
             - demanded
-            + HARDNESS_SD * normal(seed, asked, "question")
+            + task.ease
+            + HARDNESS_SD * normal(seed, task.request.id, "question")
             + behaviour.family_sd * normal(seed, asked, behaviour.family, "family")
             + behaviour.persistent_sd * normal(seed, asked, model_id, "persistent")
         )
 
-    def _saw_error(self, request: Request, before: Sequence[str]) -> bool:
-        """Return whether the previous invocation made an error that is visible when its answer is executed."""
-        model = self._catalog.get(before[-1]) if before else None
-        if model is None or model.provider != "simulated":
-            return False
-        return self._error(behaviour_of(model), model.model_id, request, before) in VISIBLE_KINDS
+    def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
+        """Return whether the previous invocation made an error that is visible when its answer is executed.
 
-    def _kind(self, behaviour: Behaviour, model_id: str, request: Request, prefix: Sequence[str]) -> str:
-        is_usual = uniform(self._seed, request.id, *prefix, "habit") < REPEAT_KIND_SHARE
+        With stages that write different things, the previous one had another task: nothing is learned from its error.
+        """
+        model = self._catalog.get(before[-1]) if before else None
+        if model is None or model.provider != "simulated" or isinstance(self._writer, StagedWriter):
+            return False
+        return self._error(task, behaviour_of(model), model.model_id, before) in VISIBLE_KINDS
+
+    def _kind(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str:
+        is_usual = uniform(self._seed, task.name, *prefix, "habit") < REPEAT_KIND_SHARE
         names = (model_id,) if is_usual else tuple(prefix)
-        point = uniform(self._seed, request.id, *names, "kind")
-        weights = [behaviour.kinds.get(kind, 1.0) for kind in self._writer.kinds]
+        point = uniform(self._seed, task.name, *names, "kind")
+        weights = [behaviour.kinds.get(kind, 1.0) for kind in task.writer.kinds]
         point *= fsum(weights)  # sum() of floats rounds differently before Python 3.12
-        for kind, weight in zip(self._writer.kinds, weights, strict=True):
+        for kind, weight in zip(task.writer.kinds, weights, strict=True):
             point -= weight
             if point < 0.0:
                 return kind
-        return self._writer.kinds[-1]
+        return task.writer.kinds[-1]
 
     def _failure(self, model: Model, names: tuple[object, ...]) -> FailureKind | None:
         options = model_options(model, *OPTIONS)

@@ -56,7 +56,6 @@ def _show(report: CheckReport, spec: str) -> None:
         say(f"{'ok  ' if item.is_ok else 'FAIL'}  {item.name}: {item.detail}", hanging=6)
     if report.template_code is not None:
         echo("The template, read from the graph. To fix it, or to change models and bounds, paste it into the workflow:\n")
-        echo("from langgraph.graph import END\nfrom vinelm import Branch, Loop, Parallel, Stage, Template\n")
-        echo(f"template = {report.template_code}\n")
+        echo(f"{report.template_code}\n")
     if report.is_ok:
         echo(f"Ready. Next: vinelm profile {spec}")

@@ -22,7 +22,13 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
 @click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @objective_options
-@click.option("--prefix", metavar="A,B", default="", help="Models of the invocations so far [default: none].")
+@click.option(
+    "--prefix",
+    metavar="A,B",
+    default="",
+    help="Models of the invocations so far; STAGE=A where several stages may come next [default: none].",
+)
+@click.option("--arm", metavar="STAGE", help="The stage that comes next, where several may [default: not known yet].")
 @click.option("--elapsed-s", type=float, metavar="S", help="Seconds since the request arrived [default: the estimate].")
 @click.option("--spent-usd", type=float, metavar="USD", help="Dollars spent so far [default: the estimate].")
 @click.option(
@@ -33,6 +39,7 @@ def command(
     *,
     trie: Path,
     prefix: str,
+    arm: str | None,
     elapsed_s: float | None,
     spent_usd: float | None,
     loads: tuple[str, ...],
@@ -42,7 +49,8 @@ def command(
     """Plan from one point of a request with the trie in the file TRIE, and show every possible next step.
 
     For each model that could run next, and for ending now: the best plan that starts with it, its estimates, and why it was
-    not chosen. If no path meets the bounds, they are relaxed as in serving, and the output names them.
+    not chosen. Where the graph branches, for each stage that may come next, or for the one that --arm names. If no path meets
+    the bounds, they are relaxed as in serving, and the output names them.
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
@@ -60,11 +68,15 @@ def command(
             elapsed_s=float(annotated.path_latency_s[node]) if elapsed_s is None else elapsed_s,
             spent_usd=float(annotated.full_cost_usd[node]) if spent_usd is None else spent_usd,
             load=_loads(annotated, loads),
+            **({} if arm is None else {"stage": _arm(annotated, node, arm)}),
         )
     if as_json:
         _print_json(objective, decision)
         return
     _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
+    if not annotated.is_linear:
+        _show_contingent(objective, annotated, decision)
+        return
     _show_candidates(objective, decision)
     _show_bounds(decision)
     _show_words(annotated, decision)
@@ -75,15 +87,48 @@ def _node(annotated: AnnotatedTrie, prefix: str) -> int:
     from vinelm.errors import ConfigError
 
     trie, node = annotated.trie, 0
-    for model in filter(None, (part.strip() for part in prefix.split(","))):
+    for part in filter(None, (part.strip() for part in prefix.split(","))):
+        stage, model = _step(annotated, node, part)
         try:
-            node = trie.child(node, model)
+            node = trie.child(node, model, stage)
         except KeyError:
-            able = ", ".join(trie.models[trie.model[child]] for child in trie.children(node))
+            able = ", ".join(dict.fromkeys(trie.models[trie.model[child]] for child in trie.children(node)))
             where = "/".join(trie.prefix(node)) or "the start"
             after = f"use {able}" if able else "the path ends there"
-            raise ConfigError(f"--prefix: {model!r} cannot follow {where}: {after}") from None
+            raise ConfigError(f"--prefix: {part!r} cannot follow {where}: {after}") from None
     return node
+
+
+def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
+    """Return the stage (None: the only one) and the model of one step of a prefix."""
+    from vinelm.errors import ConfigError
+
+    trie = annotated.trie
+    arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
+    if annotated.is_linear or (not found and len(arms) < 2):
+        return None, part
+    if stage not in arms:
+        where = "/".join(trie.prefix(node)) or "the start"
+        raise ConfigError(
+            f"--prefix: {part!r} after {where}: name the stage that came next, as in {arms[0]}={trie.models[0]}: "
+            f"it may be {', '.join(arms)}"
+            if arms
+            else f"--prefix: {part!r} cannot follow {where}: the path ends there"
+        )
+    return stage, model
+
+
+def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
+    """Return the stage if it may come next; :class:`ConfigError` otherwise."""
+    from vinelm.errors import ConfigError
+
+    arms = tuple(annotated.trie.arms(node))
+    if annotated.is_linear:
+        raise ConfigError("--arm has no effect on a trie that does not branch: leave it out")
+    if stage not in arms:
+        able = f"use {', '.join(arms)}" if arms else "the path ends there"
+        raise ConfigError(f"--arm {stage}: it cannot come next: {able}")
+    return stage
 
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
@@ -115,6 +160,21 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
     if query.load_s is not None:
         loaded = ((name, extra) for name, extra in zip(decision.metrics.annotated.engines, query.load_s, strict=True) if extra)
         say(f"Load: {', '.join(f'{name} +{seconds(float(extra))} per invocation' for name, extra in loaded)}.")
+
+
+def _show_contingent(objective: Objective, annotated: AnnotatedTrie, decision: Decision) -> None:
+    """The alternatives of each arm, the bounds, and the plan as a tree."""
+    from vinelm.cli.console import say
+    from vinelm.cli.contingent_output import show_alternatives, show_bounds, show_tree
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
+
+    assert isinstance(decision, ContingentDecision)
+    show_alternatives(objective, decision)
+    show_bounds(decision)
+    show_tree(decision, "The chosen plan")
+    simulated = "Simulated models. " if annotated.meta.get("is_simulated") else ""
+    say(f"{decision.reason[0].upper()}{decision.reason[1:]}.")
+    say(f"{simulated}Accuracy and cost: of a request that goes on to that stage, from here on.")
 
 
 def _show_candidates(objective: Objective, decision: Decision) -> None:
@@ -170,9 +230,18 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
+    from vinelm.cli.contingent_output import next_steps
     from vinelm.controller import alternatives
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     annotated, query = decision.metrics.annotated, decision.request
+    if isinstance(decision, ContingentDecision):
+        more: dict[str, Any] = {"candidates": [step._asdict() for step in next_steps(decision)]}
+    else:
+        more = {
+            "used": {bound: decision.view.used(bound) for bound in decision.view.bounds},
+            "candidates": [found.to_dict() for found in alternatives(decision)],
+        }
     load = {} if query.load_s is None else dict(zip(annotated.engines, query.load_s.tolist(), strict=True))
     print_json(
         {
@@ -188,7 +257,6 @@ def _print_json(objective: Objective, decision: Decision) -> None:
                 "relaxed": decision.relaxed,
                 "promise": decision.promise.to_dict(),
             },
-            "used": {bound: decision.view.used(bound) for bound in decision.view.bounds},
-            "candidates": [found.to_dict() for found in alternatives(decision)],
+            **more,
         }
     )

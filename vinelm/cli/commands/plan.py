@@ -12,7 +12,7 @@ from vinelm.cli.options import json_option, objective_options
 
 if TYPE_CHECKING:
     from vinelm.controller import Decision
-    from vinelm.evaluation import PlannedPolicy, Plans
+    from vinelm.evaluation import ContingentPlans, PlannedPolicy, Plans
     from vinelm.objective import Objective
 
 
@@ -28,8 +28,9 @@ def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) 
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
-    stage) and the best single model. The promised accuracy is what to expect from serving the plan: its estimate, less what
-    choosing the best of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
+    stage) and the best single model. Where the graph branches, the plan is contingent: it has a model for each way that a
+    request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
+    of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
 
     Exit code 1 if selection alone can produce the plan's advantage over a single model; the message says what to buy. Exit code
     2 if no path meets the bounds; the message names the binding one.
@@ -38,11 +39,11 @@ def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) 
     """
     from vinelm.api import require_evidence
     from vinelm.cli.objective_options import in_options, objective_of
-    from vinelm.evaluation import Plans
+    from vinelm.evaluation import plans_over
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds, on_infeasible="raise")
-    plans = Plans(load_trie(trie))
+    plans = plans_over(load_trie(trie))
     with in_options():
         planned = plans.compare(objective)
     if as_json:
@@ -53,7 +54,7 @@ def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) 
         require_evidence(planned[0].decision)
 
 
-def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) -> None:
+def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
     """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
     from vinelm.cli.console import say, show_table
     from vinelm.reports import objective_words, percent, seconds, usd
@@ -70,10 +71,15 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans) 
     best = planned[0].decision
     if best is None:
         return
+    if not plans.annotated.is_linear:
+        from vinelm.cli.contingent_output import show_tree
+
+        show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    latency = "seconds if every invocation runs, at zero load" if knows_latency else "unknown, the observations have none"
+    longest = "if every invocation runs" if plans.annotated.is_linear else "of the longest way through the plan"
+    latency = f"seconds {longest}, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
 
@@ -98,11 +104,12 @@ def _slack_lines(best: Any) -> list[str]:
     formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
-        lines.append(f"Binding bound: {best.binding}. Without it, another path would be chosen.")
+        another = "path" if best.metrics.annotated.is_linear else "plan"
+        lines.append(f"Binding bound: {best.binding}. Without it, another {another} would be chosen.")
     return lines
 
 
-def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans) -> None:
+def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
     from vinelm.cli.console import print_json
 
     rows = [
@@ -111,7 +118,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
         else {
             "policy": item.policy,
             **item.decision.to_dict(),
-            "stages": list(plans.trie.edges(item.decision.target)),
+            **plans.steps(item.decision),
             "intervals": item.decision.intervals,
             "promise": item.decision.promise.to_dict(),
         }

@@ -67,8 +67,8 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **settings: Any) -> int | None:
     """Run a sample of WORKFLOW's requests along a sample of its paths, and keep a row of each invocation.
 
-    WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2) or MODULE:ATTRIBUTE for your own. Every row is on disk
-    before the next stage of its request starts: an interrupted run continues when the same line is run again.
+    WORKFLOW is the name of a bundled workflow (nl2sql, nl2sql-2, support) or MODULE:ATTRIBUTE for your own. Every row is on
+    disk before the next stage of its request starts: an interrupted run continues when the same line is run again.
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """

@@ -12,6 +12,7 @@ from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
+    from vinelm.template import Template
     from vinelm.traces import CheckedStore
 
 _AFTER = {"first": "first in a request", "switched": "after another model", "kept": "after itself"}
@@ -56,7 +57,7 @@ def info(*, store: Path, as_json: bool) -> None:
         "stop": template.stop,
         "created_at": identity.created_at,
         "models": list(identity.models()),
-        "invocations": [stage.name for stage in template.invocations],
+        **_shape(template),
         "dataset_digest": identity.dataset_digest,
         "rows": len(rows),
         **asdict(contents),
@@ -73,6 +74,13 @@ def info(*, store: Path, as_json: bool) -> None:
         _show_info(facts)
 
 
+def _shape(template: Template) -> dict[str, Any]:
+    """The stages of each invocation; where the template branches, its stages and steps."""
+    if template.is_linear:
+        return {"invocations": [stage.name for stage in template.invocations]}
+    return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
+
+
 def _show_info(facts: dict[str, Any]) -> None:
     from vinelm.cli.console import say, show_table
     from vinelm.reports import percent, usd
@@ -80,7 +88,7 @@ def _show_info(facts: dict[str, Any]) -> None:
     kind = "simulated models" if facts["is_simulated"] else "real models"
     created = facts["created_at"] or "at an unknown time"
     say(f"{facts['workflow']}: {facts['rows']:,} rows of {kind}, created {created}", bold=True)
-    say(f"Invocations: {', '.join(facts['invocations'])}; stop rule: {facts['stop']}; models: {len(facts['models'])}.")
+    say(f"{_shape_words(facts)}; stop rule: {facts['stop']}; models: {len(facts['models'])}.")
     say(f"Requests: {facts['requests_observed']:,} of {facts['requests']:,} observed.")
     for by in ("model", "depth"):
         cells = [
@@ -108,6 +116,15 @@ def _show_info(facts: dict[str, Any]) -> None:
         f"{facts['size_bytes'] / 1e6:.1f} MB, {facts['checkpoints']:,} checkpoints of {facts['checkpoint_bytes'] / 1e6:.1f} MB"
     )
     say(f"Size: {size}; schema version {facts['version']}.{held}")
+
+
+def _shape_words(facts: dict[str, Any]) -> str:
+    from vinelm.reports import template_words
+    from vinelm.template import Template
+
+    if "invocations" in facts:
+        return f"Invocations: {', '.join(facts['invocations'])}"
+    return f"Steps: {template_words(Template.from_dict(facts['template']))}"
 
 
 def _show_growth(facts: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vinelm.cli.arms_table import arm_facts, show_arms
 from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
@@ -44,7 +45,8 @@ def command() -> None:
 def show(*, file: Path, top: int, as_json: bool) -> None:
     """Show the provenance of the trie in FILE, its observations by depth, its models' prices, and its best paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. Where the graph branches, they are contingent
+    plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
 
     Example: vinelm trie show nl2sql.vine
     """
@@ -88,7 +90,13 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
     from vinelm.evaluation import frontier_nodes
 
     trie = annotated.trie
-    paths = frontier_nodes(annotated, "cost")
+    if annotated.is_linear:
+        paths = frontier_nodes(annotated, "cost")
+        best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in _thinned(paths, top)]}
+    else:
+        from vinelm.cli.contingent_output import frontier_rows
+
+        best = {"arms": arm_facts(annotated), "frontier": frontier_rows(annotated, top)[0]}
     return {
         "file": str(file),
         "paths": trie.n_nodes,
@@ -99,13 +107,19 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
         "meta": dict(annotated.meta),
         "depths": depths(annotated),
         "follow_ups": follow_ups(annotated),
-        "frontier_paths": len(paths),
-        "frontier": [_path(annotated, node) for node in _thinned(paths, top)],
+        **best,
     }
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy."""
+    """Return, per depth, its stage, the number of paths, observed paths and observations, and the range of the accuracy.
+
+    Where the trie branches, per depth and stage (see :func:`~vinelm.cli.arms_table.stage_depths`).
+    """
+    if not annotated.is_linear:
+        from vinelm.cli.arms_table import stage_depths
+
+        return stage_depths(annotated)
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
         counts = annotated.count[level] if annotated.count is not None else None
@@ -133,10 +147,17 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
-    show_depths(annotated, "Paths by depth")
+    show_depths(annotated, "Paths by depth" if annotated.is_linear else "Histories by depth and stage")
+    if not annotated.is_linear:
+        show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
-    _show_frontier(annotated, top)
+    if annotated.is_linear:
+        _show_frontier(annotated, top)
+    else:
+        from vinelm.cli.contingent_output import show_frontier
+
+        show_frontier(annotated, top)
     if meta.get("is_simulated"):
         echo("Simulated models: prices and answers are not those of real models.")
 
@@ -154,7 +175,8 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     from vinelm.cli.console import show_table
     from vinelm.reports import percent
 
-    columns = ("depth", "<stage", "paths", "observed", "observations", "lowest accuracy", "highest")
+    linear = ("paths", "observed", "observations", "lowest accuracy", "highest")
+    columns = ("depth", "<stage", *(linear if annotated.is_linear else ("histories", *linear[1:])))
     rows = [
         (
             str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),

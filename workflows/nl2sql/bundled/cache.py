@@ -8,9 +8,11 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.nl2sql.bundled.domain import Domain
 from vinelm.workflows.nl2sql.bundled.files import DATABASES, MANIFEST, QUESTIONS, BundledDataset
 
 _LEFTOVER_S = 3600.0
@@ -18,23 +20,38 @@ _LEFTOVER_S = 3600.0
 _UNFINISHED = ".building-"
 
 
-def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
+def _own_domains() -> Sequence[Domain]:
+    from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
+
+    return DOMAINS
+
+
+def bundled_dataset(
+    cache_dir: Path | None = None,
+    *,
+    name: str = "nl2sql",
+    domains: Callable[[], Sequence[Domain]] = _own_domains,
+    sources: Sequence[Path] = (),
+) -> BundledDataset:
     """Return the bundled questions and databases; their content is the same on every machine.
 
-    The first call writes them (seconds, a few MB) to ``<cache_dir>/nl2sql-<digest of the generating code>``; later calls only
+    The first call writes them (seconds, a few MB) to ``<cache_dir>/<name>-<digest of the generating code>``; later calls only
     read. Safe to call from several processes at once: the folder is created atomically and rebuilt if a file is missing or
     truncated.
 
     Args:
         cache_dir: by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``).
+        name: names the folder.
+        domains: returns the databases to generate; called only where they are.
+        sources: files outside of this package that the content depends on, as the module of a domain.
 
     Raises:
         DatasetError: the cache folder cannot be written.
     """
-    folder = (cache_dir or _user_cache()) / f"nl2sql-{source_digest()}"
+    folder = (cache_dir or _user_cache()) / f"{name}-{source_digest(sources)}"
     if not _is_whole(folder):
         try:
-            _build(folder)
+            _build(folder, domains())
         except OSError as failure:
             raise DatasetError(
                 f"{folder.parent}: cannot write the bundled databases: {failure.strerror}: "
@@ -44,10 +61,10 @@ def bundled_dataset(cache_dir: Path | None = None) -> BundledDataset:
     return BundledDataset(tuple(json.loads(line) for line in lines), folder / DATABASES)
 
 
-def source_digest() -> str:
+def source_digest(sources: Sequence[Path] = ()) -> str:
     """Return 12 hexadecimal digits that change with the source of any module that generates the dataset."""
     digest = hashlib.sha256()
-    for module in sorted(Path(__file__).parent.rglob("*.py")):
+    for module in (*sorted(Path(__file__).parent.rglob("*.py")), *sources):
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -69,16 +86,15 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _build(folder: Path) -> None:
+def _build(folder: Path, domains: Sequence[Domain]) -> None:
     """Write to a temporary folder, then rename. If two processes build, the first to rename wins."""
     from vinelm.workflows.nl2sql.bundled.build import write_all
-    from vinelm.workflows.nl2sql.bundled.domains.registry import DOMAINS
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
     beside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
-        write_all(beside, DOMAINS)
+        write_all(beside, domains)
         beside.chmod(0o755)
         _put_in_place(beside, folder)
     finally:

@@ -34,9 +34,7 @@ class Destinations:
 
     __slots__ = ("_by_verdict", "again", "end", "is_branch", "name", "other_than_end", "places", "times")
 
-    def __init__(
-        self, again: str | None, end: str | None, to: To | None, times: int | Mapping[str, int] | None
-    ) -> None:
+    def __init__(self, again: str | None, end: str | None, to: To | None, times: int | Mapping[str, int] | None) -> None:
         self.is_branch = to is not None
         if to is None:
             if again is None or end is None:

@@ -77,8 +77,8 @@ class Superstep:
         for other in others:
             if flow is None or not (other in (before or ()) or stage in (self._in_flow(other, flow) or ())):
                 raise WorkflowError(
-                    f"stages {other!r} and {stage!r} run in one superstep: VineLM chooses models along one path, so put an edge "
-                    f"between them, or declare Parallel((Stage({other!r}), Stage({stage!r}))) in the template"
+                    f"stages {other!r} and {stage!r} run in one superstep: VineLM chooses models along one path, so put an "
+                    f"edge between them, or declare Parallel((Stage({other!r}), Stage({stage!r}))) in the template"
                 )
         return before or ()
 

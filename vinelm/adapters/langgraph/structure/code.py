@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template, walk
 
 _WIDTH = 100
 
@@ -11,6 +11,13 @@ def template_code(template: Template) -> str:
     """Return the code of a template, formatted. Its names come from ``vinelm``, and ``END`` from LangGraph."""
     stop = [] if template.stop == "workflow" else [f"stop={_text(template.stop)}"]
     return "\n".join(_call("Template", [_sequence([_step(step) for step in template.steps]), *map(_line, stop)]))
+
+
+def template_imports(template: Template) -> str:
+    """Return the import statements that :func:`template_code` needs."""
+    used = {type(step).__name__ for step in walk(template.steps) if not isinstance(step, str)} | {"Template"}
+    ends = ["from langgraph.graph import END"] if END in walk(template.steps) else []
+    return "\n".join([*ends, f"from vinelm import {', '.join(sorted(used))}"])
 
 
 _Lines = list[str]
@@ -41,8 +48,8 @@ def _step(step: Step) -> _Lines:
 
 def _arms(branch: Branch) -> _Lines:
     arms: list[_Lines] = []
-    for label, steps in branch.arms.items():
-        first, *rest = ["END"] if isinstance(steps, str) else _sequence([_step(step) for step in steps])
+    for label, steps in branch.ways.items():
+        first, *rest = ["END"] if steps == (END,) else _sequence([_step(step) for step in steps])
         arms.append([f"{_text(label)}: {first}", *rest])
     return _within("{", arms, "}")
 

@@ -9,7 +9,7 @@ from vinelm.adapters.langgraph.runs.destinations import UNDECLARED_TIMES
 from vinelm.adapters.langgraph.structure.regions import Part, Region, Successors
 from vinelm.adapters.langgraph.structure.stage_graph import ENDED, Bound, StageGraph, Together
 from vinelm.errors import TemplateError
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template
+from vinelm.template import END, Branch, Loop, Parallel, Stage, Step, Template, longest
 
 MEMORY = 2
 """How many choices a long loop remembers."""
@@ -41,7 +41,7 @@ def template_of(graph: StageGraph) -> Template:
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
     """Whether it allows the ways of the graph and no others. A loop of one turn may lack the way back."""
-    if template.depth > _DEEP:
+    if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
     has_bounds = any(bounds for following in graph.after.values() for bounds in following.values())
@@ -59,12 +59,11 @@ class _Writer:
         graph: the graph.
         turns: those of a loop whose bound is declared nowhere.
         ends_in_arms: what follows a loop stands in arms inside of it that end the request, rather than behind it.
-        is_loose: the stages of a loop that cannot be written otherwise follow each other in any order.
+        is_loose: the stages of a loop follow each other in any order.
     """
 
     def __init__(self, graph: StageGraph, turns: int, ends_in_arms: bool = False, *, is_loose: bool = False) -> None:
         self._graph, self._undeclared, self._ends_in_arms, self._is_loose = graph, turns, ends_in_arms, is_loose
-        self._loose: set[Part] = set()  # loops that begin with several supersteps
 
     def steps(self) -> tuple[Step, ...]:
         """The steps of the template."""
@@ -101,10 +100,8 @@ class _Writer:
         """The superstep that a part is entered at."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
-        if len(heads) != 1:
-            if not self._is_loose:
-                raise _NotStructuredError
-            self._loose.add(part)
+        if len(heads) != 1 and not self._is_loose:
+            raise _NotStructuredError
         return self._in_order_if_known(list(heads))[0]
 
     @staticmethod
@@ -121,14 +118,14 @@ class _Writer:
             return (self._unit(at), *self._choice(list(region.successors.get(at, ())), region, stop))
         outside = [then for then in self._in_order_if_known(region.outside(part)) if then != ENDED]
         entered = {s for s in part if any(s in n for o, n in region.successors.items() if o not in part)} | {at}
-        is_loose = len(entered) > 1 or part in self._loose
+        is_loose = self._is_loose or len(entered) > 1
         structured = None if is_loose else self._turn(at, part, region, outside, stop)
         if structured is None and not self._is_loose:
             raise _NotStructuredError
         if structured is None:
             label = {" + ".join(self._graph.sorted(one)): (self._unit(one),) for one in self._in_order_if_known(list(part))}
             body: tuple[Step, ...] = (Branch(label),) if len(label) > 1 else next(iter(label.values()))
-            times = self._turns(at, part) * len(part)
+            times = min(self._turns(at, part) * len(part), _DEEP // 2)
             loop = Loop(body, times, memory=MEMORY, early_exit=bool(outside))
             return (loop, *(self._choice(outside, region, stop) if outside else ()))
         body, is_left = structured

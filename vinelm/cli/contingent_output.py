@@ -1,0 +1,134 @@
+"""Contingent plans in the terminal: the tree of a plan, the alternatives at one point, and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vinelm.cli.console import echo
+
+if TYPE_CHECKING:
+    from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
+    from vinelm.objective import Objective
+
+SHOWN_LINES = 40
+"""Most lines of a plan that are printed; ``--json`` has all of it."""
+_NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_latency_s": "latency cap"}
+
+
+def show_tree(decision: ContingentDecision, title: str = "The plan") -> None:
+    """Print a contingent plan as an indented tree: each stage with its model, and how often each arm follows."""
+    from vinelm.cli.console import say
+
+    say(f"{title} (percentages: how often the application takes each way)", bold=True)
+    for line in decision.plan.lines(limit=SHOWN_LINES):
+        echo(f"  {line}")
+    echo()
+
+
+class NextStep(NamedTuple):
+    """What may come next: the best plan that begins with this model, for a request that goes on to this stage.
+
+    ``model`` is None for ending the request; accuracy and dollars are from here on.
+    """
+
+    stage: str
+    model: str | None
+    accuracy: float
+    cost_usd: float
+    is_chosen: bool
+
+
+def next_steps(decision: ContingentDecision) -> list[NextStep]:
+    """Return every possible next step, by stage."""
+    return [NextStep(*found) for found in decision.alternatives()]
+
+
+def show_alternatives(objective: Objective, decision: ContingentDecision) -> None:
+    """Print every possible next step by stage: the best plan that begins with it, and by how much it is worse."""
+    from vinelm.cli.console import show_table
+    from vinelm.reports import objective_words, percent, usd
+
+    steps = next_steps(decision)
+    chosen = {found.stage: found for found in steps if found.is_chosen}
+    rows = []
+    for found in steps:
+        mark = "* " if found.is_chosen else "  "
+        best = chosen.get(found.stage)
+        gap = "" if best is None or found.is_chosen else f"{100 * (found.accuracy - best.accuracy):+.1f} points"
+        more = "" if best is None or found.is_chosen else f"{_signed_usd(found.cost_usd - best.cost_usd)}"
+        rows.append(
+            (f"{mark}{found.stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), gap, more)
+        )
+    show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "difference", "extra cost"), rows)
+
+
+def _signed_usd(value: float) -> str:
+    from vinelm.reports import usd
+
+    return f"{'-' if value < 0 else '+'}{usd(abs(value))}"
+
+
+def show_bounds(decision: ContingentDecision) -> None:
+    """Print what each bound leaves."""
+    from vinelm.cli.console import show_table
+    from vinelm.reports import percent, seconds, usd
+
+    formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
+    rows = []
+    for bound, left in decision.slack.items():
+        limit = float(getattr(decision.request.objective, bound))
+        status = "relaxed" if bound in decision.relaxed else "binding" if bound == decision.binding else ""
+        rows.append((_NAMES[bound], formats[bound](limit), formats[bound](left), status))
+    if rows:
+        show_table("Bounds of the chosen plan", ("bound", "limit", "slack", "<status"), rows)
+
+
+def frontier_rows(annotated: AnnotatedTrie, top: int) -> tuple[list[dict[str, Any]], ContingentDecision]:
+    """Return at most ``top`` plans of the estimated frontier, the cheapest first, and the most accurate plan."""
+    from vinelm.evaluation import ContingentPlans, contingent_frontier, plan_words
+    from vinelm.promise import Z90
+
+    found = contingent_frontier(ContingentPlans(annotated))
+    rows = []
+    for decision in _thinned(found, top):
+        error = decision.plan.standard_error
+        rows.append(
+            {
+                "plan": plan_words(decision),
+                "accuracy": decision.accuracy,
+                "accuracy_half_width90": None if error is None else Z90 * error,
+                "cost_usd": decision.path_cost_usd,
+                "latency_s": decision.path_latency_s if annotated.knows_latency else None,
+                "expected_latency_s": decision.plan.expected_latency_s if annotated.knows_latency else None,
+                "contingent_plan": decision.plan.to_dict(),
+            }
+        )
+    return rows, found[-1]
+
+
+def show_frontier(annotated: AnnotatedTrie, top: int) -> None:
+    """Print the estimated frontier of contingent plans, and the most accurate of them as a tree."""
+    from vinelm.cli.console import show_table
+    from vinelm.reports import percent, seconds, usd
+
+    found, best = frontier_rows(annotated, top)
+    rows = []
+    for row in found:
+        width = row["accuracy_half_width90"]
+        interval = "-" if width is None else f"{100 * width:.1f}"
+        rows.append((row["plan"], percent(row["accuracy"]), interval, usd(row["cost_usd"]), seconds(row["expected_latency_s"])))
+    caption = (
+        "+/-: half of the 90 % interval, in points, if all ends of the plan erred alike. Latency: expected, at zero load. "
+        "Or: depends on what happened before."
+    )
+    show_table("Frontier of accuracy and cost", ("plan", "accuracy", "+/-", "cost", "latency"), rows, caption=caption)
+    show_tree(best, "The most accurate plan")
+
+
+def _thinned(items: Sequence[Any], top: int) -> list[Any]:
+    """Return at most ``top`` items, evenly spaced, including both ends."""
+    if len(items) <= top:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / max(top - 1, 1))] for i in range(top)]

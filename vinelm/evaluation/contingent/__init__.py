@@ -1,0 +1,1 @@
+"""Plans over tries that branch: their arms, static plans, frontiers and promises."""

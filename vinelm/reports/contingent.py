@@ -1,0 +1,197 @@
+"""Sections of a report about a trie that branches: frontiers of contingent plans, plans as trees, and arms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import ContingentDecision
+from vinelm.evaluation import (
+    NAMES,
+    Bound,
+    ContingentPlans,
+    Interval,
+    PlannedPolicy,
+    PolicyFrontier,
+    Role,
+    SweepPoint,
+    arm_shares,
+    frontier_range,
+    spaced_caps,
+)
+from vinelm.objective import Objective
+from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
+from vinelm.reports.document import Row, Section, Table
+from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+
+MOST_STEPS = 60
+"""Most rows of a plan's table."""
+_INDENT = "\N{EM SPACE}"
+_BANDS = (
+    "Bands: 95 %, from the standard errors of the estimate, as if all ends of a plan erred alike: too wide rather "
+    "than too narrow."
+)
+_COST_CAPTION = (
+    "Each point maximises accuracy under one budget per request, on average: VineLM's among the corners of the hull of all "
+    f"contingent plans and all static plans. Horizontal axis: expected dollars per request. {_BANDS}"
+)
+_LATENCY_CAPTION = (
+    f"Each point maximises accuracy among the plans whose longest history (mean times, zero load) is within the cap. {_BANDS}"
+)
+_FRONTIER_INTRO = (
+    "The estimated accuracy of each policy's best plan, for each budget. Nothing was served for these figures, and the highest "
+    "of many estimates is biased upwards: validate a plan on requests that were not profiled. A static plan is one "
+    "model for each stage."
+)
+
+
+def interval_of(value: float, standard_error: float | None) -> Interval:
+    """Return the 95 % interval of an accuracy; without a standard error its bounds are NaN."""
+    if standard_error is None:
+        return Interval(value, float("nan"), float("nan"))
+    reach = 1.959964 * standard_error
+    return Interval(value, max(value - reach, 0.0), min(value + reach, 1.0))
+
+
+def estimated_frontiers(plans: ContingentPlans, bound: Bound) -> tuple[PolicyFrontier, ...]:
+    """Estimate the frontiers of VineLM, the best static plan and the best single model over a grid of caps."""
+    found = frontier_range(plans)
+    ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
+    caps = spaced_caps(*ends, bound)
+    roles: tuple[Role, ...] = ("vinelm", "static", "single")
+    return tuple(
+        PolicyFrontier(NAMES[role], role, tuple(p for cap in caps if (p := _point(plans, bound, cap, role)))) for role in roles
+    )
+
+
+def _point(plans: ContingentPlans, bound: Bound, cap: float, role: Role) -> SweepPoint | None:
+    is_cost = bound == "max_cost_usd"
+    objective = (
+        Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
+    )
+    found = plans.decision(objective) if role == "vinelm" else plans.fixed(objective, role)
+    if found is None or (isinstance(found, ContingentDecision) and not found.is_feasible):
+        return None
+    return SweepPoint(
+        cap=cap,
+        plan=plans.plan_text(found) if isinstance(found, ContingentDecision) else found.text,
+        utility=interval_of(found.accuracy, found.plan.standard_error),
+        accuracy=found.accuracy,
+        cost_usd=found.path_cost_usd,
+        latency_s=found.plan.expected_latency_s,
+        late=None,
+    )
+
+
+def frontier_section(plans: ContingentPlans) -> Section:
+    """Return the estimated frontiers of contingent and static plans, as charts and tables."""
+    cost = estimated_frontiers(plans, "max_cost_usd")
+    parts: list[Any] = [
+        replace(cost_chart("cost", cost), caption=_COST_CAPTION),
+        frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
+    ]
+    if plans.annotated.knows_latency:
+        latency = estimated_frontiers(plans, "max_latency_s")
+        parts.append(replace(latency_chart("latency", latency), y_title="accuracy", caption=_LATENCY_CAPTION))
+        parts.append(frontier_table("Data of the accuracy–latency frontier", latency, "cap", is_cost=False))
+    return Section(title="Estimated frontiers", intro=_FRONTIER_INTRO, parts=tuple(parts))
+
+
+def plans_section(plans: ContingentPlans, objectives: Sequence[Objective]) -> Section:
+    """Return, for each objective, the policies' estimates and VineLM's plan as a tree."""
+    parts: list[Table] = []
+    for objective in objectives:
+        planned = plans.compare(objective)
+        parts.append(_objective_table(plans, planned, objective))
+        parts.append(plan_table(planned[0].decision, f"VineLM's plan: {objective_words(objective)}"))
+    return Section(
+        title="Estimated plans",
+        intro="VineLM's plan is contingent: it has a model for each way that a request may take, and the next one is chosen "
+        "when it is known which stage comes next.",
+        parts=tuple(parts),
+    )
+
+
+def _objective_table(plans: ContingentPlans, planned: Sequence[PlannedPolicy], objective: Objective) -> Table:
+    rows = []
+    for item in planned:
+        if item.decision is None:
+            rows.append(Row(role=item.role, cells=(item.policy, "-", "-", "-", "-"), detail=item.plan))
+            continue
+        interval = interval_of(item.decision.accuracy, item.decision.plan.standard_error)
+        latency_s = item.decision.path_latency_s if plans.annotated.knows_latency else None
+        figures = (usd(item.decision.path_cost_usd), seconds(latency_s))
+        rows.append(Row(role=item.role, cells=(item.policy, percent(interval.value), percent_interval(interval), *figures),
+                        detail=item.plan))  # fmt: skip
+    columns = ("policy", "accuracy", "95 % interval", "cost", "longest")
+    return Table(title=objective_words(objective), columns=columns, rows=tuple(rows))
+
+
+def plan_table(decision: ContingentDecision, title: str) -> Table:
+    """Return a contingent plan as a table: a row for each stage in each history, indented below the one before."""
+    steps = list(_steps(decision.plan.to_dict()["steps"], 0, 1.0))
+    rows = [
+        Row(
+            cells=(
+                f"{_INDENT * 2 * depth}{step['stage']}",
+                step["model"] or "end",
+                percent(step["probability"]),
+                percent(reach),
+            )
+        )
+        for depth, step, reach in steps[:MOST_STEPS]
+    ]
+    left = len(steps) - MOST_STEPS
+    note = f"{left:,} more steps are left out. " if left > 0 else ""
+    return Table(
+        title=title,
+        columns=("stage", "model", "comes next", "of all requests"),
+        rows=tuple(rows),
+        text_columns=(0, 1),
+        note=f"{note}Comes next: how often the application goes on to this stage from the one above it.",
+    )
+
+
+def _steps(steps: Sequence[Mapping[str, Any]], depth: int, reach: float) -> Iterator[tuple[int, Mapping[str, Any], float]]:
+    for step in steps:
+        share = reach * step["probability"]
+        yield depth, step, share
+        yield from _steps(step["steps"], depth + 1, share)
+
+
+def arm_tables(annotated: AnnotatedTrie) -> tuple[Table, ...]:
+    """Return a table for each stage behind which the application chooses: how often each arm follows, by the stage's model."""
+    tables = []
+    for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):
+        shares = list(found)
+        rows = []
+        for share in shares:
+            cells = [_share(share.arms[arm], None if share.half_width90 is None else share.half_width90[arm]) for arm in arms]
+            count = "-" if share.observations is None else f"{share.observations:,}"
+            rows.append(Row(cells=(share.model, *cells, percent(share.ends), count)))
+        note = "±: half of the 90 % interval, in points." if shares[0].half_width90 is not None else ""
+        columns = (f"{stage} by", *arms, "ends", "observations")
+        tables.append(Table(title=f"What follows {stage}", columns=columns, rows=tuple(rows), note=note))
+    return tuple(tables)
+
+
+def _share(value: float, width: float | None) -> str:
+    return percent(value) if width is None else f"{percent(value)} ± {100 * width:.1f}"
+
+
+def stage_table(annotated: AnnotatedTrie) -> Table:
+    """Return the number of histories and observations by depth and stage."""
+    rows = []
+    for depth, level in enumerate(annotated.trie.levels[1:], start=1):
+        for index in sorted(set(annotated.trie.stage[level].tolist())):
+            nodes = level[annotated.trie.stage[level] == index]
+            count = [0] * len(nodes) if annotated.count is None else annotated.count[nodes].tolist()
+            seen = sum(number > 0 for number in count)
+            rows.append(
+                Row(cells=(f"{depth}", annotated.trie.stages[index], f"{len(nodes):,}", f"{seen:,}", f"{sum(count):,}"))
+            )
+    columns = ("depth", "stage", "histories", "histories observed", "observations")
+    return Table(title="Observations by depth and stage", columns=columns, rows=tuple(rows), text_columns=(0, 1))

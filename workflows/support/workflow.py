@@ -1,0 +1,82 @@
+"""The support desk: a router, three arms of which two look something up, and one reply."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vinelm.template import Branch, Loop, Stage, Template
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.nl2sql import Databases
+from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults
+from vinelm.workflows.support import prompts
+from vinelm.workflows.support.graph import LOOKUPS, make_build
+from vinelm.workflows.support.simulated_writer import TicketWriter
+from vinelm.workflows.support.tickets import load_bundled, tickets
+
+LABELS = ("desk", "reply", "misleading", "db_id", "gold_sql", "article")
+
+
+class TicketScorer:
+    """Scores a reply: the right desk, the right reply, and what it states was looked up right.
+
+    A query is right if it finds what the query of the label finds (in full), an article if it is the labelled one.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.databases = dataset.databases
+        self.gold = GoldResults(dataset)
+
+    def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
+        """Return whether the ticket was answered right."""
+        label = request.data
+        if state.get("desk") != label["desk"] or state.get("reply") != label["reply"]:
+            return False
+        if label["desk"] == "technical":
+            return bool(state.get("article") == label["article"])
+        if label["desk"] == "billing":
+            sql = state.get("sql")
+            return isinstance(sql, str) and self.gold.is_right(request, self.databases.recall(label["db_id"], sql))
+        return True
+
+
+def support() -> Workflow:
+    """Return the support desk with its bundled tickets."""
+    data = load_bundled()
+    databases = Databases(data.databases)
+    requests = tickets(data)
+    return Workflow(
+        name="support",
+        template=template(),
+        build=make_build(databases),
+        requests=requests,
+        score=TicketScorer(Dataset(requests, databases)),
+        labels=LABELS,
+        writer=TicketWriter(data.databases),
+        resources={**databases.digests(["helpdesk"]), "prompts": prompts.digest(), "articles": _articles_digest()},
+    )
+
+
+def template() -> Template:
+    """Return the template: the router's arms rejoin at the reply, and the billing desk may query twice."""
+    return Template(
+        (
+            Stage("router", answerable=False),
+            Branch(
+                {
+                    "billing": (Loop((Stage("lookup", answerable=False),), times=LOOKUPS, early_exit=True),),
+                    "technical": (Stage("search", answerable=False),),
+                    "other": (),
+                }
+            ),
+            Stage("reply"),
+        )
+    )
+
+
+@cache
+def _articles_digest() -> str:
+    return hashlib.sha256((Path(__file__).parent / "articles.py").read_bytes()).hexdigest()
