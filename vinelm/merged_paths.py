@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import VineLMError
+from vinelm.promise import share_variance
 from vinelm.trie import FloatArray, MergedTrie
 
 
@@ -21,8 +23,7 @@ class StageRun(NamedTuple):
         accuracy: Expected accuracy.
         cost_usd: Expected dollars, those before the first invocation not counted.
         latency_s: Seconds of the longest history.
-        standard_error: Upper bound on the standard error of the accuracy: those of all invocations are added as if they were one
-            error, each times the chance of reaching it and of no correct answer later. NaN without errors in the trie.
+        standard_error: Of the accuracy (:func:`merged_standard_error`); NaN without errors in the trie.
     """
 
     turns: int
@@ -48,21 +49,48 @@ def stage_runs(annotated: AnnotatedTrie, models: Sequence[str]) -> Iterator[Stag
     going = _going(annotated)
     here, latest = {0: start}, {0: 0.0}
     stopped = cost = 0.0
-    exposed: list[tuple[float, float, float]] = []  # of each depth: reach, reach x error, and what has ended up to it
+    seen: list[tuple[int, float, float, float]] = []  # node, its reach, correct answers so far, reach of its depth
     for depth in range(1, trie.max_depth + 1):
         here, latest = _next(annotated, models, going, here, latest)
         if not here:
             return
         right = sum(_mean(annotated, "success", node, mass) for node, mass in here.items())
         cost += sum(float(mass.sum()) * float(annotated.cost_usd[node]) for node, mass in here.items())
-        accuracy, ended = stopped + right, stopped
+        accuracy = stopped + right
         stopped += sum(_mean(annotated, "stop_success", node, mass) for node, mass in here.items())
-        errors = annotated.accuracy_se
-        error = float("nan") if errors is None else sum(float(mass.sum() * errors[node]) for node, mass in here.items())
-        later = [e * min(max(1.0 - (accuracy - s) / max(r, 1e-300), 0.0), 1.0) for r, e, s in exposed]
+        reached = sum(float(mass.sum()) for mass in here.values())
+        before = [(node, reach, (accuracy - ended) / max(level, 1e-300)) for node, reach, ended, level in seen]
+        own = [(node, float(mass.sum()), 0.0) for node, mass in here.items()]
+        error = merged_standard_error(annotated, np.array([*before, *own]), accuracy)
         may_end = all(bool(trie.answerable[node]) for node in here)
-        yield StageRun(depth, may_end, accuracy, cost, max(latest.values()), sum(later) + error)
-        exposed.append((sum(float(mass.sum()) for mass in here.values()), error, max(stopped, ended)))
+        yield StageRun(depth, may_end, accuracy, cost, max(latest.values()), float("nan") if error is None else error)
+        seen += [(node, float(mass.sum()), stopped, reached) for node, mass in here.items()]
+
+
+def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
+    """Return an upper bound on the standard error of a plan's accuracy; None without errors in the trie.
+
+    The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by the
+    chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model, which
+    nodes of the same stage and model share: these add up as standard deviations, those of different ones as variances.
+
+    Args:
+        annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
+        visited: Rows of (node, P(it is reached), P(a correct answer later | it is reached)).
+        accuracy: The plan's accuracy.
+    """
+    errors, requests = annotated.accuracy_se, annotated.meta.get("requests")
+    if errors is None:
+        return None
+    node = visited[:, 0].astype(np.int64)
+    own, sampling = errors[node] ** 2, 0.0
+    if requests:
+        own = np.maximum(own - share_variance(annotated.success[node], requests), 0.0)
+        sampling = float(share_variance(np.array(accuracy), requests))
+    moved = visited[:, 1] * np.sqrt(own) * np.clip(1.0 - visited[:, 2], 0.0, 1.0)
+    kind = annotated.trie.stage[node].astype(np.int64) * len(annotated.trie.models) + annotated.trie.model[node]
+    together = np.bincount(np.maximum(kind, 0), moved)
+    return math.sqrt(float(together @ together) + sampling)
 
 
 def _next(
