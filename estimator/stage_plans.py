@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.arms import Arms, arms_of
+from vinelm.merged_paths import stage_runs
 from vinelm.promise import contingent_standard_error
 from vinelm.trie import BoolArray, FloatArray, Trie
 
@@ -23,7 +24,7 @@ MOST_PLANS = 512
 
 @dataclass(frozen=True, eq=False)
 class StagePlans:
-    """Fixed plans, each running to the end of the workflow.
+    """Fixed plans, each running to the end of the workflow; on a merged trie also those that end earlier.
 
     Args:
         models: the model of each stage, an index into the trie's models; shape (plans, stages).
@@ -45,6 +46,8 @@ class StagePlans:
     @classmethod
     def of(cls, annotated: AnnotatedTrie, *, with_errors: bool = True) -> StagePlans:
         """Evaluate the fixed plans of a trie; the same plans, in the same order, for every trie of one template."""
+        if annotated.trie.is_merged:
+            return cls._of_merged(annotated)
         trie, arms = annotated.trie, arms_of(annotated.trie)
         models = _plans(trie)
         child = _children(trie, arms)
@@ -67,6 +70,24 @@ class StagePlans:
                 found = contingent_standard_error(annotated, last, float(accuracy[i]))
                 error[i] = np.nan if found is None else found
         return cls(models, accuracy, cost, error)
+
+    @classmethod
+    def _of_merged(cls, annotated: AnnotatedTrie) -> StagePlans:
+        """Where histories are merged each plan is also cut after every invocation at which it may end."""
+        names = annotated.trie.models
+        found = [
+            (row, run)
+            for row in _plans(annotated.trie)
+            for run in stage_runs(annotated, [names[model] for model in row])
+            if run.may_end
+        ]
+        root_usd = float(annotated.cost_usd[0])
+        return cls(
+            np.array([row for row, _ in found]),
+            np.array([run.accuracy for _, run in found]),
+            np.array([run.cost_usd + root_usd for _, run in found]),
+            np.array([run.standard_error for _, run in found]),
+        )
 
 
 def _plans(trie: Trie) -> Ints:

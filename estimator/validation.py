@@ -294,6 +294,8 @@ def _disagreements(
         "latent without difficulty": LatentEstimator(n_points=1),
         "cascade": CascadeEstimator(),
     }
+    if fitted.trie.is_merged:
+        del others["cascade"]
     plans = SelectablePlans.of(fitted)
     best, ends = _best(plans), plans.allowed
     found = []

@@ -28,6 +28,7 @@ from vinelm.controller.planning.merged.planner import MergedPlanner
 from vinelm.controller.planning.merged.policies import FixedPlan, fixed_choice, policy_at
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.estimator import make_estimator
+from vinelm.merged_paths import stage_runs
 from vinelm.objective import Objective
 from vinelm.template import Template
 from vinelm.trie import DifficultyRates, MergedTrie, Trie
@@ -227,8 +228,9 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     assert annotated.difficulty is not None
     errors, differences = [], []
     for model in graph.trie.models:
+        runs = list(stage_runs(annotated, (model,)))
         for turns in (1, 2, 3, 5, 8, 12, 18, 25):
-            choice = fixed_choice(graph, FixedPlan((model,), turns, 0.0, 0.0, 0.0))
+            choice = fixed_choice(graph, FixedPlan((model,), runs[turns - 1]))
             seen = evaluate(graph, choice, mix=annotated.difficulty.weight)
             exact, _ = truth.path_accuracy((graph.trie.models.index(model),) * turns)
             errors.append(abs(seen.accuracy - exact))

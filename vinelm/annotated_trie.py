@@ -124,8 +124,8 @@ class AnnotatedTrie:
 
     @property
     def is_linear(self) -> bool:
-        """Whether one stage follows each prefix. Else the plans over the trie are contingent: a model for each arm."""
-        return self.arm is None
+        """Whether one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
+        return self.arm is None and not self.trie.is_merged
 
     @cached_property
     def accuracy(self) -> FloatArray:

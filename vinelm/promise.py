@@ -171,15 +171,15 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     requests = annotated.meta.get("requests")
     if annotated.accuracy_se is None or not requests:
         return None
-    sampling = _share_variance(annotated.accuracy[ends], requests)
+    sampling = share_variance(annotated.accuracy[ends], requests)
     own = np.sqrt(np.maximum(annotated.accuracy_se[ends] ** 2 - SAMPLING_PART * sampling, 0.0))
     kind = annotated.trie.stage[ends].astype(np.int64) * len(annotated.trie.models) + annotated.trie.model[ends]
     together = np.bincount(np.maximum(kind, 0), own)
     effects = END_CORRELATION * float(together @ together) + (1.0 - END_CORRELATION) * float(own @ own)
-    return math.sqrt(effects + float(_share_variance(np.array(accuracy), requests)))
+    return math.sqrt(effects + float(share_variance(np.array(accuracy), requests)))
 
 
-def _share_variance(share: FloatArray, requests: int) -> FloatArray:
+def share_variance(share: FloatArray, requests: int) -> FloatArray:
     """Variance of a share among that many requests; a share of 0 or 1 is not taken for certain."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)
     return np.asarray(shrunk * (1.0 - shrunk) / requests)

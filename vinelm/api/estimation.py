@@ -121,11 +121,14 @@ def with_provenance(
         annotated: The trie.
         observations: What it was estimated from.
         requests_registered: How many requests the profile sampled from. ``meta["coverage"]`` is the observed dollars
-            divided by the estimated dollars of executing each of them on every reached cell once; None if that is 0.
+            divided by the estimated dollars of executing each of them on every reached cell once; None if that is 0, and where
+            histories are merged.
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = sum(row.cost_usd + row.tool_cost_usd for row in observations)
-    everything = float((annotated.reach * annotated.cost_usd)[1:].sum()) * max(requests_registered, 1)
+    everything = 0.0  # nobody runs every history of a long loop
+    if not annotated.trie.is_merged:
+        everything = float((annotated.reach * annotated.cost_usd)[1:].sum()) * max(requests_registered, 1)
     meta = {
         **annotated.meta,
         **facts,

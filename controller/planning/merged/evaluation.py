@@ -8,6 +8,7 @@ import numpy as np
 
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END
+from vinelm.merged_paths import merged_standard_error
 from vinelm.trie import FloatArray
 
 
@@ -21,8 +22,7 @@ class Outlook:
         expected_latency_s: expected seconds, likewise.
         latency_s: seconds of the longest history that the plan admits.
         mass: P(each node is reached and the request has each difficulty), shape (n + 1, points).
-        standard_error: of the accuracy: the errors of all nodes are added as if they were the same error, each times the
-            probability of reaching it and of not being right later; an upper bound. None without errors in the trie.
+        standard_error: of the accuracy (:func:`~vinelm.merged_paths.merged_standard_error`); None without errors in the trie.
     """
 
     accuracy: float
@@ -104,14 +104,10 @@ def _standard_error(graph: MergedGraph, choice: Ints, reach: FloatArray, correct
         share = np.divide(flow, inflow[target], out=np.zeros_like(flow), where=inflow[target] > 0.0)
         np.add.at(later, source, share * (correct + later)[target])
     afterwards = np.divide(later, reach, out=np.zeros_like(later), where=reach > 0.0)
-    reach = reach.copy()
-    reach[node] = 0.0
-    return float((reach * graph.annotated.accuracy_se * np.clip(1.0 - afterwards, 0.0, 1.0)).sum())
-
-
-def arm_rates(graph: MergedGraph, *, with_difficulty: bool) -> FloatArray:
-    """Return P(each arm comes next | its source is reached), with one column per difficulty if the trie knows any, else one."""
-    return _Rates.of(graph, with_difficulty=with_difficulty).going
+    visited = np.flatnonzero(reach > 0.0)
+    visited = visited[visited != node]
+    rows = np.stack([visited.astype(np.float64), reach[visited], afterwards[visited]], axis=1)
+    return merged_standard_error(graph.annotated, rows, float(correct.sum()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -184,11 +184,11 @@ class MergedPlanner:
         if self._fixed is None:
             served = [plan for plan in fixed_plans(self.graph) if not set(plan.models) & set(self.metrics.missing)]
             best, self._fixed = -1.0, []
-            for plan in sorted(served, key=lambda plan: (plan.cost_usd, -plan.accuracy)):
-                if plan.accuracy > best:
-                    best = plan.accuracy
+            for plan in sorted(served, key=lambda plan: (plan.run.cost_usd, -plan.run.accuracy)):
+                if plan.run.accuracy > best:
+                    best = plan.run.accuracy
                     policy = assessed(self.graph, fixed_choice(self.graph, plan), "fixed")
-                    self._fixed.append(Candidate(plan.accuracy, plan.cost_usd + self._root_usd, 0.0, 1.0, policy))
+                    self._fixed.append(Candidate(best, plan.run.cost_usd + self._root_usd, 0.0, 1.0, policy))
         return self._fixed
 
     # -- what one request may use --------------------------------------------------------------------------------

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
-from vinelm.controller.planning.merged.evaluation import Outlook, arm_rates, evaluate
+from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END, induce
-from vinelm.trie import FloatArray
+from vinelm.merged_paths import StageRun, stage_runs
 
 MOST_FIXED = 4096
 """The most combinations of a model per stage that are all tried."""
@@ -62,15 +63,16 @@ def assessed(graph: MergedGraph, choice: Ints, name: str) -> Policy:
     return Policy(choice, promised if known is None else evaluate(graph, choice, mix=known.weight), promised, name)
 
 
-@dataclass(frozen=True)
-class FixedPlan:
-    """A model per stage, run until the request has made so many invocations."""
+class FixedPlan(NamedTuple):
+    """A model per stage, run until the request has made so many invocations, and what that gives."""
 
     models: tuple[str, ...]
-    turns: int
-    accuracy: float
-    cost_usd: float
-    latency_s: float
+    run: StageRun
+
+    @property
+    def turns(self) -> int:
+        """Invocations after which the request ends."""
+        return self.run.turns
 
 
 def fixed_plans(graph: MergedGraph) -> Iterator[FixedPlan]:
@@ -85,10 +87,8 @@ def fixed_plans(graph: MergedGraph) -> Iterator[FixedPlan]:
         plans = list(product(*allowed))
     else:
         plans = [tuple(name if name in models else models[0] for models in allowed) for name in trie.models]
-    known = graph.annotated.difficulty
-    start = np.ones(1) if known is None else known.weight
     for models in plans:
-        yield from _cuts(graph, models, start)
+        yield from (FixedPlan(tuple(models), run) for run in stage_runs(graph.annotated, models) if run.may_end)
 
 
 def fixed_choice(graph: MergedGraph, plan: FixedPlan) -> Ints:
@@ -101,36 +101,3 @@ def fixed_choice(graph: MergedGraph, plan: FixedPlan) -> Ints:
     done = (trie.depth[graph.arm_source] >= plan.turns) & graph.ends[graph.arm_source]
     choice[done] = END
     return choice
-
-
-def _cuts(graph: MergedGraph, models: Sequence[str], start: FloatArray) -> Iterator[FixedPlan]:
-    """Follow the plan with a mass at each node that it reaches."""
-    trie, annotated = graph.trie, graph.annotated
-    known = annotated.difficulty
-    rates = annotated if known is None else known
-    going = arm_rates(graph, with_difficulty=True)
-    here = {0: start}
-    accuracy = cost = 0.0
-    latest = {0: 0.0}
-    for depth in range(1, trie.max_depth + 1):
-        below: dict[int, FloatArray] = {}
-        until: dict[int, float] = {}
-        for node, mass in here.items():
-            for arm in graph.arms_of(node):
-                target = trie.child(node, models[trie.stages.index(graph.stage_of(arm))], graph.stage_of(arm))
-                below[target] = below.get(target, 0.0) + mass * going[arm]
-                until[target] = max(until.get(target, 0.0), latest[node] + float(annotated.latency_s[target]))
-        here, latest = below, until
-        if not here:
-            return
-        right = 0.0
-        for node, mass in here.items():
-            cost += float(mass.sum()) * float(annotated.cost_usd[node])
-            right += float((mass * _of(rates.success, node)).sum())
-        if all(graph.ends[node] for node in here):
-            yield FixedPlan(tuple(models), depth, accuracy + right, cost, max(latest.values()))
-        accuracy += sum(float((mass * _of(rates.stop_success, node)).sum()) for node, mass in here.items())
-
-
-def _of(values: FloatArray, node: int) -> FloatArray:
-    return np.atleast_1d(values[node])

@@ -60,13 +60,15 @@ def command(
 
     objective = objective_of(bounds)
     annotated = load_trie(trie)
-    node = _node(annotated, prefix)
+    nodes = _nodes(annotated, prefix)
+    node = nodes[-1]
+    expected_s, expected_usd = _used(annotated, nodes)
     with in_options():
         decision = Planner(annotated).plan(
             objective,
             node=node,
-            elapsed_s=float(annotated.path_latency_s[node]) if elapsed_s is None else elapsed_s,
-            spent_usd=float(annotated.full_cost_usd[node]) if spent_usd is None else spent_usd,
+            elapsed_s=expected_s if elapsed_s is None else elapsed_s,
+            spent_usd=expected_usd if spent_usd is None else spent_usd,
             load=_loads(annotated, loads),
             **({} if arm is None else {"stage": _arm(annotated, node, arm)}),
         )
@@ -82,11 +84,19 @@ def command(
     _show_words(annotated, decision)
 
 
-def _node(annotated: AnnotatedTrie, prefix: str) -> int:
-    """Return the node of a comma-separated prefix; :class:`ConfigError` names the first model that cannot follow."""
+def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
+    """Return the expected seconds and dollars of a request that ran these nodes."""
+    if annotated.trie.is_merged:
+        return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
+    return float(annotated.path_latency_s[nodes[-1]]), float(annotated.full_cost_usd[nodes[-1]])
+
+
+def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
+    """Return the nodes of a comma-separated prefix, the root first; :class:`ConfigError` names the first that cannot follow."""
     from vinelm.errors import ConfigError
 
     trie, node = annotated.trie, 0
+    nodes = [node]
     for part in filter(None, (part.strip() for part in prefix.split(","))):
         stage, model = _step(annotated, node, part)
         try:
@@ -96,7 +106,8 @@ def _node(annotated: AnnotatedTrie, prefix: str) -> int:
             where = "/".join(trie.prefix(node)) or "the start"
             after = f"use {able}" if able else "the path ends there"
             raise ConfigError(f"--prefix: {part!r} cannot follow {where}: {after}") from None
-    return node
+        nodes.append(node)
+    return nodes
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:

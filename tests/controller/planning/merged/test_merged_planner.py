@@ -64,15 +64,15 @@ def test_a_budget_is_kept_and_no_fixed_plan_is_better(seed):
     annotated = random_merged(agent(3, 4, memory=1), seed)
     planner = Planner(annotated)
     fixed = list(fixed_plans(MergedGraph.of(annotated)))
-    for budget in np.quantile([plan.cost_usd for plan in fixed], [0.05, 0.4, 0.9]):
+    for budget in np.quantile([plan.run.cost_usd for plan in fixed], [0.05, 0.4, 0.9]):
         decision = planner.plan(Objective(maximize="accuracy", max_cost_usd=float(budget)))
         assert decision.path_cost_usd <= budget + 1e-12
-        assert decision.accuracy >= max(plan.accuracy for plan in fixed if plan.cost_usd <= budget) - 1e-12
+        assert decision.accuracy >= max(plan.run.accuracy for plan in fixed if plan.run.cost_usd <= budget) - 1e-12
     for floor in (0.2, 0.5):
         decision = planner.plan(Objective(minimize="cost", min_accuracy=floor))
         if not decision.relaxed:
             assert decision.accuracy >= floor
-            cheaper = [plan.cost_usd for plan in fixed if plan.accuracy >= floor]
+            cheaper = [plan.run.cost_usd for plan in fixed if plan.run.accuracy >= floor]
             assert decision.path_cost_usd <= min(cheaper, default=np.inf) + 1e-12
 
 

@@ -173,8 +173,8 @@ def test_a_plan_is_judged_by_its_own_requests():
             accuracy += float(mass @ known.stop_success[node]) * (k + 1 < plan.turns)
             mass = mass * (1.0 - known.stop[node])
         seen = evaluate(graph, fixed_choice(graph, plan), mix=known.weight)
-        assert (plan.accuracy, plan.cost_usd) == pytest.approx((accuracy, cost), abs=1e-12)
-        assert (seen.accuracy, seen.cost_usd, seen.latency_s) == pytest.approx((accuracy, cost, plan.latency_s), abs=1e-12)
+        assert (plan.run.accuracy, plan.run.cost_usd) == pytest.approx((accuracy, cost), abs=1e-12)
+        assert (seen.accuracy, seen.cost_usd, seen.latency_s) == pytest.approx((accuracy, cost, plan.run.latency_s), abs=1e-12)
 
 
 def test_the_second_look_is_never_worse():
