@@ -134,7 +134,7 @@ def _objective_of_averages(rng: random.Random, plans: list[Measured]) -> Objecti
     """An objective with bounds on averages that some plan just meets, or none does."""
     fields: dict[str, Any] = rng.choice(({"maximize": "accuracy"}, {"minimize": "cost"}))
     kinds = rng.choice((_AVERAGES[:1], _AVERAGES[1:], _AVERAGES))
-    bounds = {"min_accuracy": rng.choice(plans).accuracy, "max_cost_usd": rng.choice(plans).cost_usd}
+    bounds: dict[str, Any] = {"min_accuracy": rng.choice(plans).accuracy, "max_cost_usd": rng.choice(plans).cost_usd}
     if rng.random() < 0.1:
         bounds = {"min_accuracy": 1.0, "max_cost_usd": 1 / 16}
     return Objective(**fields, **{kind: bounds[kind] for kind in kinds})

@@ -27,6 +27,8 @@ from vinelm.trie import BoolArray
 
 KEPT = 256
 """Most objectives whose plans from the root are kept."""
+LOOKED_UP = 20_000
+"""Most nodes whose plans are kept for one objective."""
 CURVES = 16
 """Most problems whose hulls are kept: one for all objectives that differ only in their bounds on averages."""
 _FASTEST = "least time"
@@ -50,29 +52,50 @@ class ContingentPlanner:
         self._curves: dict[tuple[object, ...], tuple[Curve, FixedPlans]] = {}
 
     def plan(
-        self, request: PlanRequest, arms: Collection[str] | None, without: Collection[str], *, is_joint: bool
+        self, request: PlanRequest, arms: tuple[str, ...] | frozenset[str] | None, without: Collection[str]
     ) -> ContingentDecision:
-        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
+        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`.
+
+        ``arms`` is the one that comes, or a frozen set of which one comes after the request has gone on, or None.
+        """
+        objective, key = request.objective, (request.node, arms, request.may_stop)
+        policy = self._policies.get(objective)
+        if policy is not None and policy.looked_up and not without and type(arms) is not frozenset:
+            found = policy.looked_up.get(key)
+            if found is not None:
+                return self._decision(request, policy, policy.relaxed, found)
         start = int(self.graph.position[request.node])
         groups = self.graph.groups_at(start, arms)
-        objective = request.objective
         if not groups:
             raise no_end(self.metrics, request)
         policy = self.policy(objective)
         if policy.relaxed and objective.on_infeasible == "raise":
             raise self._infeasible(objective, policy.relaxed[0], policy.best)
         admission = self._admission(request, start, policy, without)
-        problem = Problem(self.graph, start, groups, admission, request.may_stop, is_joint and len(groups) > 1)
+        problem = Problem(self.graph, start, groups, admission, request.may_stop, type(arms) is frozenset and len(groups) > 1)
         outcome = self._looked_up(problem, policy)
-        relaxed = policy.relaxed
+        is_known, relaxed = outcome is not None and not admission.caps, policy.relaxed
         if outcome is None:
             outcome, caps = self._best(problem, request, policy)
             relaxed = (*caps, *policy.relaxed)
         plan = ContingentPlan(self.graph, start, outcome.first, outcome.choice)
+        found = self._next_model(problem, outcome), plan, problem
+        if is_known:
+            if len(policy.looked_up) >= LOOKED_UP:
+                policy.looked_up.clear()
+            policy.looked_up[key] = found
+        return self._decision(request, policy, relaxed, found)
+
+    def _decision(
+        self,
+        request: PlanRequest,
+        policy: Policy,
+        relaxed: tuple[str, ...],
+        found: tuple[str | None, ContingentPlan, Problem],
+    ) -> ContingentDecision:
         return ContingentDecision(
-            request.node, request.node, self._next_model(problem, outcome), relaxed, self.metrics, request, None,
-            plan, problem, policy.goal,
-        )  # fmt: skip
+            request.node, request.node, found[0], relaxed, self.metrics, request, None, found[1], found[2], policy.goal
+        )
 
     def policy(self, objective: Objective) -> Policy:
         """Return how requests of this objective are planned, found once."""
@@ -284,8 +307,8 @@ class ContingentPlanners:
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan; the arguments are those of :meth:`Planner.plan`."""
-        arms = (stage,) if isinstance(stage, str) else stage
-        return self._planner(request.candidates).plan(request, arms, without, is_joint=arms is not None)
+        arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
+        return self._planner(request.candidates).plan(request, arms, without)
 
     def prepare(self, objective: Objective) -> None:
         """Find the plan from the root on for an objective, so that no request waits for it."""

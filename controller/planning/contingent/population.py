@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 
@@ -40,6 +40,8 @@ class Policy:
     relaxed: tuple[str, ...] = ()
     best: float = float("nan")
     within_s: float | None = None
+    looked_up: dict[object, tuple[str | None, ContingentPlan, Problem]] = field(default_factory=dict, compare=False, repr=False)
+    """The next model, plan and problem by node, arms and whether the request may end, where only these matter."""
 
 
 @dataclass(frozen=True)
