@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import END, NOTHING, Goal
+from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
@@ -71,7 +71,7 @@ class ContingentDecision(Decision):
 
     plan: ContingentPlan = field(compare=False, repr=False)
     problem: Problem = field(compare=False, repr=False)
-    goal: Goal = field(compare=False, repr=False)
+    goal: PlanGoal = field(compare=False, repr=False)
 
     @property
     def view(self) -> SubtreeView:
