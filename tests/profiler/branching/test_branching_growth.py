@@ -26,7 +26,9 @@ def cells(rows):
 
 
 def stages():
-    return {name: Stage(name, MODELS, answerable=name in ("router", "write")) for name in ("router", "search", "grade", "write")}
+    return {
+        name: Stage(name, MODELS, answerable=name in ("router", "write")) for name in ("router", "search", "grade", "write")
+    }
 
 
 def test_a_model_is_added_and_no_row_is_lost(tmp_path):
