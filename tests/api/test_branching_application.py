@@ -74,7 +74,8 @@ def test_each_arm_runs_the_models_of_its_plan(template, build, plan, stages, mod
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_arm_that_the_trie_lacks_runs_its_default_and_the_trace_says_so(mode):
-    vine = served(Template((Stage("router"), Branch({"search": (Stage("search"),), "chat": (), "end": END}), Stage("write"))))
+    steps = (Stage("router", answerable=False), Branch({"search": (Stage("search"),), "chat": (), "end": END}), Stage("write"))
+    vine = served(Template(steps))
     app = router_of(vine, mode)
     session = vine.session(OBJECTIVE)
     out = run(app, mode, {"plan": ["search"]}, context=vine.context(policy=session))
