@@ -107,3 +107,13 @@ def test_a_request_that_is_resumed_goes_on_with_its_plan(mode):
     session = vine.session(OBJECTIVE)
     run(again, mode, None, thread(), context=vine.context(policy=session))
     assert path_of(again, thread()) == planned(session.planner, ["router", "search", "grade", "write"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_stages_side_by_side_are_paid_for_once(mode):
+    """The second is planned while the first is under way; an expected price stands in until its own is known."""
+    vine = served(EXPERTS)
+    session = vine.session(Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request"))
+    run(experts(vine, mode).compile(), mode, {}, context=vine.context(policy=session))
+    assert session.spent_usd == pytest.approx(0.03)
+    assert session.trace()[-1]["spent_usd"] == pytest.approx(0.02)  # before the judge
