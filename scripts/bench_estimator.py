@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from branching_bench import branching_line, run_branching
+from long_loop_bench import long_loop_line, run_long_loop
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -310,6 +311,10 @@ def main() -> None:
         results.append(result)
         if not settings.json:
             print(branching_line(result), flush=True)
+    for result in run_long_loop(settings.table, settings.seeds):
+        results.append(result)
+        if not settings.json:
+            print(long_loop_line(result), flush=True)
     if settings.json:
         print(json.dumps({"head": " ".join((__doc__ or "").split()), "results": results}, indent=1))
 

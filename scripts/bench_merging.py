@@ -22,11 +22,10 @@ from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import Planner
 from vinelm.controller.planning.merged.evaluation import evaluate
 from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.planner import MergedPlanner
-from vinelm.controller.planning.merged.policies import FixedPlan, fixed_choice, policy_at
-from vinelm.controller.planning.path_metrics import PathMetrics
+from vinelm.controller.planning.merged.policies import FixedMergedPlan, fixed_choice, policy_at
 from vinelm.estimator import make_estimator
 from vinelm.merged_paths import stage_runs
 from vinelm.objective import Objective
@@ -230,7 +229,7 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     for model in graph.trie.models:
         runs = list(stage_runs(annotated, (model,)))
         for turns in (1, 2, 3, 5, 8, 12, 18, 25):
-            choice = fixed_choice(graph, FixedPlan((model,), runs[turns - 1]))
+            choice = fixed_choice(graph, FixedMergedPlan((model,), runs[turns - 1]))
             seen = evaluate(graph, choice, mix=annotated.difficulty.weight)
             exact, _ = truth.path_accuracy((graph.trie.models.index(model),) * turns)
             errors.append(abs(seen.accuracy - exact))
@@ -239,10 +238,9 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
     one = policy_at(graph, 1.0)
     price_s = time.perf_counter() - start
     start = time.perf_counter()
-    planner = MergedPlanner(PathMetrics(annotated))
-    best = planner.found(Objective(maximize="accuracy", max_cost_usd=0.02)).candidate.policy
+    found = Planner(annotated).plan(Objective(maximize="accuracy", max_cost_usd=0.02))
     budget_s = time.perf_counter() - start
-    assert best is not None
+    best: Any = getattr(found, "plan")  # noqa: B009 - a contingent decision has one
     own = truth.path_accuracy(tuple(graph.trie.models.index(name) for name in path_of(graph, best.choice)))
     fixed = [truth.path_accuracy((m,) * k) for m in range(8) for k in range(1, 26)]
     return {
@@ -252,9 +250,9 @@ def long_agent(n_requests: int = 300, budget_usd: float = 25.0) -> dict[str, Any
         "plan_for_a_budget_ms": round(1e3 * budget_s, 1),
         "fixed_plan_mae_points": round(100 * float(np.mean(errors)), 2),
         "fixed_plan_mae_points_with_the_mix_of_the_profile": round(100 * float(np.mean(differences)), 2),
-        "budget_usd": 0.02, "planned_accuracy": round(best.outlook.accuracy, 4),
-        "planned_accuracy_with_the_mix_of_the_profile": round(best.promised.accuracy, 4),
-        "planned_cost_usd": round(best.outlook.cost_usd, 4), "true_accuracy": round(own[0], 4),
+        "budget_usd": 0.02, "planned_accuracy": round(best.accuracy, 4),
+        "planned_accuracy_with_the_mix_of_the_profile": round(best.promised_accuracy, 4),
+        "planned_cost_usd": round(best.cost_usd, 4), "true_accuracy": round(own[0], 4),
         "true_cost_usd": round(own[1], 4),
         "best_single_model_true_accuracy": round(max(a for a, c in fixed if c <= 0.02), 4),
         "price_1_accuracy": round(one.outlook.accuracy, 4),

@@ -70,9 +70,9 @@ def stage_runs(annotated: AnnotatedTrie, models: Sequence[str]) -> Iterator[Stag
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
     """Return an upper bound on the standard error of a plan's accuracy; None without errors in the trie.
 
-    The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by the
-    chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model, which
-    nodes of the same stage and model share: these add up as standard deviations, those of different ones as variances.
+    The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by
+    the chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model,
+    which nodes of the same stage and model share: these add up as standard deviations, those of different ones as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vinelm.errors import VineLMError
-from vinelm.trie.trie import FloatArray
+from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,7 +76,7 @@ class _Segments:
 
 
 def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of :class:`~vinelm.trie.merged.MergedTrie` for a bound template.
+    """Return the arrays of :class:`~vinelm.trie.trie.MergedTrie` for a bound template.
 
     Raises:
         TemplateError: there are more than ``most`` nodes; the line says what would make them fewer. Or a stage stands both

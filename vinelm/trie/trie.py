@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from vinelm.errors import TemplateError
 from vinelm.template import Template
+from vinelm.trie.arrays import BoolArray, IntArray, frozen
 from vinelm.trie.branching import branching_arrays
-
-IntArray = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
+from vinelm.trie.merged import MERGED_ARRAYS, SharedNodes
+from vinelm.trie.merging import MOST_MERGED, merged_arrays
 
 
 class Trie:
@@ -60,15 +59,13 @@ class Trie:
     def from_template(cls, template: Template) -> Trie:
         """Return the trie of every prefix that the template allows. 8 models at 3 invocations give 584 nodes and the root.
 
-        That of a template whose loops merge histories is a :class:`~vinelm.trie.merged.MergedTrie`.
+        That of a template whose loops merge histories is a :class:`MergedTrie`.
 
         Raises:
             TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged ones.
         """
         models = template.models
         if template.merges:
-            from vinelm.trie.merged import MergedTrie
-
             return MergedTrie.of(template)
         if not template.is_linear:
             return cls(stages=tuple(stage.name for stage in template.stages), models=models, **branching_arrays(template))
@@ -151,7 +148,7 @@ class Trie:
 
     @property
     def is_merged(self) -> bool:
-        """Whether histories share nodes (:class:`~vinelm.trie.merged.MergedTrie`), so that a node has no single path."""
+        """Whether histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Trie:
@@ -307,14 +304,85 @@ class Trie:
         return f"Trie({self.n_nodes:,} nodes, depth {self.max_depth}, {len(self.models)} models)"
 
 
+class MergedTrie(SharedNodes, Trie):
+    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``, those that agree being one node.
+
+    Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
+    (:class:`~vinelm.template.Flow`) with what is remembered of the history: every choice made outside of such a loop, and of
+    the choices inside of it
+
+    - with ``memory=k`` the last k, also after the loop has been left;
+    - with ``order="ignored"`` how often each was made, and which one was the last: the answer is that one's.
+
+    The label of a node, its ``stage`` and ``model``, is its last choice. Edges lead one level down. Arrays of shape (edges,):
+
+    - ``source``, ``target``: the nodes that the edge connects. Edges are sorted by source, and those of one source by stage and
+      model in the order of the template.
+
+    ``parent`` is the first source of a node, so that ``path``, ``prefix``, ``edges`` and ``labels`` give *one* of the merged
+    histories, for display. What needs the single path of a node (``end``, ``subtree``, ``accumulate``) raises
+    :class:`VineLMError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[str],
+        models: Sequence[str],
+        depth: npt.ArrayLike,
+        stage: npt.ArrayLike,
+        model: npt.ArrayLike,
+        answerable: npt.ArrayLike,
+        source: npt.ArrayLike,
+        target: npt.ArrayLike,
+    ) -> None:
+        self.stages = tuple(stages)
+        self.models = tuple(models)
+        self.depth = frozen(depth, np.int16)
+        self.stage = frozen(stage, np.int16)
+        self.model = frozen(model, np.int16)
+        self.answerable = frozen(answerable, np.bool_)
+        self.source: IntArray = frozen(source, np.int32)
+        self.target: IntArray = frozen(target, np.int32)
+        parent = np.full(len(self.depth), -1, np.int32)
+        targets, first = np.unique(self.target, return_index=True)
+        parent[targets] = self.source[first]
+        self.parent = frozen(parent, np.int32)
+
+    @classmethod
+    def of(cls, template: Template, most: int = MOST_MERGED) -> MergedTrie:
+        """Return the trie of every history that the template allows.
+
+        Args:
+            template: A bound template.
+            most: The most nodes.
+
+        Raises:
+            TemplateError: The template is not bound to a catalog, or there are more than ``most`` nodes.
+        """
+        arrays = merged_arrays(template, most)
+        return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
+
+    def with_answerable(self, answerable: npt.ArrayLike) -> MergedTrie:
+        """Return the same trie with other answerable nodes, shape (n + 1,)."""
+        arrays = {name: getattr(self, name) for name in MERGED_ARRAYS} | {"answerable": answerable}
+        return MergedTrie(stages=self.stages, models=self.models, **arrays)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MergedTrie):
+            return NotImplemented
+        return (
+            self.stages == other.stages
+            and self.models == other.models
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in MERGED_ARRAYS)
+        )
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        size = f"{self.n_nodes:,} nodes, {self.n_edges:,} edges"
+        return f"MergedTrie({size}, depth {self.max_depth}, {len(self.models)} models)"
+
+
 ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 """The arrays of a trie, as they are named in a ``.vine`` file."""
-
-
-def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the values as a read-only array; a caller's own writeable array is copied."""
-    array = np.asarray(values, dtype=dtype)
-    if array.flags.writeable:
-        array = array.copy() if array is values else array
-        array.flags.writeable = False
-    return array

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from vinelm.controller.planning.merged.policies import Policy
+from vinelm.controller.planning.merged.policies import MergedPolicy
 from vinelm.controller.planning.metric import COST_CAP, FLOOR
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -31,7 +31,7 @@ class Candidate:
     cost_usd: float
     price: float
     weight: float
-    policy: Policy | None = None
+    policy: MergedPolicy | None = None
 
     def judged(self, objective: Objective) -> float:
         """Return the accuracy, or its lower bound with ``confidence``."""

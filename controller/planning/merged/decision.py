@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -98,11 +97,11 @@ class MergedDecision(ContingentDecision):
 
     Attributes:
         left: What was left of each bound that holds for each request, in seconds or dollars, before this decision.
-        options: Of each arm, what each model leads to: (model or None to end, accuracy, dollars) given that the arm comes.
+        worths: Of each arm, what each model leads to: (model or None to end, accuracy, dollars) given that the arm comes.
     """
 
     left: Mapping[str, float] = field(compare=False, repr=False, default_factory=dict)
-    options: Mapping[int, list[tuple[str | None, float, float]]] = field(compare=False, repr=False, default_factory=dict)
+    worths: Mapping[int, list[tuple[str | None, float, float]]] = field(compare=False, repr=False, default_factory=dict)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -132,13 +131,15 @@ class MergedDecision(ContingentDecision):
         return evaluate(graph, self.plan._all_choices, node=self.node, latency_s=usd[graph.trie.target]).latency_s
 
     def alternatives(self) -> list[Option]:
-        """Return what may come next in each arm, with accuracy and dollars from here on."""
+        """Return what may come next in each arm, each with the best plan that the same goal allows; seconds are not known."""
         names = self.metrics.trie.stages
         found: list[Option] = []
-        for arm, options in self.options.items():
+        for arm, worths in self.worths.items():
             stage = names[self.plan.graph.stage[arm]]
             chosen = self.plan.next_model(self.node, stage)
-            found += explained([Option(stage, name, a, usd, math.nan, 0.0, name == chosen) for name, a, usd in options])
+            found += explained(
+                [Option(stage, model, right, usd, float("nan"), 0.0, model == chosen) for model, right, usd in worths]
+            )
         return found
 
 

@@ -10,13 +10,13 @@ from itertools import combinations
 import numpy as np
 
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
-from vinelm.controller.planning.merged.policies import Policy
+from vinelm.controller.planning.merged.policies import MergedPolicy
 from vinelm.controller.planning.merged.values import END, NOTHING, Resource, Values, at_left
 from vinelm.trie import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class StepOptions:
     """What may run next, and what it leads to.
 
     Args:
@@ -99,7 +99,7 @@ class Step:
 
 
 def next_step(
-    step: Step, arms: Sequence[int], left: Sequence[float], policy: Policy | None, *, is_joint: bool
+    step: StepOptions, arms: Sequence[int], left: Sequence[float], policy: MergedPolicy | None, *, is_joint: bool
 ) -> tuple[dict[int, int], tuple[str, ...]]:
     """Return the choice for each arm that may come next, and the bounds that it goes beyond.
 
@@ -133,7 +133,7 @@ def next_step(
 
 
 def _least_beyond(
-    step: Step, first: dict[int, int], stuck: Sequence[int], left: Sequence[float]
+    step: StepOptions, first: dict[int, int], stuck: Sequence[int], left: Sequence[float]
 ) -> tuple[dict[int, int], tuple[str, ...]]:
     """Ignore as few bounds as possible, time before dollars, and go as little beyond the first of them as possible."""
     names = [resource.name for resource in step.resources]
@@ -149,12 +149,18 @@ def _least_beyond(
     return first, tuple(names)
 
 
-def _allowed(step: Step, arm: int, left: Sequence[float], ignored: Collection[str]) -> Ints:
+def _allowed(step: StepOptions, arm: int, left: Sequence[float], ignored: Collection[str]) -> Ints:
     edges = np.array(step.graph.edges_of(arm))
     return np.asarray(edges[step.admitted(edges, left, ignored)])
 
 
-def follow(step: Step, node: int, first: Mapping[int, int], left: Sequence[float], policy: Policy | None = None) -> Ints:
+def follow(
+    step: StepOptions,
+    node: int,
+    first: Mapping[int, int],
+    left: Sequence[float],
+    policy: MergedPolicy | None = None,
+) -> Ints:
     """Return what each arm below a node does for a request whose invocations use what they do on average, shape (arms,).
 
     Arms that such a request does not reach end it. Where it reaches a node with different amounts left, the least is taken.

@@ -15,7 +15,7 @@ from vinelm.controller.planning.merged.candidates import Candidate, choose, near
 from vinelm.controller.planning.merged.decision import MergedDecision, MergedPlan, decision_graph
 from vinelm.controller.planning.merged.evaluation import evaluate
 from vinelm.controller.planning.merged.graph import MergedGraph
-from vinelm.controller.planning.merged.next_step import Step, follow, next_step
+from vinelm.controller.planning.merged.next_step import StepOptions, follow, next_step
 from vinelm.controller.planning.merged.policies import assessed, fixed_choice, fixed_plans, policy_at
 from vinelm.controller.planning.merged.values import NOTHING, Resource, Values, at_left, induce
 from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, FLOOR, LATENCY_CAP, UNITS
@@ -87,7 +87,7 @@ class MergedPlanner:
         fastest = None
         if objective.target == "latency" and not _bounds_averages(objective):
             fastest = Resource.of(graph, LATENCY_CAP, 0.0, self._seconds(objective, request.load_s))
-        step = Step(graph, values, resources, best.price, best.weight, fastest, without, request.may_stop)
+        step = StepOptions(graph, values, resources, best.price, best.weight, fastest, without, request.may_stop)
         policy = None if fastest is not None else best.policy
         first, missed = next_step(step, here, left, policy, is_joint=is_joint and len(here) > 1)
         if all(edge == NOTHING for edge in first.values()):
@@ -102,7 +102,7 @@ class MergedPlanner:
         return MergedDecision(
             request.node, request.node, self._next_model(first, here), (*missed, *found.relaxed), self.metrics, request, None,
             plan, problem, goal, left={resource.name: amount for resource, amount in zip(resources, left, strict=True)},
-            options={arm: step.options(arm, left) for arm in here},
+            worths={arm: step.options(arm, left) for arm in here},
         )  # fmt: skip
 
     def found(self, objective: Objective) -> Found:

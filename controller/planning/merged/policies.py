@@ -19,7 +19,7 @@ MOST_FIXED = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class MergedPolicy:
     """A plan: what each arm does.
 
     Args:
@@ -40,7 +40,7 @@ class Policy:
         return self.outlook.cost_usd, self.outlook.accuracy
 
 
-def policy_at(graph: MergedGraph, price: float, *, weight: float = 1.0) -> Policy:
+def policy_at(graph: MergedGraph, price: float, *, weight: float = 1.0) -> MergedPolicy:
     """Return the best plan at a price, with the rates of the profile or, if that is better, of the plan's own requests.
 
     The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second one
@@ -56,14 +56,14 @@ def policy_at(graph: MergedGraph, price: float, *, weight: float = 1.0) -> Polic
     return max(first, second, key=lambda each: weight * each.outlook.accuracy - price * each.outlook.cost_usd)
 
 
-def assessed(graph: MergedGraph, choice: Ints, name: str) -> Policy:
+def assessed(graph: MergedGraph, choice: Ints, name: str) -> MergedPolicy:
     """Return the plan with its outlooks."""
     known = graph.annotated.difficulty
     promised = evaluate(graph, choice)
-    return Policy(choice, promised if known is None else evaluate(graph, choice, mix=known.weight), promised, name)
+    return MergedPolicy(choice, promised if known is None else evaluate(graph, choice, mix=known.weight), promised, name)
 
 
-class FixedPlan(NamedTuple):
+class FixedMergedPlan(NamedTuple):
     """A model per stage, run until the request has made so many invocations, and what that gives."""
 
     models: tuple[str, ...]
@@ -75,7 +75,7 @@ class FixedPlan(NamedTuple):
         return self.run.turns
 
 
-def fixed_plans(graph: MergedGraph) -> Iterator[FixedPlan]:
+def fixed_plans(graph: MergedGraph) -> Iterator[FixedMergedPlan]:
     """Return every model per stage, cut after each depth where it may end, judged by its own requests.
 
     With more than :data:`MOST_FIXED` combinations: the same model at all stages that allow it, the first allowed one elsewhere.
@@ -88,10 +88,10 @@ def fixed_plans(graph: MergedGraph) -> Iterator[FixedPlan]:
     else:
         plans = [tuple(name if name in models else models[0] for models in allowed) for name in trie.models]
     for models in plans:
-        yield from (FixedPlan(tuple(models), run) for run in stage_runs(graph.annotated, models) if run.may_end)
+        yield from (FixedMergedPlan(tuple(models), run) for run in stage_runs(graph.annotated, models) if run.may_end)
 
 
-def fixed_choice(graph: MergedGraph, plan: FixedPlan) -> Ints:
+def fixed_choice(graph: MergedGraph, plan: FixedMergedPlan) -> Ints:
     """Return what each arm does under the plan."""
     trie = graph.trie
     wanted = np.array([trie.models.index(name) for name in plan.models])

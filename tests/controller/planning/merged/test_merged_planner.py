@@ -129,7 +129,7 @@ def test_what_cannot_be_met_is_named():
     annotated = random_merged(agent(2, 3, memory=1), 1)
     planner = Planner(annotated)
     fastest = min(annotated.latency_s[1:3])
-    with pytest.raises(InfeasibleError, match="no plan meets max_latency_s = 0.0001 s: the fastest is") as caught:
+    with pytest.raises(InfeasibleError, match=r"no plan meets max_latency_s = 0\.0001 s: the fastest is") as caught:
         planner.plan(Objective(maximize="accuracy", max_latency_s=1e-4, on_infeasible="raise"))
     assert caught.value.best == pytest.approx(fastest)
     relaxed = planner.plan(Objective(maximize="accuracy", max_latency_s=1e-4))
