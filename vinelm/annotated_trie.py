@@ -123,6 +123,11 @@ class AnnotatedTrie:
         return _read_only(reach)
 
     @property
+    def is_contingent(self) -> bool:
+        """Whether plans over the trie are contingent: it branches, or its nodes have several histories."""
+        return not self.is_linear or self.trie.is_merged
+
+    @property
     def is_linear(self) -> bool:
         """Whether one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
         return self.arm is None and not self.trie.is_merged
