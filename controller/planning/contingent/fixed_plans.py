@@ -101,7 +101,7 @@ class FixedPlans:
         if not self._requests:
             return np.asarray(together.sum(0))
         effects = END_CORRELATION * (together**2).sum(0) + (1.0 - END_CORRELATION) * squares
-        return np.sqrt(effects + share_variance(self.accuracy, self._requests))
+        return np.asarray(np.sqrt(effects + share_variance(self.accuracy, self._requests)))
 
     @property
     def is_allowed(self) -> BoolArray:
