@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinelm.estimator import ESTIMATORS, ObservationTable, FixedStagePlans, make_estimator, validate_estimate
+from vinelm.estimator import ESTIMATORS, FixedStagePlans, ObservationTable, make_estimator, validate_estimate
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.latent.arm_errors import _moved, _parts, _questions
 from vinelm.estimator.latent.arm_prediction import predict_arms
