@@ -1,3 +1,5 @@
+from .arms import Arms as Arms
+from .arms import arms_of as arms_of
 from .base import Estimator as Estimator
 from .base import RateEstimator as RateEstimator
 from .observation_table import ObservationTable as ObservationTable
@@ -7,7 +9,7 @@ from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .sampling.goal import Goal as Goal
 from .sampling.neyman import NeymanSampler as NeymanSampler
-from .stage_plans import StagePlans as StagePlans
+from .stage_plans import FixedStagePlans as FixedStagePlans
 from .validation import ValidationReport as ValidationReport
 from .validation import more_evidence as more_evidence
 from .validation import shape_warnings as shape_warnings

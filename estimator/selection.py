@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator.stage_plans import StagePlans
+from vinelm.estimator.stage_plans import FixedStagePlans
 from vinelm.promise import SelectionOptimism, single_model_paths
 from vinelm.trie import BoolArray, FloatArray
 
@@ -41,7 +41,7 @@ class SelectablePlans:
         if fitted.is_linear:
             trie = fitted.trie
             return cls(fitted.accuracy, fitted.path_cost_usd, trie.answerable, single_model_paths(trie))
-        plans = StagePlans.of(fitted, with_errors=False)
+        plans = FixedStagePlans.of(fitted, with_errors=False)
         return cls(plans.accuracy, plans.cost_usd, np.ones(len(plans.accuracy), np.bool_), plans.is_single_model)
 
 

@@ -23,7 +23,7 @@ MOST_PLANS = 512
 
 
 @dataclass(frozen=True, eq=False)
-class StagePlans:
+class FixedStagePlans:
     """Fixed plans, each running to the end of the workflow; on a merged trie also those that end earlier.
 
     Args:
@@ -44,7 +44,7 @@ class StagePlans:
         return np.asarray((self.models == self.models[:, :1]).all(axis=1))
 
     @classmethod
-    def of(cls, annotated: AnnotatedTrie, *, with_errors: bool = True) -> StagePlans:
+    def of(cls, annotated: AnnotatedTrie, *, with_errors: bool = True) -> FixedStagePlans:
         """Evaluate the fixed plans of a trie; the same plans, in the same order, for every trie of one template."""
         if annotated.trie.is_merged:
             return cls._of_merged(annotated)
@@ -72,7 +72,7 @@ class StagePlans:
         return cls(models, accuracy, cost, error)
 
     @classmethod
-    def _of_merged(cls, annotated: AnnotatedTrie) -> StagePlans:
+    def _of_merged(cls, annotated: AnnotatedTrie) -> FixedStagePlans:
         """Where histories are merged each plan is also cut after every invocation at which it may end."""
         names = annotated.trie.models
         found = [

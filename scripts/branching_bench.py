@@ -16,8 +16,7 @@ import numpy as np
 from branching_truths import BRANCHING_TRUTHS, make_branching_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator import ObservationTable, StagePlans, make_estimator
-from vinelm.estimator.arms import arms_of
+from vinelm.estimator import FixedStagePlans, ObservationTable, arms_of, make_estimator
 from vinelm.observation import Observation
 from vinelm.recorded_table import RecordedTable
 
@@ -42,7 +41,7 @@ def buy_branching(table: RecordedTable, coverage: float, seed: int) -> list[Obse
 
 
 def judge_branching(exact: AnnotatedTrie, fitted: AnnotatedTrie) -> dict[str, float]:
-    truth, found = StagePlans.of(exact, with_errors=False), StagePlans.of(fitted)
+    truth, found = FixedStagePlans.of(exact, with_errors=False), FixedStagePlans.of(fitted)
     error = found.accuracy - truth.accuracy
     caps = np.quantile(truth.cost_usd, np.linspace(0.05, 1.0, N_CAPS))
     regret = []

@@ -231,7 +231,7 @@ class ArmModel:
         if with_variances:
             self.regression.update_variances()
 
-    def shares(self) -> ArmShares:
+    def shares(self) -> ChoiceProbabilities:
         """Return P(arm | goes on) of every arm of the trie."""
         arms = self.questions.arms
         nodes = np.flatnonzero(arms.is_choice)
@@ -240,11 +240,11 @@ class ArmModel:
         chosen = arms.is_choice[arms.source]
         place = np.searchsorted(nodes, arms.source[chosen])
         found[chosen] = shares[place, arms.order[chosen]]
-        return ArmShares(found[:, 0], found[:, 1])
+        return ChoiceProbabilities(found[:, 0], found[:, 1])
 
 
 @dataclass(frozen=True, eq=False)
-class ArmShares:
+class ChoiceProbabilities:
     """P(arm | its node is reached and the request goes on) if the answer there is wrong and right, shape (arms, points)."""
 
     if_wrong: FloatArray

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.arms import Arms, arms_of
-from vinelm.estimator.latent.arm_model import ArmShares
+from vinelm.estimator.latent.arm_model import ChoiceProbabilities
 from vinelm.estimator.latent.em import LatentFit
 from vinelm.estimator.latent.prediction import TINY, PredictedRates, by_node, rates_of
 from vinelm.estimator.observation_table import ObservationTable
@@ -32,7 +32,7 @@ class Unobserved:
     mass: FloatArray
     right: FloatArray
     wrong: FloatArray
-    shares: ArmShares
+    shares: ChoiceProbabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +84,16 @@ def predict_arms(cells: ObservationTable, fit: LatentFit) -> PredictedArms:
     return PredictedArms(base, rates, arms, going)
 
 
-def _shares(arms: Arms, fit: LatentFit) -> ArmShares:
+def _shares(arms: Arms, fit: LatentFit) -> ChoiceProbabilities:
     if fit.arms is not None:
         return fit.arms.shares()
     certain = np.ones((len(arms), len(fit.grid)))
-    return ArmShares(certain, certain)
+    return ChoiceProbabilities(certain, certain)
 
 
-def _seen_arms(cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ArmShares) -> tuple[FloatArray, FloatArray]:
+def _seen_arms(
+    cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
+) -> tuple[FloatArray, FloatArray]:
     """Observed requests that took each arm, and those of them with a right answer; shape (arms, points) each."""
     total, right = np.zeros((2, len(arms), len(fit.grid)))
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
