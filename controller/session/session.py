@@ -108,9 +108,7 @@ class Session(StopRulePolicy):
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0
-        self._expected_usd: dict[
-            tuple[str, ...], float
-        ] = {}  # of prefixes that may still be recorded here: stages side by side
+        self._expected_usd: dict[tuple[str, ...], float] = {}  # of prefixes that may yet be recorded: stages side by side
         self._elapsed_s = 0.0
         self._edge: TraceStep | None = None
         self.guard = None
