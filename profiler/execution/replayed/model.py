@@ -30,12 +30,12 @@ class UnitCalls:
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
         """Return the chat model of one invocation."""
         model = copy(_PROTOTYPE)
-        model.__dict__["binding"] = _Binding(self._policy, len(call.prefix) - 1, make)
+        model.__dict__["binding"] = _ReplayedInvocation(self._policy, len(call.prefix) - 1, make)
         return model
 
 
 @dataclass(slots=True)
-class _Binding:
+class _ReplayedInvocation:
     """The invocation of a chat model; the :class:`~vinelm.adapters.calls.fallback_model.Attempts` of its base class."""
 
     policy: ReplayPolicy
