@@ -1,6 +1,9 @@
 """Time of one plan, from 30 to 2.4 million paths, beside a pruned depth-first search (VineLM paper §4.3) and an array scan.
 
 fresh_median_us: with an objective made anew for each request, as a service does. median_us: with one that was used before.
+
+Tries that branch are planned over by backward induction; python_us is the same induction node by node in plain Python, and
+path_us a plan over a linear trie of about the same size.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from vinelm.api import VineLM
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
 from vinelm.objective import Objective
-from vinelm.template import Loop, Stage, Template
+from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.trie import Trie
 
 SHAPES = ((2, 4), (8, 3), (4, 6), (8, 5), (8, 6), (8, 7))
+BRANCHING = ((4, 3, 1_000), (8, 3, 30_000), (4, 6, 1_000_000))
+"""Models, turns of the branching loop, and nodes in round figures."""
 KINDS = ("min cost | A", "max A | T", "max A | C", "max A | C, T")
 
 
@@ -45,10 +50,17 @@ def main() -> int:
             if not options.json:
                 for row in rows[-2:]:
                     print_row(row)
+    branching = [
+        row
+        for n_models, turns, size in BRANCHING
+        if size <= options.max_nodes
+        for row in bench_branching(n_models, turns, options)
+    ]
     overhead = stage_overhead()
     if options.json:
-        print(json.dumps({"replans": rows, **overhead}))
+        print(json.dumps({"replans": rows, "branching": branching, **overhead}))
     else:
+        print_branching(branching)
         print(", ".join(f"{name} {value:.0f}" for name, value in overhead.items()))
     return 0
 
@@ -149,6 +161,133 @@ def bench(annotated: AnnotatedTrie, kind: str, options) -> list[dict[str, object
             }
         )
     return rows
+
+
+def branching_trie(n_models: int, turns: int, seed: int) -> AnnotatedTrie:
+    """A full trie of an agent that searches or thinks in each turn. Expensive models are more accurate and slower."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"m{i}" for i in range(n_models))
+    price = Price(input=1, output=1, source="made up", as_of=date(2026, 1, 1))
+    catalog = Catalog(Model(name=n, provider="simulated", model_id=n, engine=f"e{i}", price=price) for i, n in enumerate(names))
+    arms = Branch({"search": (Stage("search"),), "think": (Stage("think"),)})
+    template = Template((Stage("plan"), Loop((arms,), turns))).bind(names)
+    trie = Trie.from_template(template)
+    size, up = len(trie), np.maximum(trie.parent, 0)
+    success = np.linspace(0.25, 0.6, n_models)[trie.model] * rng.uniform(0.7, 1.3, size)
+    stop = np.where(trie.is_leaf, 1.0, rng.uniform(0.0, 0.3, size))
+    success[0] = stop[0] = 0.0
+    ended = success * stop
+    likes = rng.uniform(0.2, 0.8, size)
+    share = np.where(trie.depth == 1, 1.0, np.where(trie.stage == trie.stages.index("search"), likes[up], 1.0 - likes[up]))
+    arm, right = (1.0 - stop)[up] * share, (success - ended)[up] * share
+    arm[0], right[0] = 1.0, 0.0
+    cost = (0.0005 * 2.0 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.2, size)
+    latency = (0.8 * 1.3 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.25, size)
+    cost[0] = latency[0] = 0.0
+    zeros = np.zeros(size)
+    return AnnotatedTrie(
+        trie, template, catalog, success, stop, ended, cost, zeros, latency, zeros, arm=arm, arm_success=right,
+        meta={"estimator": "made up"},
+    )  # fmt: skip
+
+
+def bench_branching(n_models: int, turns: int, options) -> list[dict[str, object]]:
+    """Plans at the root of a trie that branches: without a clock, with time left, and with time left and load."""
+    annotated = branching_trie(n_models, turns, options.seed)
+    rng = np.random.default_rng(options.seed + 1)
+    planner = Planner(annotated)
+    dearest = planner.plan(Objective(maximize="accuracy")).plan
+    budgets = [Objective(maximize="accuracy", max_cost_usd=float(u) * dearest.cost_usd) for u in rng.uniform(0.1, 0.9, 8)]
+    started = time.perf_counter()
+    for objective in budgets:
+        planner.plan(objective)
+    first_ms = (time.perf_counter() - started) / len(budgets) * 1000
+    timed = [Objective(maximize="accuracy", max_latency_s=float(u) * dearest.latency_s) for u in rng.uniform(0.2, 0.9, 8)]
+    load = {f"e{i}": float(s) for i, s in enumerate(rng.exponential(0.3, n_models))}
+    count = max(8, min(options.queries, 20_000_000 // len(annotated.trie)))
+    rows: list[dict[str, object]] = []
+    for kind, asked, extra in (("max A | C", budgets, None), ("max A | T", timed, None), ("max A | T, load", timed, load)):
+        wall_us, cpu_us = [], []
+        for i in range(count):
+            before_cpu, before = time.thread_time_ns(), time.perf_counter_ns()
+            planner.plan(asked[i % len(asked)], load=extra)
+            wall_us.append((time.perf_counter_ns() - before) / 1000)
+            cpu_us.append((time.thread_time_ns() - before_cpu) / 1000)
+        few = 8 if len(annotated.trie) < 100_000 else 2
+        rows.append(
+            {
+                "nodes": annotated.trie.n_nodes,
+                "objective": kind,
+                "median_us": statistics.median(wall_us),
+                "median_cpu_us": statistics.median(cpu_us),
+                "p99_us": float(np.quantile(wall_us, 0.99)),
+                "first_plan_ms": first_ms if extra is None and asked is budgets else None,
+                "python_us": None if asked is budgets else python_induction_time(annotated, asked[:few], extra),
+            }
+        )
+    path_us = path_time(annotated.trie.n_nodes, options)
+    return [row | {"path_us": path_us} for row in rows]
+
+
+def path_time(nodes: int, options) -> float:
+    """Median microseconds of a plan within a budget over the linear trie whose size is the nearest."""
+    n_models, depth = min(SHAPES, key=lambda shape: abs(sum(shape[0] ** k for k in range(1, shape[1] + 1)) - nodes))
+    annotated = synthetic(n_models, depth, options.seed)
+    planner = Planner(annotated)
+    asked = objectives(annotated, "max A | C", 100, np.random.default_rng(options.seed))
+    planner.prepare(asked[0])
+    return fresh_time(planner, asked * 2, [None] * 200)
+
+
+def python_induction_time(annotated: AnnotatedTrie, asked, load) -> float:
+    """Median microseconds of backward induction node by node in plain Python, with the time left carried down."""
+    induction, planner = PythonInduction(annotated), Planner(annotated)
+    times = []
+    for objective in asked:
+        before = time.perf_counter_ns()
+        value = induction.value(objective.max_latency_s, load)
+        times.append((time.perf_counter_ns() - before) / 1000)
+        assert abs(value - planner.plan(objective, load=load).accuracy) < 1e-9
+    return statistics.median(times)
+
+
+class PythonInduction:
+    """The accuracy of the best contingent plan within a deadline, by recursion over the nodes."""
+
+    def __init__(self, annotated: AnnotatedTrie) -> None:
+        trie = annotated.trie
+        self.children = [list(trie.arms(node).values()) for node in range(len(trie))]
+        self.latency, self.ended = annotated.latency_s.tolist(), annotated.stop_success.tolist()
+        self.arm, self.right = annotated.arm.tolist(), annotated.arm_success.tolist()
+        self.engine, self.engines = annotated.engine.tolist(), annotated.engines
+
+    def value(self, left_s: float, load) -> float:
+        """Accuracy of the best plan from the root on."""
+        self.delay = [load[name] for name in self.engines] if load else [0.0] * len(self.engines)
+        return self._below(0, left_s, may_end=False)
+
+    def _below(self, node: int, left_s: float, *, may_end: bool = True) -> float:
+        total = self.ended[node]
+        for arm in self.children[node]:
+            best = self.right[arm[0]] if may_end else 0.0
+            for child in arm:
+                left = left_s - self.latency[child] - self.delay[self.engine[child]]
+                if left >= 0.0:
+                    value = self.arm[child] * self._below(child, left)
+                    best = max(value, best)
+            total += best
+        return total
+
+
+def print_branching(rows) -> None:
+    print(f"{'nodes':>9} {'branching':16} median_us   p99_us  (cpu)  python_us  path_us  first_ms")
+    for row in rows:
+        python = "-" if row["python_us"] is None else f"{row['python_us']:.0f}"
+        first = "-" if row["first_plan_ms"] is None else f"{row['first_plan_ms']:.0f}"
+        print(
+            f"{row['nodes']:9,} {row['objective']:16} {row['median_us']:9.1f} {row['p99_us']:8.0f} {row['median_cpu_us']:6.0f}"
+            f" {python:>10} {row['path_us']:8.1f} {first:>9}"
+        )
 
 
 def impossible(annotated: AnnotatedTrie, kind: str) -> Objective:

@@ -1,4 +1,8 @@
-"""Checks the planner against its specification: random questions on random irregular, non-monotone tries, with ties."""
+"""Checks the planner against its specification: random questions on random irregular, non-monotone tries, with ties.
+
+On tries that branch, plans are compared with all contingent plans: with bounds for each request and load, at every tested price
+of accuracy, and, with bounds on averages, with the best of all corners of the hull and all fixed plans.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,16 @@ import time
 
 from vinelm.controller import Metric, Planner, PlanRequest, SubtreeView, load_array
 from vinelm.controller.planning import frontier
-from vinelm.controller.testing import brute_force, grid_annotated, random_annotated, random_question
+from vinelm.controller.testing import (
+    brute_force,
+    check_averages,
+    check_prices,
+    check_request_bounds,
+    grid_annotated,
+    random_annotated,
+    random_question,
+    small_branching,
+)
 from vinelm.errors import InfeasibleError
 
 
@@ -20,6 +33,7 @@ def main() -> int:
     parser.add_argument(
         "--large", type=int, default=20_000, help="questions on tries of 340 to 5,460 paths, against a full scan"
     )
+    parser.add_argument("--branching", type=int, default=10_000, help="random tries that branch")
     parser.add_argument("--per-trie", type=int, default=25)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--json", action="store_true")
@@ -42,6 +56,7 @@ def main() -> int:
             if found != expected:
                 mismatches.append(f"{objective}, {asked}: expected {expected}, found {found}")
     large = check_large(options.large, options.seed, mismatches)
+    branching = check_branching(options.branching, options.seed, mismatches)
     result = {
         "queries": options.queries,
         "mismatches": len(mismatches),
@@ -50,6 +65,7 @@ def main() -> int:
         "from_frontiers_at_most": looked_up,
         "large_queries": large,
         "mean_nodes": nodes / (options.queries / options.per_trie),
+        **branching,
         "seconds": round(time.perf_counter() - started, 1),
     }
     if options.json:
@@ -89,6 +105,35 @@ def check_large(queries: int, seed: int, mismatches: list[str]) -> int:
             if found != expected:
                 mismatches.append(f"large: {objective}, {asked}: expected {expected}, found {found}")
     return queries
+
+
+def check_branching(tries: int, seed: int, mismatches: list[str]) -> dict[str, float]:
+    """Check contingent plans on so many tries: two questions with bounds for each request, eight prices and one question with
+    bounds on averages on each. The gap is what the best contingent plan of all has over the best corner or fixed plan.
+    """
+    at_prices, gaps, questions = 0, [], 0
+    for number in range(tries):
+        rng = random.Random(f"{seed}:branching:{number}")
+        annotated = small_branching(rng)
+        planner = Planner(annotated)
+        for _ in range(2):
+            questions += 1
+            wrong = check_request_bounds(rng, annotated, planner)
+            mismatches += [] if wrong is None else [f"branching {number}: {wrong}"]
+        wrong_prices = check_prices(annotated)
+        at_prices += len(wrong_prices)
+        mismatches += [f"branching {number}: {wrong}" for wrong in wrong_prices]
+        wrong, gap = check_averages(rng, annotated, planner)
+        mismatches += [] if wrong is None else [f"branching {number}: {wrong}"]
+        gaps.append(gap)
+    return {
+        "branching_tries": tries,
+        "branching_queries": questions,
+        "lambda_mismatches": at_prices,
+        "population_queries": len(gaps),
+        "population_gap_mean": sum(gaps) / max(len(gaps), 1),
+        "population_gap_max": max(gaps, default=0.0),
+    }
 
 
 def answer(planner: Planner, objective, asked):

@@ -123,6 +123,11 @@ class AnnotatedTrie:
         return _read_only(reach)
 
     @property
+    def is_contingent(self) -> bool:
+        """Whether plans over the trie are contingent: it branches, or its nodes have several histories."""
+        return not self.is_linear or self.trie.is_merged
+
+    @property
     def is_linear(self) -> bool:
         """Whether one stage follows each prefix and none are merged. Else plans are contingent: a model for each arm."""
         return self.arm is None and not self.trie.is_merged
@@ -205,18 +210,29 @@ class AnnotatedTrie:
         ``full_cost_usd``, and what the estimator gives of ``count`` and the standard errors. Variances end in ``_usd2`` and
         ``_s2``, standard errors in their unit.
 
+        Where plans are contingent, the arms (:data:`ARM_ARRAYS`) stand in place of the path metrics and standard errors.
+
         Raises:
             ConfigError: pandas is not installed.
         """
         columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
-        for name in _FRAME_COLUMNS:
+        names = _FRAME_COLUMNS
+        if self.is_contingent:  # no plan ends at one node: its path metrics would be misread
+            arms = () if self.trie.is_merged else (*ARM_ARRAYS, "arm_se")
+            names = (*(("reach",) if not self.trie.is_merged else ()), *NODE_ARRAYS, *arms, "count")
+        for name in names:
             values = getattr(self, name)
             if values is not None:
                 columns[_FRAME_NAMES.get(name, name)] = values[1:]
         return data_frame(columns, index=range(1, len(self.trie)), index_name="node")
 
     def _repr_html_(self) -> str:
-        """The most accurate paths of the accuracy-cost frontier as a table, for notebooks."""
+        """The most accurate paths of the accuracy-cost frontier as a table, for notebooks.
+
+        Where plans are contingent, the stages by depth: a plan is no path, and only a planner can tell its accuracy.
+        """
+        if self.is_contingent:
+            return self._stages_html()
         frontier = self._frontier()
         rows = [
             (
@@ -230,6 +246,16 @@ class AnnotatedTrie:
         shown = f"{len(rows)} of {len(frontier)} paths on the accuracy-cost frontier"
         caption = f"AnnotatedTrie: {self.trie.n_nodes:,} paths over {len(self.trie.models)} models; {shown}"
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
+
+    def _stages_html(self) -> str:
+        trie, rows = self.trie, []
+        for depth, level in enumerate(trie.levels[1:], start=1):
+            for stage in np.unique(trie.stage[level]):
+                nodes = level[trie.stage[level] == stage]
+                count = "-" if self.count is None else f"{int(self.count[nodes].sum()):,}"
+                rows.append((depth, trie.stages[stage], f"{len(nodes):,}", count))
+        caption = f"AnnotatedTrie: {trie.n_nodes:,} histories over {len(trie.models)} models; plans over it are contingent"
+        return html_table(caption, ("depth", "stage", "histories", "observations"), rows)
 
     def _frontier(self) -> list[int]:
         """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""

@@ -80,8 +80,8 @@ class Promise:
         optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither dearer nor slower, which few alternatives compete with;
-            None if there is none.
+        reference: The most accurate single-model path that is neither dearer nor slower, which few alternatives compete with:
+            its node, or the model's name where plans are contingent; None if there is none.
     """
 
     estimate: float
@@ -89,7 +89,7 @@ class Promise:
     optimism: float | None
     advantage: float
     advantage_optimism: float | None
-    reference: int | None
+    reference: int | str | None
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie, node: int) -> Self:

@@ -108,6 +108,9 @@ class Session(StopRulePolicy):
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0
+        self._expected_usd: dict[
+            tuple[str, ...], float
+        ] = {}  # of prefixes that may still be recorded here: stages side by side
         self._elapsed_s = 0.0
         self._edge: TraceStep | None = None
         self.guard = None
@@ -330,6 +333,11 @@ class Session(StopRulePolicy):
         if prefix[:-1] not in self._accounted:
             self._inherit(prefix[:-1])
         self._accounted.add(prefix)
+        expected_usd = self._expected_usd.pop(prefix, 0.0)
+        if expected_usd:  # it was under way: what it really cost takes the place
+            self._inherited_usd -= expected_usd
+            if self.guard is not None:
+                self.guard.add_inherited(-expected_usd)
         if self.guard is not None:
             self.guard.note_recorded(self.spent_usd)
             self._note_refusals(self.guard, invocation)
@@ -378,6 +386,8 @@ class Session(StopRulePolicy):
                     self.guard.add_inherited(usd)
                 self._accounted.add(prefix[:k])  # last: what could not be counted is counted the next time
                 self._inherited_usd += usd
+                if not costs_usd:
+                    self._expected_usd[prefix[:k]] = usd
 
 
 def _plans_for(edge: TraceStep, stage: str, prefix: tuple[str, ...]) -> bool:

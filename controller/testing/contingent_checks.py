@@ -10,10 +10,10 @@ from typing import Any
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.graph import DecisionGraph
-from vinelm.controller.planning.contingent.limits import Admission
+from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import Goal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.testing.branching_cases import random_branching
 from vinelm.controller.testing.contingent_brute_force import ContingentQuestion, Measured, rank_of
@@ -54,11 +54,11 @@ def check_request_bounds(rng: random.Random, annotated: AnnotatedTrie, planner: 
 def check_prices(annotated: AnnotatedTrie) -> list[str]:
     """Compare the best plan at each of some prices of accuracy with the best of all plans."""
     graph = DecisionGraph.of_tree(annotated)
-    problem = Problem(graph, 0, graph.groups_at(0), Admission(graph, {}, None), may_stop=False)
+    problem = Problem(graph, 0, graph.groups_at(0), Admissible(graph, {}, None), may_stop=False)
     question = ContingentQuestion(annotated, Objective(maximize="accuracy"))
     plans, wrong = question.plans(), []
     for price in PRICES:
-        outcome = problem.best(Goal("accuracy", price))
+        outcome = problem.best(PlanGoal("accuracy", price))
         found = question.measure(ContingentPlan(graph, 0, outcome.first, outcome.choice).next_model)
         best = min(plans, key=lambda plan: rank_of(question.objective, plan, price))
         if rank_of(question.objective, found, price) != rank_of(question.objective, best, price):
@@ -134,7 +134,7 @@ def _objective_of_averages(rng: random.Random, plans: list[Measured]) -> Objecti
     """An objective with bounds on averages that some plan just meets, or none does."""
     fields: dict[str, Any] = rng.choice(({"maximize": "accuracy"}, {"minimize": "cost"}))
     kinds = rng.choice((_AVERAGES[:1], _AVERAGES[1:], _AVERAGES))
-    bounds = {"min_accuracy": rng.choice(plans).accuracy, "max_cost_usd": rng.choice(plans).cost_usd}
+    bounds: dict[str, Any] = {"min_accuracy": rng.choice(plans).accuracy, "max_cost_usd": rng.choice(plans).cost_usd}
     if rng.random() < 0.1:
         bounds = {"min_accuracy": 1.0, "max_cost_usd": 1 / 16}
     return Objective(**fields, **{kind: bounds[kind] for kind in kinds})

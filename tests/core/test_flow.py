@@ -204,3 +204,14 @@ def test_plain_json_and_back():
         assert hash(template) == hash(Template.from_dict(template.to_dict()))
 
     assert np.array_equal(Trie.from_template(ROUTED).levels[1], Trie.from_template(ROUTED).children(0))
+
+
+def test_no_request_ends_between_stages_of_one_superstep():
+    joint = Parallel((stage("law"), stage("tax")))
+    for template in (
+        Template((joint, stage("judge"))),
+        Template((stage("router"), Branch({"experts": (joint,), "judge": ()}), stage("judge"))),
+    ):
+        trie = Trie.from_template(template)
+        ends = {trie.stages[trie.stage[at]] for at in np.flatnonzero(trie.answerable)}
+        assert ends == {each.name for each in template.stages} - {"law"}

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
 from shapes.kit import Shape, ShapeBackend, catalog
@@ -85,10 +86,13 @@ class Service:
     def _score(self, request: Request, policy: Any, run: int) -> float:
         shape, workflow = self.shape, self.shape.workflow
         thread = request.id if shape.thread is None else shape.thread(request)
-        config = {"configurable": {"thread_id": f"{run}-{thread}"}, "recursion_limit": 100}
+        config = {"configurable": {"thread_id": f"{run}-{thread}"}, "recursion_limit": 60}
         given: Any = workflow.graph_input(request) if shape.turn is None else shape.turn(request)
         for _ in range(MOST_RESUMES):
-            state = self.app.invoke(given, config, context=self.vine.context(policy=policy, request=request))
+            try:
+                state = self.app.invoke(given, config, context=self.vine.context(policy=policy, request=request))
+            except GraphRecursionError:
+                return 0.0  # the application's own loop has no end
             waiting = state.get("__interrupt__") if isinstance(state, Mapping) else None
             if not waiting:
                 return float(workflow.score(request, state))

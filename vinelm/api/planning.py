@@ -46,6 +46,9 @@ def plan(
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
 
+    Where the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each
+    way that a request may take, and ``path`` is empty.
+
     Args:
         trie: An annotated trie, or the path of its file.
         objective: The target and its bounds.
@@ -91,11 +94,12 @@ def require_evidence(decision: Decision) -> None:
     promise, annotated = decision.promise, decision.metrics.annotated
     if not promise.is_decided_by_optimism or promise.reference is None:
         return
-    trie = annotated.trie
-    single = f"{trie.models[int(trie.model[promise.reference])]!r} alone"
+    trie, reference = annotated.trie, promise.reference
+    single = f"{reference if isinstance(reference, str) else trie.models[int(trie.model[reference])]!r} alone"
+    paths = "histories" if annotated.is_contingent else "paths"
     gained, by_chance = 100 * promise.advantage, 100 * (promise.advantage_optimism or 0.0)
     raise EvidenceError(
-        f"optimism decides: {gained:.1f} points over running {single}, and the choice among {trie.n_nodes:,} paths alone can"
+        f"optimism decides: {gained:.1f} points over running {single}, and the choice among {trie.n_nodes:,} {paths} alone can"
         f" make {by_chance:.1f}: run the single model, or {_remedy(decision)}",
         code="optimism-decides",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo
 
@@ -27,47 +27,16 @@ def show_tree(decision: ContingentDecision, title: str = "The plan") -> None:
     echo()
 
 
-class NextStep(NamedTuple):
-    """What may come next: the best plan that begins with this model, for a request that goes on to this stage.
-
-    ``model`` is None for ending the request; accuracy and dollars are from here on.
-    """
-
-    stage: str
-    model: str | None
-    accuracy: float
-    cost_usd: float
-    is_chosen: bool
-
-
-def next_steps(decision: ContingentDecision) -> list[NextStep]:
-    """Return every possible next step, by stage."""
-    return [NextStep(f.stage, f.model, f.accuracy, f.cost_usd, f.is_chosen) for f in decision.alternatives()]
-
-
 def show_alternatives(objective: Objective, decision: ContingentDecision) -> None:
-    """Print every possible next step by stage: the best plan that begins with it, and by how much it is worse."""
+    """Print every possible next step by stage: the best plan that begins with it, and why it was not chosen."""
     from vinelm.cli.console import show_table
     from vinelm.reports import objective_words, percent, usd
 
-    steps = next_steps(decision)
-    chosen = {found.stage: found for found in steps if found.is_chosen}
     rows = []
-    for found in steps:
-        mark = "* " if found.is_chosen else "  "
-        best = chosen.get(found.stage)
-        gap = "" if best is None or found.is_chosen else f"{100 * (found.accuracy - best.accuracy):+.1f} points"
-        more = "" if best is None or found.is_chosen else f"{_signed_usd(found.cost_usd - best.cost_usd)}"
-        rows.append(
-            (f"{mark}{found.stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), gap, more)
-        )
-    show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "difference", "extra cost"), rows)
-
-
-def _signed_usd(value: float) -> str:
-    from vinelm.reports import usd
-
-    return f"{'-' if value < 0 else '+'}{usd(abs(value))}"
+    for found in decision.alternatives():
+        mark, why = ("* ", "chosen") if found.is_chosen else ("  ", found.why)
+        rows.append((f"{mark}{found.stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), why))
+    show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "<why"), rows)
 
 
 def show_bounds(decision: ContingentDecision) -> None:

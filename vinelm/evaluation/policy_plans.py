@@ -107,7 +107,7 @@ class Plans:
     """
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
-        if not annotated.is_linear:
+        if annotated.is_contingent:
             raise ConfigError(
                 "the trie branches, and its plans are contingent: replays and sweeps need a trie without branches"
             )

@@ -239,7 +239,7 @@ class _Run:
 
 def _digest(annotated: AnnotatedTrie) -> str:
     """A hash of what plans are made from."""
-    if annotated.is_linear:
+    if not annotated.is_contingent:
         arrays = [annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s]
     else:
         arrays = [getattr(annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS)]

@@ -45,7 +45,7 @@ def objective_words(objective: Objective) -> str:
 
 def template_words(template: Template) -> str:
     """Format a template: its invocations, or its steps where it branches: ``router → (search → grade | end) → write``."""
-    if template.is_linear:
+    if template.is_linear and not template.merges:
         return " → ".join(stage.name for stage in template.invocations)
     return _steps_words(template.steps)
 

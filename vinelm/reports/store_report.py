@@ -78,7 +78,7 @@ def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int
     with ObservationStore.open(store) as opened:
         identity, rows = opened.identity, opened.observations()
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
-    if not annotated.is_linear:
+    if annotated.is_contingent:
         return _branching_page(annotated, identity, len(rows), _provenance(annotated, Path(store), Path(where), seed))
     resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
     plans = Plans(annotated)

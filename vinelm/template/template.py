@@ -120,6 +120,13 @@ class Template:
             raise TemplateError("the template branches: its requests do not run the same stages")
         return tuple(stage for step in self._unrolled() for stage in stages_of([step]))
 
+    @cached_property
+    def joint_invocations(self) -> frozenset[int]:
+        """The invocations (from 0) of a linear template that run in the superstep of the one before."""
+        if not any(isinstance(step, Parallel) for step in walk(self.steps)):
+            return frozenset()
+        return frozenset(k for k, position in enumerate(self.flow.positions) if position.is_joint)
+
     def _unrolled(self) -> list[Stage | Parallel]:
         unrolled = list(_unrolled(self.steps))
         last = self.steps[-1]

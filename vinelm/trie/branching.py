@@ -56,7 +56,7 @@ def branching_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
                 arrays["depth"][flat] = depth
                 arrays["stage"][flat] = stage_index[stage]
                 arrays["model"][flat] = np.tile(models, len(nodes))
-                arrays["answerable"][flat] = template.stage(stage).answerable
+                arrays["answerable"][flat] = template.stage(stage).answerable and not positions[after].is_joint
                 below.setdefault(after, []).append(flat)
                 first += len(models) * size[after]
         level = below

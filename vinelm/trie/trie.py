@@ -29,7 +29,7 @@ class Trie:
     - ``end``: one past the node's last descendant, so that its subtree is ``[node, end[node])``.
     - ``depth``: number of invocations in the prefix; 0 at the root.
     - ``stage``, ``model``: the label of the edge into the node, as indices into ``stages`` and ``models``; -1 at the root.
-    - ``answerable``: the workflow holds an answer at this node, so it may end there.
+    - ``answerable``: the workflow holds an answer at this node, so it may end there. Not between stages of one superstep.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Trie:
         index = {name: i for i, name in enumerate(models)}
         stages = tuple(stage.name for stage in template.stages)
         allowed = [np.array([index[m] for m in stage.models or ()], dtype=np.int16) for stage in template.invocations]
+        joint = template.joint_invocations
         size = [1] * (len(allowed) + 1)  # size[d]: nodes of a subtree whose root has depth d
         for d in range(len(allowed) - 1, -1, -1):
             size[d] = 1 + len(allowed[d]) * size[d + 1]
@@ -95,7 +96,7 @@ class Trie:
             depth[level] = d
             stage_of[level] = stages.index(template.invocations[d - 1].name)
             model_of[level] = np.tile(choices, len(children))
-            answerable[level] = template.invocations[d - 1].answerable
+            answerable[level] = template.invocations[d - 1].answerable and d not in joint
         return cls(
             stages=stages, models=models, parent=parent, end=end, depth=depth, stage=stage_of, model=model_of,
             answerable=answerable,

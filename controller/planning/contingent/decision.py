@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import END, NOTHING, Goal
+from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io import html_table
-from vinelm.promise import Z90, Promise
+from vinelm.promise import Promise, SelectionOptimism
 
 _EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
@@ -71,7 +73,7 @@ class ContingentDecision(Decision):
 
     plan: ContingentPlan = field(compare=False, repr=False)
     problem: Problem = field(compare=False, repr=False)
-    goal: Goal = field(compare=False, repr=False)
+    goal: PlanGoal = field(compare=False, repr=False)
 
     @property
     def view(self) -> SubtreeView:
@@ -119,23 +121,45 @@ class ContingentDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan, without a correction for having chosen it among many."""
+        """The accuracy to expect from serving the plan: the estimate less the optimism of having chosen it, and its interval.
+
+        The optimism is what the trie was checked with, where fixed plans were chosen (docs/estimators.md). Without a check,
+        or for a request that is under way, nothing is corrected.
+        """
+        curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
+        single = None if curve is None else self._best_single_model()
         return Promise(
-            estimate=self.plan.accuracy,
+            estimate=self.accuracy,
             standard_error=self.plan.standard_error,
-            optimism=None,
-            advantage=0.0,
-            advantage_optimism=None,
-            reference=None,
+            optimism=None if curve is None else curve.accuracy_at(self.path_cost_usd),
+            advantage=0.0 if single is None else self.accuracy - single[1].accuracy,
+            advantage_optimism=None if curve is None else curve.advantage_at(self.path_cost_usd),
+            reference=None if single is None else single[0],
         )
+
+    def _best_single_model(self) -> tuple[str, ContingentPlan] | None:
+        """The most accurate plan on one model that is neither dearer nor slower; None if there is none, or it is this plan."""
+        graph, found = self.plan.graph, list[tuple[str, ContingentPlan]]()
+        for index, name in enumerate(self.metrics.trie.models):
+            choice = np.where(graph.source_may_end, END, NOTHING)
+            edges = np.flatnonzero(graph.model == index)
+            choice[graph.group_of_edge[edges]] = edges
+            plan = ContingentPlan(graph, 0, {group: int(choice[group]) for group in graph.groups_at(0)}, choice)
+            is_within = plan.cost_usd <= self.plan.cost_usd and plan.latency_s <= self.plan.latency_s
+            if np.array_equal(plan.runs, self.plan.runs):
+                return None
+            if plan.lost == 0.0 and is_within:
+                found.append((name, plan))
+        return max(found, key=lambda item: item[1].accuracy, default=None)
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """A 90 % interval of ``accuracy``, if the trie has standard errors; at least that wide."""
-        error = self.plan.standard_error
-        if error is None or math.isnan(error):
-            return {}
-        return {"accuracy": (max(self.accuracy - Z90 * error, 0.0), min(self.accuracy + Z90 * error, 1.0))}
+        """A 90 % interval of ``accuracy``, if the trie has standard errors: that of :attr:`promise`, at least that wide."""
+        return (
+            {}
+            if self.promise.interval is None or not np.isfinite(self.promise.half_width)
+            else {"accuracy": self.promise.interval}
+        )
 
     @cached_property
     def slack(self) -> dict[str, float]:

@@ -16,6 +16,7 @@ import numpy as np
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.limits import Cap
 from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.promise import END_CORRELATION, SAMPLING_PART, share_variance
 from vinelm.trie import BoolArray, FloatArray
 
 MOST = 4096
@@ -92,8 +93,15 @@ class FixedPlans:
 
     @property
     def error(self) -> FloatArray:
-        """An upper bound on the standard error of each plan's accuracy; see :attr:`ContingentPlan.standard_error`."""
-        return np.asarray(self._worth[3])
+        """The standard error of each plan's accuracy; see :attr:`ContingentPlan.standard_error`.
+
+        A fixed plan has one model for each stage, so that the ends of one stage are those of one stage and model.
+        """
+        together, squares = self._worth[5:], self._worth[3]
+        if not self._requests:
+            return np.asarray(together.sum(0))
+        effects = END_CORRELATION * (together**2).sum(0) + (1.0 - END_CORRELATION) * squares
+        return np.sqrt(effects + share_variance(self.accuracy, self._requests))
 
     @property
     def is_allowed(self) -> BoolArray:
@@ -117,14 +125,16 @@ class FixedPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """Accuracy, dollars, longest seconds, standard error, and chance of an arm that is not answered within the caps."""
+        """Accuracy, dollars, longest seconds, the sum of the ends' squared errors, the chance of an arm that is not answered
+        within the caps, and the sum of the ends' errors by stage.
+        """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
 
     def _evaluate(self, models: Integers) -> FloatArray:
         graph, annotated = self.graph, self.graph.annotated
         count = len(models) * self.depth
-        worth = np.zeros((5, count))
+        worth = np.zeros((5 + len(annotated.trie.stages), count))
         worth[0], worth[1], worth[2] = graph.ended_right[0], annotated.cost_usd[0], annotated.latency_s[0]
         plan: Integers = np.arange(count)
         at: Integers = np.zeros(count, np.int64)
@@ -152,7 +162,7 @@ class FixedPlans:
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
         """Count the histories that end: all of a cut one, and the arms that have no model by the plan."""
-        graph, count, errors = self.graph, worth.shape[1], self.graph.annotated.accuracy_se
+        graph, count, errors = self.graph, worth.shape[1], self._errors
         (plan, at, reach), (edge, arm, row) = histories, arms
         worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
         worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
@@ -160,7 +170,9 @@ class FixedPlans:
         if errors is not None:
             ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
             ends[row[edge == END]] = True
-            worth[3] += np.bincount(plan[ends], errors[graph.nodes[at[ends]]], count)
+            own, plan, stage = errors[graph.nodes[at[ends]]], plan[ends], graph.annotated.trie.stage[graph.nodes[at[ends]]]
+            worth[3] += np.bincount(plan, own**2, count)
+            np.add.at(worth, (5 + stage, plan), own)
 
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
@@ -180,6 +192,20 @@ class FixedPlans:
         found = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         edge = np.where(keys[found] == key, edges[found], np.where(graph.source_may_end[group], END, NOTHING))
         return edge, group, row
+
+    @property
+    def _requests(self) -> int:
+        """The number of requests that the trie was estimated from; 0 if it is not known."""
+        return int(self.graph.annotated.meta.get("requests") or 0)
+
+    @cached_property
+    def _errors(self) -> FloatArray | None:
+        """The error of each node's accuracy, without the sampling of the requests if their number is known."""
+        annotated = self.graph.annotated
+        if annotated.accuracy_se is None or not self._requests:
+            return annotated.accuracy_se
+        sampling = share_variance(annotated.accuracy, self._requests)
+        return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     @cached_property
     def _within(self) -> BoolArray:

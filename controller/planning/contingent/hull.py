@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from vinelm.controller.planning.contingent.problem import Outcome, Problem
-from vinelm.controller.planning.contingent.values import Goal
+from vinelm.controller.planning.contingent.values import PlanGoal
 
 MOST_STEPS = 200
 """Most prices that are tried for one bound."""
@@ -31,7 +31,7 @@ class Curve:
 
     def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
         self._problem, self._answers_first = problem, answers_first
-        cheapest = problem.best(Goal("cost"))
+        cheapest = problem.best(PlanGoal("cost"))
         self.corners: list[Outcome] = [cheapest]
         best = self._at(0.0)
         if best.cost_usd > cheapest.cost_usd:
@@ -97,4 +97,4 @@ class Curve:
         return middle
 
     def _at(self, price: float) -> Outcome:
-        return self._problem.best(Goal("accuracy", price, self._answers_first))
+        return self._problem.best(PlanGoal("accuracy", price, self._answers_first))

@@ -105,7 +105,7 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 @dataclass(frozen=True)
-class Admission:
+class Admissible:
     """Which edges below a start may be chosen.
 
     Args:
@@ -131,11 +131,11 @@ class Admission:
                 break
         return kept, masks
 
-    def without(self, *names: str) -> Admission:
+    def without(self, *names: str) -> Admissible:
         """The same without some caps."""
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
-    def and_within(self, name: str, cap: Cap) -> Admission:
+    def and_within(self, name: str, cap: Cap) -> Admissible:
         """The same with one more cap, or another limit."""
         return replace(self, caps={**self.caps, name: cap})
 
@@ -153,7 +153,7 @@ class Admission:
             yield mask
 
 
-def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admission, measure: Cap) -> FloatArray:
+def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
     """What the plan uses in its longest history, least over all plans that answer every request; by group of the start.
 
     Infinite where no admitted plan leads every arm to an answer. Ending at the start itself is left out.

@@ -12,6 +12,7 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.values import END, NOTHING
+from vinelm.promise import contingent_standard_error
 from vinelm.trie import BoolArray, FloatArray
 
 _DEEPEST = 10_000
@@ -101,15 +102,21 @@ class ContingentPlan:
 
     @property
     def standard_error(self) -> float | None:
-        """An upper bound on the standard error of :attr:`accuracy`; None if the trie has no standard errors.
+        """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
-        The sum over the nodes where the plan ends of the standard errors of their accuracies, each of which includes the chance
-        of reaching the node: as if all of them erred together and alike.
+        From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
+        its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
+        over the chance of reaching the start.
         """
-        errors = self.graph.annotated.accuracy_se
-        if errors is None:
+        annotated = self.graph.annotated
+        if annotated.accuracy_se is None:
             return None
-        return float(sum(errors[node] for node in self.ends))
+        ends = np.array(self.ends, np.intp)
+        found = None if self.start else contingent_standard_error(annotated, ends, self.accuracy)
+        if found is not None:
+            return found
+        reach = float(annotated.reach[self.graph.nodes[self.start]] * self.graph.arm[list(self.first)].sum())
+        return float(annotated.accuracy_se[ends].sum()) / (reach or 1.0)
 
     @cached_property
     def ends(self) -> list[int]:

@@ -12,11 +12,11 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.hull import Curve
-from vinelm.controller.planning.contingent.limits import Admission, Cap, PathTotals, caps_of
+from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.contingent.population import Policy, Population
+from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Outcome, Problem
-from vinelm.controller.planning.contingent.values import END, NOTHING, Goal
+from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
 from vinelm.controller.planning.infeasibility import no_end
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric, Remaining
 from vinelm.controller.planning.path_metrics import PathMetrics
@@ -27,6 +27,8 @@ from vinelm.trie import BoolArray
 
 KEPT = 256
 """Most objectives whose plans from the root are kept."""
+LOOKED_UP = 20_000
+"""Most nodes whose plans are kept for one objective."""
 CURVES = 16
 """Most problems whose hulls are kept: one for all objectives that differ only in their bounds on averages."""
 _FASTEST = "least time"
@@ -46,35 +48,56 @@ class ContingentPlanner:
     def __init__(self, metrics: PathMetrics, ends: BoolArray | None = None) -> None:
         self.metrics = metrics
         self._ends = ends
-        self._policies: dict[Objective, Policy] = {}
+        self._policies: dict[Objective, RootPlan] = {}
         self._curves: dict[tuple[object, ...], tuple[Curve, FixedPlans]] = {}
 
     def plan(
-        self, request: PlanRequest, arms: Collection[str] | None, without: Collection[str], *, is_joint: bool
+        self, request: PlanRequest, arms: tuple[str, ...] | frozenset[str] | None, without: Collection[str]
     ) -> ContingentDecision:
-        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
+        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`.
+
+        ``arms`` is the one that comes, or a frozen set of which one comes after the request has gone on, or None.
+        """
+        objective, key = request.objective, (request.node, arms, request.may_stop)
+        policy = self._policies.get(objective)
+        if policy is not None and policy.looked_up and not without and type(arms) is not frozenset:
+            found = policy.looked_up.get(key)
+            if found is not None:
+                return self._decision(request, policy, policy.relaxed, found)
         start = int(self.graph.position[request.node])
         groups = self.graph.groups_at(start, arms)
-        objective = request.objective
         if not groups:
             raise no_end(self.metrics, request)
         policy = self.policy(objective)
         if policy.relaxed and objective.on_infeasible == "raise":
             raise self._infeasible(objective, policy.relaxed[0], policy.best)
         admission = self._admission(request, start, policy, without)
-        problem = Problem(self.graph, start, groups, admission, request.may_stop, is_joint and len(groups) > 1)
+        problem = Problem(self.graph, start, groups, admission, request.may_stop, type(arms) is frozenset and len(groups) > 1)
         outcome = self._looked_up(problem, policy)
-        relaxed = policy.relaxed
+        is_known, relaxed = outcome is not None and not admission.caps, policy.relaxed
         if outcome is None:
             outcome, caps = self._best(problem, request, policy)
             relaxed = (*caps, *policy.relaxed)
         plan = ContingentPlan(self.graph, start, outcome.first, outcome.choice)
-        return ContingentDecision(
-            request.node, request.node, self._next_model(problem, outcome), relaxed, self.metrics, request, None,
-            plan, problem, policy.goal,
-        )  # fmt: skip
+        found = self._next_model(problem, outcome), plan, problem
+        if is_known:
+            if len(policy.looked_up) >= LOOKED_UP:
+                policy.looked_up.clear()
+            policy.looked_up[key] = found
+        return self._decision(request, policy, relaxed, found)
 
-    def policy(self, objective: Objective) -> Policy:
+    def _decision(
+        self,
+        request: PlanRequest,
+        policy: RootPlan,
+        relaxed: tuple[str, ...],
+        found: tuple[str | None, ContingentPlan, Problem],
+    ) -> ContingentDecision:
+        return ContingentDecision(
+            request.node, request.node, found[0], relaxed, self.metrics, request, None, found[1], found[2], policy.goal
+        )
+
+    def policy(self, objective: Objective) -> RootPlan:
         """Return how requests of this objective are planned, found once."""
         found = self._policies.get(objective)
         if found is None:
@@ -93,20 +116,20 @@ class ContingentPlanner:
 
     # -- from the root on, at zero load --------------------------------------------------------------------------
 
-    def _policy(self, objective: Objective) -> Policy:
+    def _policy(self, objective: Objective) -> RootPlan:
         annotated = self.metrics.annotated
         root = PlanRequest(objective, 0, float(annotated.latency_s[0]), float(annotated.cost_usd[0]), None, None, False)
-        admission = Admission(self.graph, caps_of(self._totals, root, 0), self._servable)
+        admission = Admissible(self.graph, caps_of(self._totals, root, 0), self._servable)
         if _bounds_averages(objective) and objective.target == "latency":
             return self._fastest_on_average(objective, admission)
         if _bounds_averages(objective) or objective.confidence is not None:
             return self._population(objective, admission).policy()
-        goal = Goal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
+        goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
         if admission.caps or objective.target == "latency":
-            return Policy(None, goal)
-        return Policy(Problem(self.graph, 0, self.graph.groups_at(0), admission, may_stop=False).best(goal), goal)
+            return RootPlan(None, goal)
+        return RootPlan(Problem(self.graph, 0, self.graph.groups_at(0), admission, may_stop=False).best(goal), goal)
 
-    def _population(self, objective: Objective, admission: Admission) -> Population:
+    def _population(self, objective: Objective, admission: Admissible) -> Population:
         """The plans that compete; objectives that differ in bounds on averages only share them."""
         answers_first = objective.on_infeasible == "raise"
         key = (answers_first, *sorted((name, cap.quantity, cap.limit) for name, cap in admission.caps.items()))
@@ -120,7 +143,7 @@ class ContingentPlanner:
             self._curves[key] = found
         return Population(problem, objective, *found)
 
-    def _fastest_on_average(self, objective: Objective, admission: Admission) -> Policy:
+    def _fastest_on_average(self, objective: Objective, admission: Admissible) -> RootPlan:
         """The policy whose longest history is the shortest of all that meet the bounds on averages, by bisection."""
         measure = Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf)
         times = np.unique(measure.used(1, len(self.graph.nodes)))
@@ -145,13 +168,13 @@ class ContingentPlanner:
 
     # -- for one request -----------------------------------------------------------------------------------------
 
-    def _admission(self, request: PlanRequest, start: int, policy: Policy, without: Collection[str]) -> Admission:
+    def _admission(self, request: PlanRequest, start: int, policy: RootPlan, without: Collection[str]) -> Admissible:
         caps = caps_of(self._totals, request, start)
         if policy.within_s is not None:
             caps[_WITHIN] = Cap(self._totals, 0, Remaining(Metric.LATENCY), policy.within_s)
-        return Admission(self.graph, caps, self._servable, without)
+        return Admissible(self.graph, caps, self._servable, without)
 
-    def _looked_up(self, problem: Problem, policy: Policy) -> Outcome | None:
+    def _looked_up(self, problem: Problem, policy: RootPlan) -> Outcome | None:
         """The plan from the root on, as far as it lies below the start; None where it does not fit there.
 
         Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, where it meets them.
@@ -170,7 +193,7 @@ class ContingentPlanner:
                 return None
         return Outcome(first, outcome.choice, outcome.accuracy, outcome.cost_usd, outcome.lost, policy.goal)
 
-    def _best(self, problem: Problem, request: PlanRequest, policy: Policy) -> tuple[Outcome, tuple[str, ...]]:
+    def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Outcome, tuple[str, ...]]:
         """The best plan for the time, money and load that the request has, and the caps that it does not meet."""
         objective, admission, goal = request.objective, problem.admission, policy.goal
         missed = tuple(bound for bound, cap in admission.caps.items() if cap.limit < 0.0 and bound in UNITS)
@@ -189,7 +212,7 @@ class ContingentPlanner:
             raise self._unreachable(problem, request, missed)
         return outcome, missed
 
-    def _missed(self, problem: Problem, goal: Goal) -> tuple[str, ...]:
+    def _missed(self, problem: Problem, goal: PlanGoal) -> tuple[str, ...]:
         """The caps without which every request is answered; as few as possible, latency before cost."""
         names = [name for name in problem.admission.caps if name in UNITS]
         for dropped in (*((name,) for name in names), tuple(names)):
@@ -197,7 +220,7 @@ class ContingentPlanner:
                 return dropped
         return tuple(names)
 
-    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: Goal) -> Outcome:
+    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: PlanGoal) -> Outcome:
         """The plan that goes least beyond the caps, in its longest history."""
         admission = problem.admission.without(_WITHIN)
         for name in missed:
@@ -207,7 +230,7 @@ class ContingentPlanner:
             admission = admission.and_within(name, cap.at(least))
         return problem.best(goal._replace(answers_first=True), self._fastest(problem, request, admission))
 
-    def _fastest(self, problem: Problem, request: PlanRequest, admission: Admission) -> Admission:
+    def _fastest(self, problem: Problem, request: PlanRequest, admission: Admissible) -> Admissible:
         """The same, within the least time that answers every request, if that is the target."""
         if request.objective.target != "latency" or _bounds_averages(request.objective):
             return admission
@@ -284,8 +307,8 @@ class ContingentPlanners:
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan; the arguments are those of :meth:`Planner.plan`."""
-        arms = (stage,) if isinstance(stage, str) else stage
-        return self._planner(request.candidates).plan(request, arms, without, is_joint=arms is not None)
+        arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
+        return self._planner(request.candidates).plan(request, arms, without)
 
     def prepare(self, objective: Objective) -> None:
         """Find the plan from the root on for an objective, so that no request waits for it."""

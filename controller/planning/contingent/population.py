@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 
@@ -14,7 +14,7 @@ from vinelm.controller.planning.contingent.graph import Integers
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Outcome, Problem
-from vinelm.controller.planning.contingent.values import Goal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -22,7 +22,7 @@ from vinelm.trie import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
-class Policy:
+class RootPlan:
     """How requests of one objective are planned.
 
     Attributes:
@@ -35,11 +35,13 @@ class Policy:
     """
 
     outcome: Outcome | None
-    goal: Goal
+    goal: PlanGoal
     is_fixed: bool = False
     relaxed: tuple[str, ...] = ()
     best: float = float("nan")
     within_s: float | None = None
+    looked_up: dict[object, tuple[str | None, ContingentPlan, Problem]] = field(default_factory=dict, compare=False, repr=False)
+    """The next model, plan and problem by node, arms and whether the request may end, where only these matter."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Population:
     curve: Curve
     fixed: FixedPlans
 
-    def policy(self) -> Policy:
+    def policy(self) -> RootPlan:
         """Return the best plan within the bounds on averages; where none meets them all, the floor is relaxed first."""
         floor = self.objective.min_accuracy
         budget = self.objective.max_cost_usd if self.objective.cost_budget == "population" else None
@@ -83,12 +85,12 @@ class Population:
         """Whether some plan meets both bounds."""
         return self._best(floor, budget) is not None
 
-    def _relaxed(self, policy: Policy, *bounds: str) -> Policy:
+    def _relaxed(self, policy: RootPlan, *bounds: str) -> RootPlan:
         assert policy.outcome is not None
         best = policy.outcome.accuracy if bounds[0] == FLOOR else policy.outcome.cost_usd
         return replace(policy, relaxed=bounds, best=best)
 
-    def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> Policy | None:
+    def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
         """The best plan that meets both bounds; None if none does. ``first`` is what plans are compared by at first."""
         corners = self._corners(floor, budget)
         accuracy = np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy))
@@ -98,13 +100,13 @@ class Population:
         order = self._order(first or self.objective.target, accuracy, cost, meets, corners)
         if order is None:
             return None
-        goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or Goal(
+        goal = next((corners[i].goal for i in order.tolist() if i < len(corners)), None) or PlanGoal(
             "cost" if (first or self.objective.target) == "cost" else "accuracy"
         )
         winner = int(order[0])
         if winner < len(corners):
-            return Policy(corners[winner], goal)
-        return Policy(self._followed(winner - len(corners)), goal, is_fixed=True)
+            return RootPlan(corners[winner], goal)
+        return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Outcome]

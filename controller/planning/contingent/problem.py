@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers, Span
-from vinelm.controller.planning.contingent.limits import Admission, Cap, least_of_the_longest
-from vinelm.controller.planning.contingent.values import END, NOTHING, Goal, Induction, Worth
+from vinelm.controller.planning.contingent.limits import Admissible, Cap, least_of_the_longest
+from vinelm.controller.planning.contingent.values import END, NOTHING, Induction, PlanGoal, Worth
 from vinelm.trie import BoolArray, FloatArray
 
 
@@ -32,7 +32,7 @@ class Outcome:
     accuracy: float
     cost_usd: float
     lost: float
-    goal: Goal | None = None
+    goal: PlanGoal | None = None
 
     @property
     def ends(self) -> bool:
@@ -56,7 +56,7 @@ class Problem:
     graph: DecisionGraph
     start: int
     groups: Sequence[int]
-    admission: Admission
+    admission: Admissible
     may_stop: bool = True
     is_joint: bool = False
 
@@ -75,7 +75,7 @@ class Problem:
         """Whether the request may end at the start."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
-    def best(self, goal: Goal, admission: Admission | None = None) -> Outcome:
+    def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Outcome:
         """The best plan by the goal."""
         graph = self.graph
         spans, masks = (self.admission if admission is None else admission).admitted(self.spans)
@@ -108,14 +108,14 @@ class Problem:
         is_better = bool(found.prefers_to_end(right, Worth(*total))[0])  # type: ignore[arg-type]
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
-    def beginning_with(self, group: int, edge: int, goal: Goal) -> Outcome:
+    def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Outcome:
         """The best plan by the goal for a request that goes on to an arm with that edge."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
         return replace(self, groups=[group], admission=admission, may_stop=False, is_joint=False).best(goal)
 
-    def least_of_the_longest(self, measure: Cap, admission: Admission | None = None) -> float:
+    def least_of_the_longest(self, measure: Cap, admission: Admissible | None = None) -> float:
         """What a plan uses in its longest history from the start on, least over all plans that answer every request.
 
         Infinite where there is none; 0 where the request may end now.

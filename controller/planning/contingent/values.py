@@ -18,7 +18,7 @@ _FAR = 1e300
 """Taken off the value of what is not admitted: more than any value. Faster than choosing item by item."""
 
 
-class Goal(NamedTuple):
+class PlanGoal(NamedTuple):
     """What a plan is chosen by: ``"accuracy"``: accuracy less ``price`` times dollars; ``"cost"``: least dollars.
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
@@ -66,7 +66,7 @@ class Induction:
     """
 
     def __init__(
-        self, graph: DecisionGraph, spans: Sequence[Span], goal: Goal, admitted: Sequence[BoolArray | None] | None = None
+        self, graph: DecisionGraph, spans: Sequence[Span], goal: PlanGoal, admitted: Sequence[BoolArray | None] | None = None
     ) -> None:
         self.graph, self.spans, self.goal = graph, spans, goal
         self._admitted = admitted

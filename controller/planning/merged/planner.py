@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.controller.planning.contingent.limits import Admission
+from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.problem import Problem
-from vinelm.controller.planning.contingent.values import Goal
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.infeasibility import no_end
 from vinelm.controller.planning.merged.candidates import Candidate, choose, near_the_bounds
 from vinelm.controller.planning.merged.decision import MergedDecision, MergedPlan, decision_graph
@@ -97,8 +97,8 @@ class MergedPlanner:
         is_followed = policy is not None and not resources
         choice = policy.choice if policy is not None and is_followed else follow(step, request.node, first, left, policy)
         plan = MergedPlan(self.decisions, request.node, first, choice, graph)
-        problem = Problem(self.decisions, request.node, here, Admission(self.decisions, {}, None), request.may_stop)
-        goal = Goal("accuracy" if found.candidate.weight else "cost", found.candidate.price)
+        problem = Problem(self.decisions, request.node, here, Admissible(self.decisions, {}, None), request.may_stop)
+        goal = PlanGoal("accuracy" if found.candidate.weight else "cost", found.candidate.price)
         return MergedDecision(
             request.node, request.node, self._next_model(first, here), (*missed, *found.relaxed), self.metrics, request, None,
             plan, problem, goal, left={resource.name: amount for resource, amount in zip(resources, left, strict=True)},

@@ -1,6 +1,7 @@
 """What the estimators learn of arms: who decided matters, wrong arms make answers wrong, intervals hold their promise."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from vinelm.estimator.latent.standard_errors import above
 from vinelm.promise import contingent_standard_error
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
+from vinelm.vinefile import load_trie, save_trie
 
 GOOD, POOR = 0.9, 0.5
 """How often router `a` and router `b` take the right arm."""
@@ -208,3 +210,12 @@ def test_a_template_whose_branch_leaves_one_stage_has_arms_all_the_same(made: An
         fitted = make_estimator(name).fit(rows, template, catalog).annotated_
         assert fitted.arm is not None
         assert fitted.arm[fitted.trie.node(("a", "b"))] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_file_keeps_the_arms_and_their_errors(made: Any, tmp_path: Path) -> None:
+    table = made.branching(6, requests=60)
+    fitted = LatentEstimator().fit(made.sampled_rows(table, 0, 80), table.template, table.catalog).annotated_
+    save_trie(tmp_path / "a.vine", fitted)
+    found = load_trie(tmp_path / "a.vine")
+    for name in ("arm", "arm_success", "arm_se", "accuracy_se"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(fitted, name))

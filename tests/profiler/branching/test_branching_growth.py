@@ -26,7 +26,9 @@ def cells(rows):
 
 
 def stages():
-    return {name: Stage(name, MODELS, answerable=name in ("router", "write")) for name in ("router", "search", "grade", "write")}
+    return {
+        name: Stage(name, MODELS, answerable=name in ("router", "write")) for name in ("router", "search", "grade", "write")
+    }
 
 
 def test_a_model_is_added_and_no_row_is_lost(tmp_path):
@@ -41,8 +43,8 @@ def test_a_model_is_added_and_no_row_is_lost(tmp_path):
 
 def test_rows_that_went_where_no_arm_was_are_bought_again_when_there_is_one(tmp_path):
     known = stages()
-    template = Template((known["router"], Branch({"write": (known["write"],), "stop": END, "no": (known["grade"], known["search"],
-        known["write"])})))  # fmt: skip
+    other = (known["grade"], known["search"], known["write"])
+    template = Template((known["router"], Branch({"write": (known["write"],), "stop": END, "other": other})))
     _, _, before = run(tmp_path / "s.db", branching(template=template))
     lost = {cell for cell, row in cells(before).items() if row.failure == "unexpected_arm"}
     assert lost

@@ -88,7 +88,10 @@ def build(vine):
     workflow.add_edge("transform_query", "retrieve")
     workflow.add_conditional_edges(
         "generate",
-        grade_generation_v_documents_and_question,
-        {"not supported": "generate", "useful": END, "not useful": "transform_query"},
+        vine.route(
+            grade_generation_v_documents_and_question,
+            to={"not supported": "generate", "useful": END, "not useful": "transform_query"},
+            times=3,
+        ),
     )
     return workflow.compile()

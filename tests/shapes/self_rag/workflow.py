@@ -20,8 +20,8 @@ def useful(prompt: Prompt, is_right: bool):
 
 
 ANSWER = (
-    Loop((Stage("generate"), Stage("hallucination_grader", answerable=False)), times=2, early_exit=True),
-    Stage("answer_grader", answerable=False),
+    Loop((Stage("generate", answerable=False), Stage("hallucination_grader")), times=3, early_exit=True),
+    Stage("answer_grader"),
     Branch({"useful": END, "not useful": ()}),
 )
 TURN = (
@@ -33,7 +33,7 @@ TURN = (
 shape = Shape(
     Workflow(
         name="self-rag",
-        template=Template((Loop(TURN, times=3, memory=2),)),
+        template=Template((Loop(TURN, times=4, memory=2),)),
         build=build,
         requests=requests(),
         labels=("answer", "town", "attribute"),

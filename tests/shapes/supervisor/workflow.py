@@ -78,9 +78,9 @@ def score(request, state):
 
 
 STEPS = {
-    "researcher": (Loop((Stage("researcher"),), times=4, early_exit=True),),
-    "calculator": (Loop((Stage("calculator"),), times=3, early_exit=True),),
-    "writer": (Stage("writer"),),
+    "researcher": (Loop((Stage("researcher", answerable=False),), times=5, early_exit=True),),
+    "calculator": (Loop((Stage("calculator", answerable=False),), times=3, early_exit=True),),
+    "writer": (Stage("writer", answerable=False),),
     "FINISH": END,
 }
 

@@ -78,9 +78,9 @@ def template_of_graph(
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
     for node, found in held.items():
-        if found.hidden or len(found.names) > 1:
-            where = "in a subgraph" if found.hidden else "side by side or in turn"
-            names = ", ".join(sorted(found.hidden or found.names))
+        if found.hidden or found.on_edges or len(found.names) > 1:
+            where = "in a subgraph" if found.hidden else "on its edges" if found.on_edges else "side by side or in turn"
+            names = ", ".join(sorted(found.hidden or found.on_edges or found.names))
             raise WorkflowError(f"{label}: the node {node!r} runs {names} {where}: give the template, Workflow(template=...)")
     return read_template(graph, nodes_of_stages(graph, agents, held), label)
 
@@ -120,11 +120,14 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
     seen = {name for one in chats.values() for name in one.names}
     seen |= {*wrapped_stages(app).values(), *_routed_agents(app, agents)}
     hidden = {name for found in chats.values() for name in found.hidden} | set(agents)
+    on_edges = {name for found in chats.values() for name in found.on_edges}
     nodes = [chats[node] for node, inner in app.nodes.items() if isinstance(inner.bound, CompiledStateGraph) and node in chats]
     always = {name for found in nodes for name in found.hidden}  # a subgraph that is a node runs its stages there
     for stage in workflow.template.stages:
         if stage.name in always or stage.name in hidden - seen:
             return f"stage {stage.name!r} is inside a subgraph"
+        if stage.name in on_edges:
+            return f"stage {stage.name!r} is called on an edge"
     return None
 
 
@@ -222,8 +225,8 @@ def _check_stages(
     for name in declared:
         if name in wrapped or name in held or is_open:
             continue
-        if name in agents or any(name in found.hidden for found in chats.values()):
-            continue  # inside a subgraph
+        if name in agents or any(name in found.hidden | found.on_edges for found in chats.values()):
+            continue  # inside a subgraph, or on an edge
         if name in graph.nodes:
             raise WorkflowError(
                 f"{label}: the node {name!r} is not wrapped: add_node({name!r}, vine.stage({name!r}, ...)), "

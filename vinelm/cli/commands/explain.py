@@ -76,7 +76,7 @@ def command(
         _print_json(objective, decision)
         return
     _show_moment(decision, is_expected=elapsed_s is None and spent_usd is None)
-    if not annotated.is_linear:
+    if annotated.is_contingent:
         _show_contingent(objective, annotated, decision)
         return
     _show_candidates(objective, decision)
@@ -116,7 +116,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
-    if annotated.is_linear or (not found and len(arms) < 2):
+    if not annotated.is_contingent or (not found and len(arms) < 2):
         return None, part
     if stage not in arms:
         where = "/".join(trie.prefix(node)) or "the start"
@@ -134,7 +134,7 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
     from vinelm.errors import ConfigError
 
     arms = tuple(annotated.trie.arms(node))
-    if annotated.is_linear:
+    if not annotated.is_contingent:
         raise ConfigError("--arm has no effect on a trie that does not branch: leave it out")
     if stage not in arms:
         able = f"use {', '.join(arms)}" if arms else "the path ends there"
@@ -241,13 +241,12 @@ def _show_words(annotated: AnnotatedTrie, decision: Decision) -> None:
 
 def _print_json(objective: Objective, decision: Decision) -> None:
     from vinelm.cli.console import print_json
-    from vinelm.cli.contingent_output import next_steps
     from vinelm.controller import alternatives
     from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     annotated, query = decision.metrics.annotated, decision.request
     if isinstance(decision, ContingentDecision):
-        more: dict[str, Any] = {"candidates": [step._asdict() for step in next_steps(decision)]}
+        more: dict[str, Any] = {"candidates": [step._asdict() for step in decision.alternatives()]}
     else:
         more = {
             "used": {bound: decision.view.used(bound) for bound in decision.view.bounds},

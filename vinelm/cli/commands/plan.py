@@ -71,14 +71,14 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans |
     best = planned[0].decision
     if best is None:
         return
-    if not plans.annotated.is_linear:
+    if plans.annotated.is_contingent:
         from vinelm.cli.contingent_output import show_tree
 
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    longest = "if every invocation runs" if plans.annotated.is_linear else "of the longest way through the plan"
+    longest = "if every invocation runs" if not plans.annotated.is_contingent else "of the longest way through the plan"
     latency = f"seconds {longest}, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
@@ -104,7 +104,7 @@ def _slack_lines(best: Any) -> list[str]:
     formats = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": seconds}
     lines = [f"Slack of {bound}: {formats[bound](left)}" for bound, left in best.slack.items()]
     if best.binding:
-        another = "path" if best.metrics.annotated.is_linear else "plan"
+        another = "path" if not best.metrics.annotated.is_contingent else "plan"
         lines.append(f"Binding bound: {best.binding}. Without it, another {another} would be chosen.")
     return lines
 

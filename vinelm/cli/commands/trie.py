@@ -90,7 +90,7 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
     from vinelm.evaluation import frontier_nodes
 
     trie = annotated.trie
-    if annotated.is_linear:
+    if not annotated.is_contingent:
         paths = frontier_nodes(annotated, "cost")
         best = {"frontier_paths": len(paths), "frontier": [_path(annotated, node) for node in _thinned(paths, top)]}
     else:
@@ -116,7 +116,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
     Where the trie branches, per depth and stage (see :func:`~vinelm.cli.arms_table.stage_depths`).
     """
-    if not annotated.is_linear:
+    if annotated.is_contingent:
         from vinelm.cli.arms_table import stage_depths
 
         return stage_depths(annotated)
@@ -147,12 +147,12 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
-    show_depths(annotated, "Paths by depth" if annotated.is_linear else "Histories by depth and stage")
-    if not annotated.is_linear:
+    show_depths(annotated, "Paths by depth" if not annotated.is_contingent else "Histories by depth and stage")
+    if annotated.is_contingent:
         show_arms(annotated)
     _show_models(annotated)
     _show_follow_ups(annotated)
-    if annotated.is_linear:
+    if not annotated.is_contingent:
         _show_frontier(annotated, top)
     else:
         from vinelm.cli.contingent_output import show_frontier
@@ -176,7 +176,7 @@ def show_depths(annotated: AnnotatedTrie, title: str) -> None:
     from vinelm.reports import percent
 
     linear = ("paths", "observed", "observations", "lowest accuracy", "highest")
-    columns = ("depth", "<stage", *(linear if annotated.is_linear else ("histories", *linear[1:])))
+    columns = ("depth", "<stage", *(linear if not annotated.is_contingent else ("histories", *linear[1:])))
     rows = [
         (
             str(row["depth"]), row["stage"], f"{row['paths']:,}", _count(row["paths_observed"]), _count(row["observations"]),

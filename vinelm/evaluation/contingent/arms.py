@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.promise import Z90
+from vinelm.trie import FloatArray, MergedTrie, Trie
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +40,48 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
     Histories are weighted by their observations (by their reach where there is none). The half widths are averaged in the same
     way, as if all histories erred alike: they do not shrink with the number of histories.
     """
-    groups: dict[tuple[str, str, tuple[str, ...]], list[int]] = defaultdict(list)
+    groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
+    if annotated.arm is None:
+        return []
     for node in range(1, len(trie)):
-        if trie.is_leaf[node] or annotated.arm is None:
-            continue
-        arms = tuple(trie.arms(node))
+        arms = _arms(trie, node)
         if len(arms) > 1:
-            groups[trie.stages[trie.stage[node]], trie.models[trie.model[node]], arms].append(node)
+            groups[trie.stages[trie.stage[node]], trie.models[trie.model[node]], tuple(arms)].append((node, arms))
     order = {stage: at for at, stage in enumerate(trie.stages)}
-    return [
-        _shares(annotated, stage, model, arms, np.array(nodes))
-        for (stage, model, arms), nodes in sorted(
-            groups.items(), key=lambda item: (order[item[0][0]], -len(item[0][2]), trie.models.index(item[0][1]))
-        )
-    ]
+    ordered = sorted(groups, key=lambda key: (order[key[0]], -len(key[2]), trie.models.index(key[1])))
+    return [_shares(annotated, key[0], key[1], groups[key]) for key in ordered]
 
 
-def _shares(annotated: AnnotatedTrie, stage: str, model: str, arms: tuple[str, ...], nodes: np.ndarray) -> ArmShares:  # type: ignore[type-arg]
-    trie, count = annotated.trie, annotated.count
-    first = {arm: np.array([trie.arms(int(node))[arm][0] for node in nodes]) for arm in arms}
-    weight = annotated.reach[nodes] if count is None or not count[nodes].any() else count[nodes].astype(float)
-    if not weight.any():
-        weight = np.ones(len(nodes))
+def _arms(trie: Trie, node: int) -> dict[str, int]:
+    """Where the annotations of a node's arms stand: at the arm's first child, or at its first edge where histories merge."""
+    if not isinstance(trie, MergedTrie):
+        return {stage: children[0] for stage, children in trie.arms(node).items()}
+    low, high = np.searchsorted(trie.source, (node, node + 1))
+    found: dict[str, int] = {}
+    for edge in range(int(low), int(high)):
+        found.setdefault(trie.stages[trie.stage[trie.target[edge]]], edge)
+    return found
 
-    def mean(values: np.ndarray) -> float:  # type: ignore[type-arg]
+
+def _shares(annotated: AnnotatedTrie, stage: str, model: str, found: Sequence[tuple[int, dict[str, int]]]) -> ArmShares:
+    nodes, count = np.array([node for node, _ in found]), annotated.count
+    where = {arm: np.array([arms[arm] for _, arms in found]) for arm in found[0][1]}
+    if count is not None and count[nodes].any():
+        weight = count[nodes].astype(float)
+    else:
+        weight = np.ones(len(nodes)) if annotated.trie.is_merged else np.maximum(annotated.reach[nodes], 1e-12)
+
+    def mean(values: FloatArray) -> float:
         return float(np.average(values, weights=weight))
 
     assert annotated.arm is not None
-    errors = annotated.arm_se
+    shares, errors = annotated.arm, annotated.arm_se
     return ArmShares(
         stage=stage,
         model=model,
-        arms={arm: mean(annotated.arm[children]) for arm, children in first.items()},
-        half_width90=None if errors is None else {arm: Z90 * mean(errors[children]) for arm, children in first.items()},
+        arms={arm: mean(shares[at]) for arm, at in where.items()},
+        half_width90=None if errors is None else {arm: Z90 * mean(errors[at]) for arm, at in where.items()},
         ends=mean(annotated.stop[nodes]),
         observations=None if count is None else int(count[nodes].sum()),
     )

@@ -80,7 +80,7 @@ class ContingentPlans:
 
 def plans_over(annotated: AnnotatedTrie) -> Plans | ContingentPlans:
     """Return the plans over a trie: :class:`Plans` of paths, or :class:`ContingentPlans` where it branches."""
-    return Plans(annotated) if annotated.is_linear else ContingentPlans(annotated)
+    return Plans(annotated) if not annotated.is_contingent else ContingentPlans(annotated)
 
 
 def plan_words(decision: ContingentDecision) -> str:

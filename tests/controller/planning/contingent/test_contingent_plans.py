@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from branching import routed
 
-from vinelm.controller import ContingentDecision, Planner, alternatives, explain
+from vinelm.controller import ContingentDecision, ContingentPlan, DecisionGraph, Planner, alternatives, explain
+from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 
@@ -180,3 +181,18 @@ def test_the_shortest_longest_history_that_reaches_a_floor(planner):
     quick = planner.plan(Objective(minimize="latency"))
     assert quick.plan.latency_s == 2.0
     assert quick.plan.lines() == ["router: m0", "   75% billing: m0", "   25% technical: m0", "    review: end"]
+
+
+@pytest.mark.parametrize("requests", [None, 200])
+def test_the_error_of_a_fixed_plan_is_that_of_the_same_contingent_plan(requests):
+    errors = np.linspace(0.01, 0.05, len(routed().trie))
+    annotated = routed(accuracy_se=errors, meta={} if requests is None else {"requests": requests})
+    graph = DecisionGraph.of_tree(annotated)
+    fixed = FixedPlans(graph, None)
+    for number in range(len(fixed.accuracy)):
+        choice = fixed.choice(number)
+        plan = ContingentPlan(graph, 0, {0: int(choice[0])}, choice)
+        assert plan.accuracy == pytest.approx(fixed.accuracy[number])
+        assert plan.cost_usd == pytest.approx(fixed.cost_usd[number])
+        assert plan.latency_s == fixed.longest_s[number]
+        assert plan.standard_error == pytest.approx(fixed.error[number])

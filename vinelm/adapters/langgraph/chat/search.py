@@ -33,12 +33,14 @@ class HeldStages:
     Attributes:
         names: the stages of its chat models.
         hidden: the stages of the graphs inside it.
+        on_edges: the stages of chat models that its conditional edges call.
         remembering: those of them whose graph is compiled with a checkpointer of its own.
         makes_some: its code makes a chat model when it runs, so that it may call any stage.
     """
 
     names: set[str] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
+    on_edges: set[str] = field(default_factory=set)
     remembering: set[str] = field(default_factory=set)
     makes_some: bool = False
 
@@ -57,6 +59,11 @@ def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[
         held = _Search(node, within | {id(graph)}).held_by(spec.runnable)
         if held.names or held.makes_some or held.hidden:
             found[node] = held
+    for source, branches in graph.builder.branches.items():
+        for branch in branches.values():
+            called = _Search(source, within | {id(graph)}).held_by(branch.path).names
+            if called:
+                found.setdefault(source, HeldStages()).on_edges |= called
     return found
 
 
@@ -106,7 +113,7 @@ class _Search:
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         names = set(wrapped_stages(graph).values())
         for inner in chat_nodes(graph, self._graphs).values():
-            names |= inner.names | inner.hidden
+            names |= inner.names | inner.hidden | inner.on_edges
             self._held.remembering |= inner.remembering
         self._held.hidden |= names
         if graph.checkpointer not in {None, False}:
