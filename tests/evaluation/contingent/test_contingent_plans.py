@@ -1,13 +1,15 @@
 """Plans over tries that branch: static plans, single models, frontiers and arms, each compared with its definition."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from conftest import random_table
 from routed_tries import routed_trie
 
-from vinelm.errors import ConfigError
+from vinelm.api import require_evidence
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation import ContingentPlans, Plans, arm_shares, contingent_frontier, frontier_range, plans_over, showcase
 from vinelm.objective import Objective
 
@@ -158,3 +160,46 @@ def test_arm_shares_are_means_over_the_histories(routed):
     expected = np.mean([routed.arm[trie.arms(n)["reply"][0]] for n in lookups])
     assert shares[3].arms["reply"] == pytest.approx(expected)
     assert shares[3].observations == 40
+
+
+# -- promises ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_promises_less_than_its_estimate_where_the_choice_was_optimistic(routed):
+    curve = {"cost_usd": [1e-6, 1.0], "accuracy": [0.08, 0.08], "advantage": [0.9, 0.9]}
+    checked = replace(routed, meta={**routed.meta, "evidence": {"selection": curve}})
+    decision = ContingentPlans(checked).decision(BEST)
+    assert decision.promise.accuracy == pytest.approx(decision.accuracy - 0.04)
+    low, high = decision.intervals["accuracy"]
+    assert low < decision.promise.accuracy < high
+    unchecked = ContingentPlans(routed).decision(BEST)
+    assert unchecked.promise.accuracy == unchecked.accuracy
+
+
+def test_an_advantage_that_selection_alone_makes_is_refused(routed):
+    curve = {"cost_usd": [1e-6, 1.0], "accuracy": [0.08, 0.08], "advantage": [0.9, 0.9]}
+    checked = replace(routed, meta={**routed.meta, "evidence": {"selection": curve}, "requests": 50})
+    plans = ContingentPlans(checked)
+    cap = max(plan.path_cost_usd for _, plan in plans.single_models())
+    decision = plans.decision(Objective(maximize="accuracy", max_cost_usd=cap))
+    single = max(
+        (plan for _, plan in plans.single_models()
+         if plan.path_cost_usd <= decision.path_cost_usd and plan.path_latency_s <= decision.path_latency_s),
+        key=lambda plan: plan.accuracy, default=None,
+    )  # fmt: skip
+    if single is None or np.array_equal(single.plan.runs, decision.plan.runs):
+        assert decision.promise.reference is None
+        return
+    assert decision.promise.reference == single.text
+    assert decision.promise.advantage == pytest.approx(decision.accuracy - single.accuracy)
+    with pytest.raises(EvidenceError, match="optimism decides") as error:
+        require_evidence(decision)
+    assert "\n" not in str(error.value)
+
+
+def test_frames_and_tables_of_a_trie_that_branches(routed):
+    frame = routed.to_pandas()
+    assert {"reach", "arm", "arm_success", "arm_se", "success", "stage"} <= set(frame.columns)
+    assert not {"accuracy", "path_cost_usd", "path_latency_s"} & set(frame.columns)
+    assert frame["arm"].to_list() == routed.arm[1:].tolist()
+    assert "plans over it are contingent" in routed._repr_html_()

@@ -70,7 +70,7 @@ def command(
             elapsed_s=expected_s if elapsed_s is None else elapsed_s,
             spent_usd=expected_usd if spent_usd is None else spent_usd,
             load=_loads(annotated, loads),
-            **({} if arm is None else {"stage": _arm(annotated, node, arm)}),
+            stage=None if arm is None else _arm(annotated, node, arm),
         )
     if as_json:
         _print_json(objective, decision)

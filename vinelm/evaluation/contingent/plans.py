@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import Planner
+from vinelm.controller import Decision, Planner
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.errors import InfeasibleError
 from vinelm.evaluation.contingent.stage_plans import StagePlan, StagePlans
@@ -48,8 +48,9 @@ class ContingentPlans:
         """Return the model of the plan's last stage."""
         return next(reversed(plan.models.values()))
 
-    def plan_text(self, decision: ContingentDecision) -> str:
+    def plan_text(self, decision: Decision) -> str:
         """Return VineLM's plan in one line: the models of each stage, the most frequent first."""
+        assert isinstance(decision, ContingentDecision)
         return plan_words(decision)
 
     def steps(self, decision: ContingentDecision | StagePlan) -> dict[str, Any]:
