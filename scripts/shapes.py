@@ -57,7 +57,7 @@ SHAPES = (
     "human_in_the_loop",
     "multi_turn",
 )
-PROFILED, SERVED = 800, 120
+PROFILED, SERVED = 800, 100
 PLANS = 4
 """Fixed plans that are served to measure the estimate."""
 

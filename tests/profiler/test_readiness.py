@@ -104,6 +104,15 @@ def test_a_state_that_comes_back_as_something_else_is_named_by_key_and_type():
     only_failure(with_stages(generate=tuples), "checkpoint", "the key 'log' (tuple): comes back as list")
 
 
+def test_tuples_inside_a_value_may_come_back_as_lists():
+    """LangGraph's own checkpointers do the same."""
+
+    def pairs(state: State, model) -> dict:
+        return {"answer": "x", "log": [("a", {"b": ("c",)})]}
+
+    assert items(with_stages(generate=pairs))["checkpoint"].is_ok
+
+
 def test_a_scorer_that_returns_no_score():
     only_failure(with_stages(score=lambda request, state: "no"), "scorer", "score returned str, not a bool or a number")
     only_failure(with_stages(score=lambda request, state: 2), "scorer", "score returned 2, which is outside of [0, 1]")

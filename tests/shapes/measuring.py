@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
-from shapes.kit import Shape, ShapeBackend, catalog
+from shapes.kit import MODELS, Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api import bind_workflow, identity_of
@@ -23,16 +23,18 @@ from vinelm.profiler import profile
 MOST_RESUMES = 10
 
 
-def bound(shape: Shape, seed: int = 0) -> tuple[Workflow, Any, dict[str, Any]]:
+def bound(shape: Shape, seed: int = 0, names: Sequence[str] = MODELS) -> tuple[Workflow, Any, dict[str, Any]]:
     """The workflow with its template resolved, the catalog and the backends."""
-    models = catalog()
+    models = catalog(names)
     backends = {"simulated": ShapeBackend(shape, seed)}
     return bind_workflow(shape.workflow, models, backends), models, backends
 
 
-def profiled(shape: Shape, path: Path, requests: Sequence[Request], seed: int = 0, **limits: Any) -> int:
+def profiled(
+    shape: Shape, path: Path, requests: Sequence[Request], seed: int = 0, names: Sequence[str] = MODELS, **limits: Any
+) -> int:
     """Profile into a new store; the number of rows."""
-    workflow, models, backends = bound(shape, seed)
+    workflow, models, backends = bound(shape, seed, names)
     identity = identity_of(workflow, models, backends, seed)
     with ObservationStore.open_or_create(path, identity) as store:
         profile(workflow, models, backends, store, requests=requests, seed=seed, identity=identity, **limits)
@@ -58,7 +60,7 @@ class Service:
 
     def __post_init__(self) -> None:
         backends = {"simulated": ShapeBackend(self.shape, self.seed)}
-        self.vine = VineLM(catalog(), backends, trie=self.annotated, fallback=False)
+        self.vine = VineLM(self.annotated.catalog, backends, trie=self.annotated, fallback=False)
         self.app = build_graph(self.shape.workflow, self.vine)
         self._runs = itertools.count()
 

@@ -78,8 +78,8 @@ def score(request, state):
 
 
 STEPS = {
-    "researcher": (Loop((Stage("researcher", answerable=False),), times=5, early_exit=True),),
-    "calculator": (Loop((Stage("calculator", answerable=False),), times=3, early_exit=True),),
+    "researcher": (Loop((Stage("researcher", answerable=False),), times=4, early_exit=True),),
+    "calculator": (Loop((Stage("calculator", answerable=False),), times=2, early_exit=True),),
     "writer": (Stage("writer", answerable=False),),
     "FINISH": END,
 }
@@ -87,7 +87,7 @@ STEPS = {
 shape = Shape(
     Workflow(
         name="supervisor",
-        template=Template((Loop((Stage("supervisor"), Branch(STEPS)), times=7, memory=2),)),
+        template=Template((Loop((Stage("supervisor"), Branch(STEPS)), times=6, memory=2),)),
         build=build,
         requests=requests(),
         inputs=lambda request: {"messages": [HumanMessage(request.data["question"])]},
