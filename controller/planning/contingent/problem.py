@@ -103,9 +103,11 @@ class Problem:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:
             return nothing | found.prefers_to_end(self.graph.chance_right[list(self.groups)], on)
-        total = [None if of is None else np.array([np.where(nothing, 0.0, self.weights * of).sum()]) for of in on]
+        accuracy, cost = (np.where(nothing, 0.0, self.weights * of).sum() for of in (on.accuracy, on.cost_usd))
+        lost = (self.weights * np.where(nothing, 1.0, 0.0 if on.lost is None else on.lost)).sum()
+        total = Worth(np.array([accuracy]), np.array([cost]), np.array([lost]), None)
         right = np.array([self.graph.rights(self.groups).sum()])
-        is_better = bool(found.prefers_to_end(right, Worth(*total))[0])  # type: ignore[arg-type]
+        is_better = bool(found.prefers_to_end(right, total)[0])
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Outcome:

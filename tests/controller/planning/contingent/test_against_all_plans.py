@@ -35,3 +35,11 @@ def test_bounds_on_averages_get_the_best_of_corners_and_fixed_plans(block):
             wrong, gap = check_averages(rng, annotated, planner)
             assert wrong is None
             assert gap >= 0.0
+
+
+def test_an_arm_for_which_no_model_fits_counts_against_going_on_before_the_arm_is_seen():
+    rng = random.Random("20261121:branching:1751")
+    annotated = small_branching(rng)
+    planner = Planner(annotated)
+    for _ in range(4):
+        assert check_request_bounds(rng, annotated, planner) is None
