@@ -69,7 +69,7 @@ def test_what_comes_with_the_package(folder):
         assert description
         assert "\n" not in description
         workflow = load_workflow(name, dataset=None if name == "support" else folder)
-        assert (workflow.name, len(workflow.requests)) == (name, 122 if name == "support" else 4)
+        assert (workflow.name, len(workflow.requests)) == (name, 228 if name == "support" else 4)
     with pytest.raises(ConfigError, match="support takes no dataset"):
         load_workflow("support", dataset=folder)
 

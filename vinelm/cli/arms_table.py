@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
 
@@ -19,7 +17,7 @@ def stage_depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
-        for index in np.unique(trie.stage[level]):
+        for index in sorted(set(trie.stage[level].tolist())):
             nodes = level[trie.stage[level] == index]
             counts = annotated.count[nodes] if annotated.count is not None else None
             has_answer = bool(trie.answerable[nodes].any())

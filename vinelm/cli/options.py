@@ -17,7 +17,7 @@ models_option = click.option(
     help="Catalog of models with prices. Default for a bundled workflow: simulated models, marked as such in the output.",
 )
 preset_option = click.option(
-    "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, one-wins."
+    "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, paper-4, one-wins."
 )
 dataset_option = click.option(
     "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format [default: the bundled ones]."

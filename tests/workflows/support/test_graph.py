@@ -182,8 +182,8 @@ def test_each_stage_has_a_task_of_its_own(workflow):
             text = text_of(backend, model, request, stage, (model.name,))
             right[stage].append(request.data[label] in text)
             assert text == text_of(simulated(workflow), model, request, stage, (model.name,))
-    assert 0.75 < sum(right["router"]) / 122 < 1.0
-    assert 0.6 < sum(right["reply"]) / 122 < 0.95
+    assert 0.75 < sum(right["router"]) / 228 < 1.0
+    assert 0.6 < sum(right["reply"]) / 228 < 0.95
     assert right["router"] != right["reply"]
     other = simulated(workflow, seed=1)
     assert any(
