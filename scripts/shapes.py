@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import os
 import random
 import sys
 import tempfile
@@ -75,6 +76,7 @@ def main() -> int:
     found = {}
     started = time.perf_counter()
     names = options.shape or SHAPES
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # in the processes of the pool: they share the cores
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for name, one in zip(names, pool.map(trial, names, repeat(options)), strict=True):
             found[name] = one

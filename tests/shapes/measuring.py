@@ -112,9 +112,10 @@ def expected(annotated: AnnotatedTrie, models: Mapping[str, str]) -> tuple[float
         arms = list(trie.arms(node))
         if not arms:
             return float(annotated.success[node]), float(dollars)
-        for stage in arms:
-            child = trie.child(node, models[stage], stage)
-            share = 1.0 - annotated.stop[node] if annotated.arm is None else annotated.arm[child]
+        children = [trie.child(node, models[stage], stage) for stage in arms]
+        shares = [1.0] if annotated.arm is None else [annotated.arm[child] for child in children]
+        scale = (1.0 - annotated.stop[node]) / (sum(shares) or 1.0)  # a merged node's arm is an average over its parents
+        for child, share in zip(children, (scale * share for share in shares), strict=True):
             accuracy, cost = below(child)
             right, dollars = right + share * accuracy, dollars + share * cost
         return float(right), float(dollars)
