@@ -35,10 +35,13 @@ setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no network, under a minute
 	@$(BIN)/vinelm demo
 
-test: $(VENV)/.dev ## run the tests, on every core
-	@PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadfile
+PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
 
-test-all: test ## the tests, then the long checks: planner against brute force, kills and resumes
+test: $(VENV)/.dev ## run the tests but the slow ones, on every core
+	@$(PYTEST) -m "not slow"
+
+test-all: test ## the tests, then the slow ones and the long checks: planner against brute force, kills and resumes
+	@$(PYTEST) -m slow
 	@$(BIN)/python scripts/check_planner.py
 	@$(BIN)/python scripts/crash_profile.py
 

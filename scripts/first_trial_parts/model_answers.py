@@ -75,6 +75,8 @@ class Answerer:
     def _text(self) -> str:
         if "SELECT" in self.prompt:
             return f"SELECT {self.a} {self.op} {self.b if self.is_right else self.b + self.off}"
+        if "sum or product" in self.prompt:
+            return "sum" if (self.op == "+") == self.is_right else "product"
         if "PASS or FAIL" in self.prompt:
             return "PASS" if self._judges_well() else "FAIL"
         return f"{self.a} {self.op} {self.b}" if "Rephrase" in self.prompt else str(self.value)

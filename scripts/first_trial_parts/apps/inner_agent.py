@@ -1,4 +1,4 @@
-"""An agent inside a node: its calls are in a subgraph, which is not supported yet."""
+"""An agent inside a node: its calls are in a subgraph, and are replayed while profiling."""
 
 from first_trial_parts.apps.questions import MODELS, asked, requests, said_last
 from langchain.agents import create_agent

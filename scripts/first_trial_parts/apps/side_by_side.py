@@ -1,11 +1,11 @@
-"""Two different stages in one superstep, which is not supported yet."""
+"""Two different stages in one superstep, then one that joins them; the template is read from the graph."""
 
 from typing import TypedDict
 
 from first_trial_parts.apps.questions import MODELS, answered, requests
 from langgraph.graph import START, StateGraph
 
-from vinelm import Stage, Template, VineLM, Workflow
+from vinelm import VineLM, Workflow
 
 vine = VineLM(MODELS)
 llm = vine.chat_model()
@@ -28,7 +28,6 @@ builder.add_edge(["pros", "cons"], "join")
 app = builder.compile()
 workflow = Workflow(
     name="side-by-side",
-    template=Template((Stage("pros"), Stage("cons"), Stage("join"))),
     build=lambda _: app,
     requests=requests(),
     labels=("answer",),

@@ -16,6 +16,7 @@ from langgraph.types import Command, Send
 from vinelm import VineChatModel, VineMiddleware
 from vinelm.adapters.langgraph import GraphAdapter, build_graph
 from vinelm.backends import ModelResolver
+from vinelm.clock import VirtualClock
 from vinelm.errors import WorkflowError
 from vinelm.policies import RecordingPolicy
 from vinelm.template import Stage, Template
@@ -26,7 +27,7 @@ class Asked(RecordingPolicy):
     """Answers every question with the number of invocations so far, and keeps the questions."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(clock=VirtualClock())
         self.asked = []
 
     def next_model(self, stage, prefix):

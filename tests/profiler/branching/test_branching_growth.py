@@ -1,5 +1,6 @@
 """Stores of templates that branch grow: what a change does not touch stays, and an arm that was missing is bought."""
 
+import pytest
 from branching_toy import BranchingBackend, branching, reachable
 from profiling_toy import catalog_for
 
@@ -31,6 +32,7 @@ def stages():
     }
 
 
+@pytest.mark.slow
 def test_a_model_is_added_and_no_row_is_lost(tmp_path):
     _, _, before = run(tmp_path / "s.db", branching())
     workflow = branching(n_models=3)

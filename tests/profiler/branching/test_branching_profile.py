@@ -67,6 +67,7 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
     assert len(rows) > 1
 
 
+@pytest.mark.slow
 def test_the_same_seed_buys_the_same_rows_and_another_seed_others(tmp_path):
     workflow = branching(n_requests=20)
     first = rows_of(tmp_path, workflow, "a.db", coverage=0.3, seed=1)
@@ -118,6 +119,7 @@ def test_units_in_processes_leave_the_same_rows(tmp_path):
     assert {(row.request_id, row.prefix): row for row in many} == {(row.request_id, row.prefix): row for row in one}
 
 
+@pytest.mark.slow
 def test_a_unit_that_dies_names_the_stage_that_it_was_of(tmp_path):
     workflow = branching(n_requests=5)
     wanted = next(row for row in reachable(workflow) if row["stage"] == "grade")

@@ -107,11 +107,11 @@ def test_every_right_answer_is_right_and_every_wrong_one_wrong(name):
 
     import random
 
-    def right(behaviour, model_id, request, prefix):
-        return workflow.writer.right(request, random.Random(0))
+    def right(task, behaviour, model_id, prefix):
+        return task.writer.right(task.request, random.Random(0))
 
-    def wrong(behaviour, model_id, request, prefix):
-        return workflow.writer.wrong(request, workflow.writer.kinds[-1], random.Random(0))
+    def wrong(task, behaviour, model_id, prefix):
+        return task.writer.wrong(task.request, task.writer.kinds[-1], random.Random(0))
 
     for write, expected in ((right, True), (wrong, False)):
         control = GraphAdapter(ModelResolver(catalog, {"simulated": Always(write)}), template=workflow.template)
