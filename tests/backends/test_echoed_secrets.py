@@ -134,7 +134,7 @@ def replies(words, keys_seen):
     return reply
 
 
-QUICK = ("openai", "anthropic", "langchain")
+ALWAYS_RUN = ("openai", "anthropic", "langchain")
 """The others share their code; each takes eight seconds."""
 
 
