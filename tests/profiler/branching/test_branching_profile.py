@@ -110,6 +110,7 @@ def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path, py
     assert found == {(row.request_id, row.prefix): row for row in calm}
 
 
+@pytest.mark.slow
 def test_units_in_processes_leave_the_same_rows(tmp_path):
     workflow = branching(n_requests=5)
     one = rows_of(tmp_path, workflow, "one.db", coverage=0.7)
