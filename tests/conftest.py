@@ -5,11 +5,15 @@ import gc
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
+
+settings.register_profile("no deadline", deadline=None)  # no test asserts a time of the clock
+settings.load_profile("no deadline")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -50,7 +50,14 @@ def changed(name):
     return [line for line in difflib.ndiff(*sources(name)) if line[0] in "+-" and line[2:].strip()]
 
 
-@pytest.fixture(scope="module", params=MOST_CHANGED_LINES)
+ALWAYS_RUN = ("router", "corrective_rag", "react", "supervisor", "parallel_experts")
+"""The shapes of the short test run: one of each way to profile and to plan."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in ALWAYS_RUN else pytest.mark.slow) for name in MOST_CHANGED_LINES],
+)
 def name(request):
     return request.param
 
