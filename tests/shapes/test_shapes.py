@@ -50,7 +50,7 @@ def changed(name):
     return [line for line in difflib.ndiff(*sources(name)) if line[0] in "+-" and line[2:].strip()]
 
 
-ALWAYS_RUN = ("router", "corrective_rag", "react", "supervisor", "parallel_experts")
+ALWAYS_RUN = ("router", "react", "parallel_experts")
 """The shapes of the short test run: one of each way to profile and to plan."""
 
 

@@ -19,6 +19,8 @@ from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
 from vinelm.vinefile import load_trie, save_trie
 
+pytestmark = pytest.mark.slow
+
 GOOD, POOR = 0.9, 0.5
 """How often router `a` and router `b` take the right arm."""
 
@@ -57,7 +59,6 @@ def test_the_model_that_decides_changes_the_arm_and_the_answers_behind_it(made: 
     np.testing.assert_allclose(fitted.arm[trie.depth == 2], exact.arm[trie.depth == 2], atol=0.05)  # type: ignore[index]
 
 
-@pytest.mark.slow
 def test_intervals_of_arms_and_plans_cover_the_truth_and_narrow_with_more_rows(made: Any) -> None:
     """Coverage over several samples of rows; 90 % intervals of few rows may be wider than needed, not narrower."""
     arms_in, plans_in, widths = [], [], []
@@ -180,7 +181,6 @@ def test_every_estimator_annotates_a_branching_trie(made: Any, name: str) -> Non
     assert np.abs(off).mean() < 0.2
 
 
-@pytest.mark.slow
 def test_validation_judges_fixed_plans(made: Any) -> None:
     table = routed(made, 4, 200)
     rows = made.sampled_rows(table, 0, 300)

@@ -8,6 +8,8 @@ from vinelm.profiler import profile, store_identity
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 
+pytestmark = pytest.mark.slow
+
 MODELS = ("m0", "m1")
 
 
@@ -32,7 +34,6 @@ def stages():
     }
 
 
-@pytest.mark.slow
 def test_a_model_is_added_and_no_row_is_lost(tmp_path):
     _, _, before = run(tmp_path / "s.db", branching())
     workflow = branching(n_models=3)
