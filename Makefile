@@ -37,11 +37,11 @@ demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no ne
 
 PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
 
-test: $(VENV)/.dev ## run the tests but the slow ones, on every core
-	@$(PYTEST) -m "not slow"
+test: $(VENV)/.dev ## run the tests but the long ones, on every core
+	@$(PYTEST) -m "not long"
 
-test-all: test ## the tests, then the slow ones and the long checks: planner against brute force, kills and resumes
-	@$(PYTEST) -m slow
+test-all: test ## the tests, then the long ones: more tests, planner against brute force, kills and resumes
+	@$(PYTEST) -m long
 	@$(BIN)/python scripts/check_planner.py
 	@$(BIN)/python scripts/crash_profile.py
 

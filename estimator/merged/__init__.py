@@ -1,1 +1,1 @@
-"""Estimating tries whose histories are merged (DESIGN: merging): what is remembered, masses along the edges, rates."""
+"""Estimating tries whose histories are merged (docs/estimators.md): what is remembered, masses, rates."""

@@ -134,21 +134,7 @@ def replies(words, keys_seen):
     return reply
 
 
-ALWAYS_RUN = ("openai",)
-"""The others share their code; each takes eight seconds."""
-
-
-@pytest.mark.parametrize(
-    ("name", "streams"),
-    [
-        *(
-            pytest.param(name, True, marks=[] if name in ("openai", "anthropic", "langchain") else pytest.mark.slow)
-            for name in PROVIDERS
-        ),
-        pytest.param("openai", False, marks=pytest.mark.slow),
-        pytest.param("gemini", False, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "streams"), [*((name, True) for name in PROVIDERS), ("openai", False), ("gemini", False)])
 def test_an_echoed_key_is_kept_nowhere(name, streams, transport, kept, credentials, tmp_path, capfd, caplog, monkeypatch):
     monkeypatch.chdir(tmp_path)
     provider, made, keys = PROVIDERS[name], workflow(), set()

@@ -21,7 +21,7 @@ def test_the_sections_that_others_link_to():
     assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == SECTIONS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_picture_is_drawn_from_the_imports():
     shown = PICTURE.search(PAGE)[1]
     assert shown.strip() == house_script.mermaid(HOUSE), "run scripts/architecture_picture.py"

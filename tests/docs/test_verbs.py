@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 VERBS = ("profile", "estimate", "plan", "verify", "report")  # in this order: each reads what the one before wrote
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_examples_of_the_verbs_run_one_after_the_other(tmp_path, monkeypatch):
     for name in ("my_app.py", "questions.jsonl", "models.toml"):
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())

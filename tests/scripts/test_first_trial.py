@@ -41,7 +41,7 @@ def test_an_application_as_people_write_it_passes_check(app, models):
     assert [item.detail for item in report.items if not item.is_ok] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_trial_of_one_application():
     command = [sys.executable, str(SCRIPTS / "first_trial.py"), "--json", "--apps", "multi_turn", "--budget-usd", "0.008"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

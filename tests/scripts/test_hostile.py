@@ -22,7 +22,6 @@ def test_no_wrong_trie_file_gets_through(part):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the attacks run in forks")
-@pytest.mark.slow
 def test_no_random_command_line_gets_through(part):
     found = part("command_line").run(print, cases=25, seed=4)
     assert found["through"] == []

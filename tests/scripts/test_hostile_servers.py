@@ -11,7 +11,6 @@ from vinelm.observation import Usage
 SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_negative", "retry_after_huge", "gzip_bomb")
 
 
-@pytest.mark.slow
 def test_nothing_gets_through():
     lines = []
     found = run(lines.append, only=SOME, providers=("openai", "sglang"))

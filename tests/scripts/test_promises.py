@@ -19,7 +19,7 @@ def promises():
     return promises
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_promises_are_kept_more_often_and_are_less_optimistic(promises):
     """Ten worlds, not those of the documented figures."""
     sample = promises.applications(None, 100)["simulated: retry 8x3"]

@@ -56,7 +56,6 @@ def checkout(tmp_path):
     return folder
 
 
-@pytest.mark.slow
 def test_a_second_build_elsewhere_gives_the_same_bytes(release, checkout, tmp_path):
     second = tmp_path / "second"
     git(tmp_path, "clone", "--quiet", str(checkout), str(second))

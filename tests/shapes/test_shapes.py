@@ -56,7 +56,7 @@ ALWAYS_RUN = ("router", "react", "parallel_experts")
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=[] if name in ALWAYS_RUN else pytest.mark.slow) for name in MOST_CHANGED_LINES],
+    params=[pytest.param(name, marks=[] if name in ALWAYS_RUN else pytest.mark.long) for name in MOST_CHANGED_LINES],
 )
 def name(request):
     return request.param

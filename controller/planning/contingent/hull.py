@@ -1,7 +1,7 @@
 """Bounds on averages over all requests: the curve of expected dollars and accuracy, and the prices that lead along it.
 
 A price makes the plan that is best by accuracy less price times dollars; from price to price these plans are the corners of the
-upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought (DESIGN §10).
+upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backward induction over a decision graph: the best contingent plan at a price of accuracy (DESIGN §10), level by level."""
+"""Backward induction over a decision graph: the best contingent plan at a price of dollars, level by level (docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_is_a_backend(backend):
     assert backend.is_virtual_time
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_model_is_in_the_literatures_range(outcomes, requests):
     accuracy = {name: len(outcomes[name,]) / len(requests) for name in CATALOG}
     assert all(0.35 < value < 0.9 for value in accuracy.values()), accuracy

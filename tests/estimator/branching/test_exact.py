@@ -34,7 +34,7 @@ def assert_sums_hold(fitted: AnnotatedTrie) -> None:
 
 @pytest.mark.parametrize("is_graded", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("n_points", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_points", [1, pytest.param(5, marks=pytest.mark.long)])
 @given(seed=st.integers(0, 100))
 @settings(max_examples=3, deadline=None)
 def test_full_observation_gives_exact_means(made: Any, shape: str, n_points: int, is_graded: bool, seed: int) -> None:

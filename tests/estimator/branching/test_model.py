@@ -19,7 +19,7 @@ from vinelm.recorded_table import RecordedTable
 from vinelm.trie import Trie
 from vinelm.vinefile import load_trie, save_trie
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 GOOD, POOR = 0.9, 0.5
 """How often router `a` and router `b` take the right arm."""

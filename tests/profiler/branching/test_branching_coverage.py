@@ -125,7 +125,7 @@ def test_the_estimate_of_the_whole_is_fair():
     assert held >= 9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_forecast_of_a_whole_profile_holds_its_price():
     from profiling_toy import catalog_for
 

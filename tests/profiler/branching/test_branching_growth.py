@@ -8,7 +8,7 @@ from vinelm.profiler import profile, store_identity
 from vinelm.template import END, Branch, Loop, Stage, Template
 from vinelm.traces import ObservationStore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MODELS = ("m0", "m1")
 

@@ -67,7 +67,7 @@ def test_a_budget_is_kept_and_the_capped_run_is_a_prefix(tmp_path):
     assert len(rows) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_seed_buys_the_same_rows_and_another_seed_others(tmp_path):
     workflow = branching(n_requests=20)
     first = rows_of(tmp_path, workflow, "a.db", coverage=0.3, seed=1)
@@ -110,7 +110,7 @@ def test_kill_9_at_any_point_and_resume_gives_the_undisturbed_store(tmp_path, py
     assert found == {(row.request_id, row.prefix): row for row in calm}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_units_in_processes_leave_the_same_rows(tmp_path):
     workflow = branching(n_requests=5)
     one = rows_of(tmp_path, workflow, "one.db", coverage=0.7)
@@ -120,7 +120,7 @@ def test_units_in_processes_leave_the_same_rows(tmp_path):
     assert {(row.request_id, row.prefix): row for row in many} == {(row.request_id, row.prefix): row for row in one}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_unit_that_dies_names_the_stage_that_it_was_of(tmp_path):
     workflow = branching(n_requests=5)
     wanted = next(row for row in reachable(workflow) if row["stage"] == "grade")

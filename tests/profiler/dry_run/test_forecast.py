@@ -26,7 +26,7 @@ def forecast_of(workflow, rows=(), sampler="cascade", committed_usd=0.0, *, work
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_a_pilot_the_interval_holds_what_comes(tmp_path):
     workflow = toy(n_requests=30, n_models=3)
     held = []
@@ -107,7 +107,7 @@ def test_a_sampler_of_one_round_says_so():
 
 
 @pytest.mark.parametrize("stop", ["workflow", "oracle"])
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_checkpoints_every_path_is_priced(tmp_path, stop):
     workflow = toy(n_requests=12, stop=stop)
     template = workflow.template

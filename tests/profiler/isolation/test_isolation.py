@@ -40,7 +40,6 @@ CAPS = [
 
 
 @pytest.mark.parametrize("caps", CAPS, ids=str)
-@pytest.mark.slow
 def test_all_modes_and_any_number_of_workers_buy_the_same_rows(tmp_path, caps):
     """Units take random times, so that they end in any order."""
     workflow = toy(n_requests=8, n_models=3)
@@ -103,7 +102,7 @@ def test_a_unit_that_dies_is_a_row_and_nothing_else_suffers(tmp_path, monkeypatc
     assert result.committed_usd > result.spent_usd  # the calls that were under way may have been billed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_unit_that_hangs_is_ended_killed_and_recorded(tmp_path):
     workflow = toy(n_requests=1, depth=2)
     execution = processes(2, mischief={"q0/m0": "hang"}, settings={"n_requests": 1, "depth": 2}, timeout_s=1.0)
@@ -150,7 +149,7 @@ def wait_for(look, n):
     raise AssertionError("did not come")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_workflow_that_does_not_load_or_is_another_one_in_a_fresh_process(tmp_path):
     workflow = toy()
     for source, words in (

@@ -64,7 +64,7 @@ def run(code, folder, lacking, *arguments):
     return done.stdout.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_profile_runs_in_threads_where_nothing_can_be_forked(tmp_path):
     stopped, note = run(PROFILE.replace("MISCHIEF", "{}"), tmp_path, WINDOWS, str(tmp_path / "s.db"))
     there, none = run(PROFILE.replace("MISCHIEF", "{}"), tmp_path, "", str(tmp_path / "here.db"))
@@ -77,7 +77,7 @@ def test_a_profile_runs_in_threads_where_nothing_can_be_forked(tmp_path):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_are_forked_and_their_ends_told_without_waitid(tmp_path):
     mischief = '{"q0/m0": "os._exit", "q1/m0": "segfault", "q2/m1": "abort"}'
     stopped, none = run(PROFILE.replace("MISCHIEF", mischief), tmp_path, NO_WAITID, str(tmp_path / "s.db"))

@@ -37,7 +37,7 @@ def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["coroutine", "supervisor"])
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_buy_the_same_rows(tmp_path, name):
     workflow = TOYS[name](n_requests=2)
     source = WorkflowSource(function="replay_toy:load", arguments={"name": name, "n_requests": 2})

@@ -30,7 +30,7 @@ with new_store(path, loaded.workflow, loaded.backends["test"]) as store:
 
 
 @pytest.mark.parametrize("isolation", ["process", "thread"])
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number, python):
     seconds = "0.5" if times == 1 else "600"

@@ -39,7 +39,6 @@ def hostile():
     return sandbox
 
 
-@pytest.mark.slow
 @needs_boundary
 @pytest.mark.slow
 def test_no_hostile_snippet_gets_through(hostile):
@@ -156,7 +155,7 @@ def test_unsafe_is_said_loudly(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unsafe_by_the_variable_is_said_as_loudly_and_once(tmp_path):
     app = "vinelm.workflows.examples.coding.app"
     again = f"import {app}, subprocess, sys; subprocess.run([sys.executable, '-c', 'import {app}'], check=True)"

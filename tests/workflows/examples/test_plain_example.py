@@ -72,7 +72,7 @@ def test_it_is_profiled_by_replay():
             assert (second.observation.stage, second.observation.failure) == ("repair", None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_command_learns_and_serves(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     brief = Defaults(0.05, max_error=1.0, max_cost_usd=1.0)

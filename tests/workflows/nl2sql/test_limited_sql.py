@@ -92,7 +92,7 @@ def test_too_much_memory_is_an_error(shop):
     assert (result.status, result.error) == ("error", "the statement took too much memory")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_values_are_cut(shop):
     columns = ", ".join(f"x + {n}" for n in range(1900))
     result = run_limited(shop, ENDLESS + f"SELECT {columns} FROM c LIMIT 4000", timeout_s=60.0)

@@ -122,7 +122,7 @@ GOLD_BY_YEAR = "SELECT avg(Weight) ,  YEAR FROM CARS_DATA GROUP BY YEAR;"
 AVERAGED_YEAR = "SELECT avg(weight) ,  avg(year) FROM cars_data GROUP BY YEAR"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_agrees_with_the_verdicts_on_9144_real_predictions(real_data):
     databases = Databases(real_data / "nl2sql" / "databases")
     with gzip.open(real_data / "nl2sql" / "questions.jsonl.gz", "rt", encoding="utf-8") as lines:
