@@ -1,4 +1,4 @@
-"""Backward induction over a decision graph: the best contingent plan at a price of dollars, level by level (docs/architecture.md)."""
+"""Backward induction over a decision graph: the best contingent plan at a price of dollars, level by level."""
 
 from __future__ import annotations
 
