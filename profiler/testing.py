@@ -43,7 +43,7 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return what a sampler is given after it proposed these paths: each cell along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
-    for request_id, choices in paths:
+    for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # of a linear template
         for length in range(1, len(path) + 1):
             row = rows.setdefault((request_id, path[:length]), outcome(template, request_id, path[:length]))
@@ -82,7 +82,7 @@ class SamplerContract:
         first = next(self._rounds(self._new()))[2]
         assert first, "an empty first round makes no profile"
         for _, _, paths in self._rounds(self._new()):
-            for request_id, path in paths:
+            for request_id, path, *_ in paths:
                 assert request_id in self.request_ids
                 assert 1 <= len(path) <= len(stages)
                 assert all(model in (stage.models or ()) for model, stage in zip(path, stages, strict=False))

@@ -90,6 +90,14 @@ class Observation:
         in_flight: Calls on the same engine when this one started.
         failure: Why the invocation failed; None if it succeeded.
         detail: One line about the failure.
+        signal: What the workflow's ``signal`` said after the invocation; None without one, or if the invocation failed.
+        answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
+        answer_digest: Hash of the answer.
+        answer_class: The class of equal answers within the request, from 0 in the order of its rows; None without an answer.
+        is_continued: The workflow's own check had passed an earlier answer of the prefix.
+        sampler: Who bought the row.
+        round: The sampler's round, from 0.
+        probability: Of buying the row given what was known then, in (0, 1]; None if it is not known.
 
     Raises:
         VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], or an amount is negative or not
@@ -116,6 +124,14 @@ class Observation:
     failure: FailureKind | None = None
     detail: str | None = None
     arm: str | None = None
+    signal: str | None = None
+    answer: str | None = None
+    answer_digest: str | None = None
+    answer_class: int | None = None
+    is_continued: bool = False
+    sampler: str | None = None
+    round: int | None = None
+    probability: float | None = None
 
     def __post_init__(self) -> None:
         if not self.request_id:

@@ -227,10 +227,16 @@ class RequestPath(NamedTuple):
 
     On a template that branches a path is contingent: the request decides which stage comes, and the path has a model for it. It
     ends where it has none, or one that the stage does not allow.
+
+    ``goes_on``: execute the path to its end although the workflow's own check passes an answer before; under the oracle's rule
+    without effect. ``probability``: of buying the path's last invocation, given what was known when it was proposed; None if
+    the sampler does not know it.
     """
 
     request_id: str
     path: tuple[Choice, ...]
+    goes_on: bool = False
+    probability: float | None = None
 
 
 class Sampler(Protocol):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast, runtime_checkable
 
 from vinelm.errors import DatasetError
+from vinelm.signals import Agree, Signal, Signals
 from vinelm.template import Template
 
 _OF_GRAPH = cast("Template", None)
@@ -56,6 +57,10 @@ class Workflow:
         replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,
             and earlier invocations return their recorded answers. Needed where one node calls its model repeatedly.
         unrepeatable: Names of nodes and tools that must not run again when a request is replayed.
+        signal: What an invocation shows, for planning and without ground truth; see :class:`~vinelm.signals.Signals`.
+        signal_edges: Edges of the bins that a number returned by ``signal`` is put into.
+        agree: ``agree(a, b)`` returns whether two answers are equal; see :class:`~vinelm.signals.Signals`.
+        answer: Keys of the state that make an answer. Their values are kept in the store.
         resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
 
     Raises:
@@ -74,8 +79,13 @@ class Workflow:
     resources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     replay: bool = False
     unrepeatable: tuple[str, ...] = ()
+    signal: Signal | None = None
+    signal_edges: tuple[float, ...] = ()
+    agree: Agree | None = None
+    answer: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self.signals  # noqa: B018 - checked here, so that a mistake is reported where it is made
         if not self.requests:
             raise DatasetError(f"workflow {self.name!r} has no requests: give it a dataset with at least one row")
         seen: set[str] = set()
@@ -88,6 +98,11 @@ class Workflow:
     def has_template(self) -> bool:
         """Whether it has a template, given or read from its graph; one without is resolved before anything reads it."""
         return self.template is not _OF_GRAPH
+
+    @property
+    def signals(self) -> Signals | None:
+        """What its requests show while they run; None if nothing is declared."""
+        return Signals.of(self.signal, self.signal_edges, self.agree, self.answer)
 
     def graph_input(self, request: Request) -> dict[str, Any]:
         """Return what the graph is invoked with, which never holds the labels."""

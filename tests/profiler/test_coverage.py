@@ -46,7 +46,7 @@ def sampled(table, seed, share):
     """Rows of a cascade profile that really covers ``share``."""
     sampler = CascadeSampler(table.template, table.request_ids, seed)
     rows, spent = {}, 0.0
-    for request_id, path in sampler.propose(0, ()):
+    for request_id, path, *_ in sampler.propose(0, ()):
         r = table.request_ids.index(request_id)
         for k in range(1, len(path) + 1):
             node = table.trie.node(path[:k])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, make_sampler
+from vinelm.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
 
 
@@ -42,7 +43,7 @@ def test_exhaustive_goes_request_by_request_and_depth_first():
     sampler = ExhaustiveSampler(make_template(2, 2), ["b", "a"])
     proposed = list(sampler.propose(0, ()))
     paths = [("m0", "m0"), ("m0", "m1"), ("m1", "m0"), ("m1", "m1")]
-    assert proposed == [(request, path) for request in ("b", "a") for path in paths]
+    assert proposed == [RequestPath(request, path) for request in ("b", "a") for path in paths]
     assert list(sampler.propose(1, ())) == []
 
 

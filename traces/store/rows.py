@@ -13,7 +13,7 @@ from vinelm.catalog import redacted
 from vinelm.observation import Observation
 from vinelm.traces.store.schema import decode_prefix, encode_prefix, observations
 
-FIELDS = tuple(field.name for field in fields(Observation))
+FIELDS = tuple(field.name for field in fields(Observation) if field.name in observations.columns)
 _ALL_ROWS = str(select(*(observations.c[name] for name in FIELDS)).order_by(observations.c.row_id))
 _COLUMNS = (*FIELDS, "model", "depth", "identity_id")
 _BOUND: Insert = insert(observations).values(dict.fromkeys(_COLUMNS))

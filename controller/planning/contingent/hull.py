@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 
-from vinelm.controller.planning.contingent.problem import Outcome, Problem
+from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
 
 MOST_STEPS = 200
@@ -32,7 +32,7 @@ class Curve:
     def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
         self._problem, self._answers_first = problem, answers_first
         cheapest = problem.best(PlanGoal("cost"))
-        self.corners: list[Outcome] = [cheapest]
+        self.corners: list[Solution] = [cheapest]
         best = self._at(0.0)
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
@@ -40,22 +40,22 @@ class Curve:
             self.corners = [best]
 
     @property
-    def cheapest(self) -> Outcome:
+    def cheapest(self) -> Solution:
         """The corner of least cost."""
         return self.corners[0]
 
     @property
-    def most_accurate(self) -> Outcome:
+    def most_accurate(self) -> Solution:
         """The corner of highest accuracy."""
         return self.corners[-1]
 
-    def within(self, budget_usd: float) -> Outcome | None:
+    def within(self, budget_usd: float) -> Solution | None:
         """The most accurate corner that costs at most so much; None if there is none."""
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
 
-    def reaching(self, floor: float) -> Outcome | None:
+    def reaching(self, floor: float) -> Solution | None:
         """The cheapest corner that is at least so accurate; None if there is none."""
         if self.most_accurate.accuracy < floor:
             return None
@@ -63,7 +63,7 @@ class Curve:
             return self.cheapest
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
-    def refined(self, most: int = MOST_CORNERS) -> list[Outcome]:
+    def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
         """The corners of the hull, found by halving the gaps between known ones; at most so many new ones."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
@@ -74,7 +74,7 @@ class Curve:
                 most -= 1
         return list(self.corners)
 
-    def _refined(self, is_above: Callable[[Outcome], bool]) -> tuple[Outcome, Outcome]:
+    def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
         """The last corner that is not above the bound and the first that is (the same twice if none is)."""
         for _ in range(MOST_STEPS):
             at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
@@ -83,7 +83,7 @@ class Curve:
                 break
         return low, high
 
-    def _insert(self, low: Outcome, high: Outcome) -> Outcome | None:
+    def _insert(self, low: Solution, high: Solution) -> Solution | None:
         """Find a corner between two and above the line through them, and keep it; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0:
@@ -96,5 +96,5 @@ class Curve:
         self.corners.insert(at, middle)
         return middle
 
-    def _at(self, price: float) -> Outcome:
+    def _at(self, price: float) -> Solution:
         return self._problem.best(PlanGoal("accuracy", price, self._answers_first))

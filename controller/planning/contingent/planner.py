@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.population import Population, RootPlan
-from vinelm.controller.planning.contingent.problem import Outcome, Problem
+from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
 from vinelm.controller.planning.infeasibility import no_end
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric, Remaining
@@ -174,7 +174,7 @@ class ContingentPlanner:
             caps[_WITHIN] = Cap(self._totals, 0, Remaining(Metric.LATENCY), policy.within_s)
         return Admissible(self.graph, caps, self._servable, without)
 
-    def _looked_up(self, problem: Problem, policy: RootPlan) -> Outcome | None:
+    def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
         """The plan from the root on, as far as it lies below the start; None where it does not fit there.
 
         Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, where it meets them.
@@ -191,9 +191,9 @@ class ContingentPlanner:
             at = self.graph.position[np.flatnonzero(plan.runs)]
             if plan.lost or not all(bool(cap.admits(0, len(self.graph.nodes))[at].all()) for cap in caps):
                 return None
-        return Outcome(first, outcome.choice, outcome.accuracy, outcome.cost_usd, outcome.lost, policy.goal)
+        return Solution(first, outcome.choice, outcome.accuracy, outcome.cost_usd, outcome.lost, policy.goal)
 
-    def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Outcome, tuple[str, ...]]:
+    def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
         """The best plan for the time, money and load that the request has, and the caps that it does not meet."""
         objective, admission, goal = request.objective, problem.admission, policy.goal
         missed = tuple(bound for bound, cap in admission.caps.items() if cap.limit < 0.0 and bound in UNITS)
@@ -220,7 +220,7 @@ class ContingentPlanner:
                 return dropped
         return tuple(names)
 
-    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: PlanGoal) -> Outcome:
+    def _best_effort(self, problem: Problem, request: PlanRequest, missed: tuple[str, ...], goal: PlanGoal) -> Solution:
         """The plan that goes least beyond the caps, in its longest history."""
         admission = problem.admission.without(_WITHIN)
         for name in missed:
@@ -238,7 +238,7 @@ class ContingentPlanner:
         least_s = problem.least_of_the_longest(measure, admission)
         return admission if least_s == np.inf else admission.and_within(_FASTEST, measure.at(least_s))
 
-    def _next_model(self, problem: Problem, outcome: Outcome) -> str | None:
+    def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
         """The model of the most probable arm that goes on; None where the request ends whatever arm comes."""
         if len(outcome.first) == 1:
             edge = outcome.first[problem.groups[0]]

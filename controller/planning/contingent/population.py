@@ -13,7 +13,7 @@ from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.controller.planning.contingent.graph import Integers
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.plan import ContingentPlan
-from vinelm.controller.planning.contingent.problem import Outcome, Problem
+from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import COST_CAP, FLOOR
 from vinelm.errors import ConfigError
@@ -34,7 +34,7 @@ class RootPlan:
         within_s: The seconds from the root, at zero load, within which histories stay; None without such a limit.
     """
 
-    outcome: Outcome | None
+    outcome: Solution | None
     goal: PlanGoal
     is_fixed: bool = False
     relaxed: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _order(
-        self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Outcome]
+        self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
     ) -> Integers | None:
         """The plans that meet the bounds, the best first; None if there are none."""
         items = np.flatnonzero(meets)
@@ -122,11 +122,11 @@ class Population:
             keys.append(np.concatenate((longest, self._fixed("longest_s"))))
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
-    def _corners(self, floor: float | None, budget: float | None) -> list[Outcome]:
+    def _corners(self, floor: float | None, budget: float | None) -> list[Solution]:
         """The corners that may be the best within the bounds."""
         if self.objective.confidence is not None:
             return self.curve.refined()
-        found: list[Outcome | None] = [self.curve.cheapest, self.curve.most_accurate]
+        found: list[Solution | None] = [self.curve.cheapest, self.curve.most_accurate]
         found += [] if budget is None else [self.curve.within(budget)]
         found += [] if floor is None else [self.curve.reaching(floor)]
         return list({id(corner): corner for corner in found if corner is not None}.values())
@@ -154,11 +154,11 @@ class Population:
             return accuracy
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed("error"), nan=0.0), 0.0)
 
-    def _followed(self, plan: int) -> Outcome:
+    def _followed(self, plan: int) -> Solution:
         choice = self.fixed.choice(plan)
         first = {group: int(choice[group]) for group in self.problem.groups}
         found = ContingentPlan(self.problem.graph, 0, first, choice)
-        return Outcome(first, choice, found.accuracy, found.cost_usd, found.lost)
+        return Solution(first, choice, found.accuracy, found.cost_usd, found.lost)
 
     # -- lower bounds ------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Population:
     def _z(self) -> float:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
-    def _lower(self, corner: Outcome) -> float:
+    def _lower(self, corner: Solution) -> float:
         """Accuracy of a corner, or the lower bound of the whole plan's."""
         if self.objective.confidence is None:
             return corner.accuracy
@@ -176,5 +176,5 @@ class Population:
             raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
         return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
-    def _plan(self, corner: Outcome) -> ContingentPlan:
+    def _plan(self, corner: Solution) -> ContingentPlan:
         return ContingentPlan(self.problem.graph, 0, corner.first, corner.choice)

@@ -15,7 +15,7 @@ from vinelm.trie import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Solution:
     """A contingent plan from a start on, and what it is worth to a request that goes on from there.
 
     Args:
@@ -75,7 +75,7 @@ class Problem:
         """Whether the request may end at the start."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
-    def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Outcome:
+    def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         """The best plan by the goal."""
         graph = self.graph
         spans, masks = (self.admission if admission is None else admission).admitted(self.spans)
@@ -88,7 +88,7 @@ class Problem:
         is_root = self.start == 0
         root = (float(graph.ended_right[0]), float(graph.annotated.cost_usd[0])) if is_root else (0.0, 0.0)
         going_on = np.where(nothing, 0.0, self.weights * on.accuracy)
-        return Outcome(
+        return Solution(
             first=dict(zip(self.groups, np.where(ends, END, edge).tolist(), strict=True)),
             choice=found.choice,
             accuracy=root[0] + float(np.where(ends, graph.rights(self.groups), going_on).sum()),
@@ -110,7 +110,7 @@ class Problem:
         is_better = bool(found.prefers_to_end(right, total)[0])
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
-    def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Outcome:
+    def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
         """The best plan by the goal for a request that goes on to an arm with that edge."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}

@@ -74,7 +74,7 @@ def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
         hard = rng.normal(0, 1.5, (100, 1))
         table.stopped[:, 1:] = rng.random(table.stopped[:, 1:].shape) < 1 / (1 + np.exp(hard))
         account, done, spent = Coverage(table.template, 100), set(), 0.0
-        for request_id, path in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
+        for request_id, path, *_ in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
             r = table.request_ids.index(request_id)
             for k in range(1, 4):
                 node = table.trie.node(path[:k])
