@@ -14,6 +14,7 @@ import numpy.typing as npt
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import data_frame, html_table
+from vinelm.signal_trie import SignalTrie
 from vinelm.template import Template
 from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
 
@@ -59,6 +60,8 @@ class AnnotatedTrie:
     path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
     what a plan does for its own requests; None where the estimator gives none.
 
+    ``signals`` is the trie of what requests show; None where nothing is declared, or it was not estimated.
+
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
     parts of the variances that come from the request's size; None where the estimator gives none. ``meta`` holds the
@@ -88,6 +91,7 @@ class AnnotatedTrie:
     arm_success: FloatArray | None = None
     arm_se: FloatArray | None = None
     difficulty: DifficultyRates | None = None
+    signals: SignalTrie | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,7 +109,10 @@ class AnnotatedTrie:
         if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
             raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
         given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
-        if len(given) != (0 if self.template.is_linear else len(ARM_ARRAYS)):
+        branches = not self.template.is_linear or (
+            bool(given) and not self.trie.is_linear
+        )  # the arms of a linear template: signals
+        if len(given) != (len(ARM_ARRAYS) if branches else 0):
             raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
 
     @cached_property

@@ -32,6 +32,22 @@ class Outcome(NamedTuple):
     answer_class: int | None
 
 
+class Label(NamedTuple):
+    """What is seen of an answer beside its class.
+
+    Args:
+        passed: The workflow's own check has passed it.
+        signal: The signal; None without one.
+    """
+
+    passed: bool
+    signal: str | None
+
+    def __str__(self) -> str:
+        verdict = STATUS[1 + self.passed]
+        return verdict if self.signal in (None, verdict) else f"{verdict}, {self.signal}"
+
+
 @dataclass(frozen=True, slots=True)
 class Signals:
     """How a workflow shows what happened.

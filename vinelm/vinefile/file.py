@@ -18,6 +18,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,20 +29,23 @@ from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
+from vinelm.signal_trie import OUTCOME_ARRAYS, SignalTrie
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
 from vinelm.vinefile.structure import check_annotated, check_edges
 
 FORMAT = "vinelm-trie"
-VERSION = 2
+VERSION = 3
 """Incremented when an older reader would misread the file. Newer readers open older files. Version 2: tries that branch or
-whose loops merge histories; others are still written as version 1.
+whose loops merge histories. Version 3: with what requests show. Each file has the lowest version that can hold it.
 """
-VERSION_OF_LINEAR = 1
+VERSION_OF_LINEAR, VERSION_OF_BRANCHING = 1, 2
 ALIGNMENT = 64
 MAPPED_FROM = 64 * 2**20
 """Size in bytes from which a file is mapped into memory instead of read."""
 _MANIFEST = "manifest.json"
+SIGNALS, OUTCOMES = "signals.", "outcomes."
+"""Begin the names of the arrays of what requests show: of the trie, and of its outcomes."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
 _PADDING_ID = 0x4C56  # "VL": our tag of the ZIP extra field that carries the padding
 _LOCAL_HEADER = 30
@@ -113,15 +117,17 @@ def load_trie(path: str | Path, *, mmap: bool = True) -> AnnotatedTrie:
 
 
 def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
-    plain = {
+    plain: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION_OF_LINEAR if annotated.is_linear and not annotated.template.merges else VERSION,
+        "version": _version(annotated),
         "stages": list(annotated.trie.stages),
         "models": list(annotated.trie.models),
         "template": annotated.template.to_dict(),
         "catalog": annotated.catalog.to_dict(),
         "meta": dict(annotated.meta),
     }
+    if annotated.signals is not None:
+        plain["signals"] = annotated.signals.to_dict()
     try:
         return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -130,7 +136,21 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         ) from error
 
 
+def _version(annotated: AnnotatedTrie) -> int:
+    if annotated.signals is not None:
+        return VERSION
+    return VERSION_OF_LINEAR if annotated.is_linear and not annotated.template.merges else VERSION_OF_BRANCHING
+
+
 def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
+    arrays = _arrays_of(annotated)
+    if annotated.signals is not None:
+        arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals.annotated).items()}
+        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals, name) for name in OUTCOME_ARRAYS}
+    return arrays
+
+
+def _arrays_of(annotated: AnnotatedTrie) -> dict[str, Array]:
     names = MERGED_ARRAYS if annotated.trie.is_merged else ARRAYS
     arrays: dict[str, Array] = {f"trie.{name}": getattr(annotated.trie, name) for name in names}
     arrays.update({name: getattr(annotated, name) for name in NODE_ARRAYS})
@@ -250,12 +270,28 @@ def _array(content: memoryview) -> Array:
 
 def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -> AnnotatedTrie:
     arrays = {name.removesuffix(".npy"): _array(data) for name, data in members.items() if name.endswith(".npy")}
+    annotated = _trie_of(manifest, arrays)
+    return replace(annotated, signals=_signals(manifest, arrays)) if "signals" in manifest else annotated
+
+
+def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
+    """The trie of what requests show. It returns earlier answers: how it is served decides whether it may."""
+    about = manifest["signals"]
+    own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
+    annotated = _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own)
+    labels = SignalTrie.labels_from(about["labels"])
+    outcomes: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in OUTCOME_ARRAYS}
+    return SignalTrie(annotated, labels, tuple(about["stages"]), bool(about["goes_on"]), **outcomes)
+
+
+def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
     template = Template.from_dict(manifest["template"])
     names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges else (ARRAYS, Trie)
     if kind is MergedTrie:
         check_edges(len(arrays["trie.depth"]), arrays["trie.source"], arrays["trie.target"])
     labels = {name: arrays[f"trie.{name}"] for name in names}
     trie = kind(stages=manifest["stages"], models=manifest["models"], **labels)
+    required: dict[str, Any] = {name: arrays[name] for name in NODE_ARRAYS}
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
     return AnnotatedTrie(
         trie=trie,
@@ -263,7 +299,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
         catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
         difficulty=_difficulty(arrays),
-        **{name: arrays[name] for name in NODE_ARRAYS},
+        **required,
         **optional,
     )
 

@@ -13,6 +13,7 @@ from vinelm.trie import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRate
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.signal_trie import SignalTrie
     from vinelm.template import Template
     from vinelm.trie import Trie
 
@@ -36,6 +37,31 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
         _check_tree(trie)
         if not annotated.template.is_linear:
             _check_flow(trie, annotated.template)
+    _check_amounts(annotated)
+    if annotated.signals is not None:
+        check_signals(annotated.signals)
+
+
+def check_signals(signals: SignalTrie) -> None:
+    """The same for the trie of what requests show, whose stages are arms."""
+    annotated = signals.annotated
+    trie, n = annotated.trie, len(annotated.trie)
+    for name in ("parent", "end", "depth", "stage", "model", "answerable"):
+        _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
+    _check_tree(trie)
+    _require(bool(np.all((trie.stage[1:] >= 0) & (trie.stage[1:] < len(trie.stages)))), "signals.trie.stage is out of range")
+    _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "signals.trie.model is out of range")
+    _check_amounts(annotated)
+    node, arm = signals.node, signals.arm
+    _require(bool(np.all(np.diff(node) >= 0)), "outcomes.node is not sorted")
+    _require(not len(node) or bool(node[0] > 0 and node[-1] < n), "outcomes.node is out of range")
+    _require(bool(np.all((signals.label >= 0) & (signals.label < len(signals.labels)))), "outcomes.label is out of range")
+    _require(bool(np.all((arm >= -1) & (arm < len(trie.stages)))), "outcomes.arm is out of range")
+    stages = annotated.template.stages
+    _require(bool(np.all((np.array(signals.stages) >= 0) & (np.array(signals.stages) < len(stages)))), "an arm has no stage")
+
+
+def _check_amounts(annotated: AnnotatedTrie) -> None:
     for name in PROBABILITIES:
         values = getattr(annotated, name)
         _require(bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING))), f"{name} is not within [0, 1]")

@@ -65,10 +65,11 @@ class FixedPlans:
     @cached_property
     def models(self) -> Integers:
         """The assignments, shape (assignments, stages)."""
-        graph, names = self.graph, self.graph.annotated.trie.stages
+        graph = self.graph
         usable = slice(None) if self.servable is None else self.servable
-        stage, model = graph.stage[graph.group_of_edge[usable]], graph.model[usable]
-        allowed = [list(dict.fromkeys(model[stage == index].tolist())) or [-1] for index in range(len(names))]
+        slot, model = graph.slot[graph.group_of_edge[usable]], graph.model[usable]
+        count = 1 + int(graph.slot.max(initial=0))
+        allowed = [list(dict.fromkeys(model[slot == index].tolist())) or [-1] for index in range(count)]
         return assignments(allowed)
 
     @property
@@ -111,14 +112,14 @@ class FixedPlans:
     def choice(self, plan: int) -> Integers:
         """Return the choice of every group by a plan, also after histories that the plan does not lead to."""
         graph = self.graph
-        wanted = self.models[plan // self.depth][graph.stage]
+        wanted = self.models[plan // self.depth][graph.slot]
         fits = graph.model == wanted[graph.group_of_edge]
         if self.servable is not None:
             fits &= self.servable
         choice = np.where(graph.source_may_end, END, NOTHING)
         edges = np.flatnonzero(fits)
         choice[graph.group_of_edge[edges]] = edges
-        is_cut = graph.source >= graph.levels[plan % self.depth + 1]
+        is_cut = (graph.source >= graph.levels[plan % self.depth + 1]) | graph.checked
         return np.where(is_cut & graph.source_may_end, END, choice)
 
     # -- evaluation --------------------------------------------------------------------------------------------
@@ -186,11 +187,12 @@ class FixedPlans:
         row = np.repeat(row, count)
         happens = graph.arm[group] > 0.0
         group, row = group[happens], row[happens]
-        wanted = models[plan[row] // self.depth, graph.stage[group]]
+        wanted = models[plan[row] // self.depth, graph.slot[group]]
         keys, edges = self._edges
         key = group * self._many + wanted
         found = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         edge = np.where(keys[found] == key, edges[found], np.where(graph.source_may_end[group], END, NOTHING))
+        edge = np.where(graph.checked[group], END, edge)
         return edge, group, row
 
     @property

@@ -50,6 +50,8 @@ class DecisionGraph:
       where the trie has no stage, without an answer).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
+    - ``slot``: what a fixed plan has one model for, of each group: its stage, or its invocation where arms are outcomes.
+    - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
     annotated: AnnotatedTrie
@@ -69,10 +71,15 @@ class DecisionGraph:
     may_end: BoolArray
     cost_usd: FloatArray
     latency_s: FloatArray
+    slot: Integers
+    checked: BoolArray
 
     @classmethod
-    def of_tree(cls, annotated: AnnotatedTrie) -> Self:
-        """Return the graph of a trie in which each node has one parent."""
+    def of_tree(cls, annotated: AnnotatedTrie, passed: BoolArray | None = None) -> Self:
+        """Return the graph of a trie in which each node has one parent.
+
+        ``passed`` is given where arms are outcomes: whether the workflow's own check passed the answer, by stage of the trie.
+        """
         trie = annotated.trie
         nodes = np.concatenate(trie.levels)
         position = np.empty(len(trie), np.int64)
@@ -97,6 +104,8 @@ class DecisionGraph:
             **_chances(annotated, nodes, nodes[1:][first], source, trie.answerable),
             cost_usd=annotated.cost_usd[nodes[1:]],
             latency_s=annotated.latency_s[nodes[1:]],
+            slot=stage[first] if passed is None else trie.depth[nodes[source]].astype(np.int64),
+            checked=np.zeros(len(first), np.bool_) if passed is None else passed[stage[first]],
         )
 
     def with_ends(self, ends: BoolArray) -> Self:

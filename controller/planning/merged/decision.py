@@ -168,4 +168,6 @@ def decision_graph(graph: MergedGraph) -> DecisionGraph:
         may_end=graph.ends,
         cost_usd=annotated.cost_usd[trie.target],
         latency_s=annotated.latency_s[trie.target],
+        slot=trie.stage[trie.target[first_edge]],
+        checked=np.zeros(len(first_edge), np.bool_),
     )

@@ -1,0 +1,351 @@
+"""The latent model of answers: the probabilities of an answer's type and label, given the request's latent pair.
+
+Types of an answer: right (R), none (E), wrong but equal to a right one by ``agree`` (V), the request's usual mistake (W1),
+its second (W2), wrong in a way of its own (U). Two answers of one type agree, and R with V; those of type U agree with nothing.
+With easiness t and popularity k of the request on a grid, and c the
+context of the answer (model, stage, what went before):
+
+    P(R) = p = sigma(a_c + t)                  P(W1) = w u,            u = sigma(b_c + k)
+    P(E) = (1 - p) e_c                         P(W2) = w (1 - u) v
+    P(V) = (1 - p)(1 - e_c) g                  P(U)  = w (1 - u)(1 - v)
+    w = (1 - p)(1 - e_c)(1 - g)
+
+A label is drawn given the context's model and whether the answer is right, wrong or missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
+from vinelm.signals import Label
+from vinelm.trie import FloatArray
+
+RIGHT, NONE, ALIKE, USUAL, SECOND, OWN = range(6)
+N_TYPES = 6
+POINTS_EASY, POINTS_POPULAR = 10, 3
+EASY_END, POPULAR_END = 5.0, 1.5
+EASY_SD = 2.0
+"""Standard deviation of the prior of the easiness."""
+GRID_PRIOR = 10.0
+"""Requests that the prior of the grid's weights counts as."""
+PSEUDO_COUNTS = 6.0
+"""Answers that the prior of a rate counts as."""
+TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Effects on an answer's log odds, each with a normal prior: one per model, per (stage, later) and of asking a model again.
+
+    Args:
+        matrix: Shape (contexts, effects).
+        sd: Prior standard deviation of each effect; the first is the mean of the models and has a wide one.
+    """
+
+    matrix: FloatArray
+    sd: FloatArray
+
+    @classmethod
+    def of(cls, contexts: Sequence[Context], model_sd: float) -> Features:
+        """Return the effects of these contexts."""
+        models = sorted({c.model for c in contexts})
+        stages = sorted({(c.stage, c.is_later) for c in contexts if c.is_later or c.stage != contexts[0].stage})
+        again = sorted({c.model for c in contexts if c.is_again})
+        columns, sd = [np.ones(len(contexts))], [3.0]
+        for name in models:
+            columns.append(np.array([float(c.model == name) for c in contexts]))
+            sd.append(model_sd)
+        for stage in stages:
+            columns.append(np.array([float((c.stage, c.is_later) == stage) for c in contexts]))
+            sd.append(0.5)
+        if again:
+            columns.append(np.array([float(c.is_again) for c in contexts]))
+            sd.append(1.0)
+        return cls(np.stack(columns, axis=1), np.array(sd))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The latent pairs: ``easy`` and ``popular``, each of shape (points,), and the log of their prior weights."""
+
+    easy: FloatArray
+    popular: FloatArray
+    log_prior: FloatArray
+
+    @classmethod
+    def new(cls) -> Grid:
+        """Return the grid of the module's settings."""
+        easy, popular = np.linspace(-EASY_END, EASY_END, POINTS_EASY), np.linspace(-POPULAR_END, POPULAR_END, POINTS_POPULAR)
+        t, k = (values.ravel() for values in np.meshgrid(easy, popular, indexing="ij"))
+        log = -0.5 * (t / EASY_SD) ** 2 - 0.5 * k**2
+        return cls(t, k, log - np.logaddexp.reduce(log))
+
+    def __len__(self) -> int:
+        return len(self.easy)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerModel:
+    """A fitted latent model.
+
+    Args:
+        contexts: The contexts that were seen.
+        labels: The labels that were seen.
+        grid: The latent pairs.
+        log_weights: Log of their weights, shape (points,).
+        features: The effects of the contexts.
+        right_effects: Of being right, shape (effects,).
+        usual_effects: Of making the usual mistake, shape (effects,).
+        none: P(E | not right) by context.
+        alike: P(V | wrong).
+        second: P(W2 | wrong, neither V nor W1).
+        label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
+        same_again: P(the model's earlier answer again) by context, NaN where the context is not ``is_again``.
+        label_follows_class: Answers of one class have one label.
+        cost_usd: Dollars of an invocation for a request of mean size, by context.
+        size: Size of the requests of each latent pair, relative to the mean; shape (points,).
+    """
+
+    contexts: tuple[Context, ...]
+    labels: tuple[Label, ...]
+    grid: Grid
+    log_weights: FloatArray
+    features: Features
+    right_effects: FloatArray
+    usual_effects: FloatArray
+    none: FloatArray
+    alike: float
+    second: float
+    label_rates: FloatArray
+    same_again: FloatArray
+    label_follows_class: bool
+    cost_usd: FloatArray
+    size: FloatArray
+
+    @cached_property
+    def log_types(self) -> FloatArray:
+        """Log P(type | context, latent pair), shape (contexts, types, points)."""
+        right = sigmoid((self.features.matrix @ self.right_effects)[:, None] + self.grid.easy)
+        usual = sigmoid((self.features.matrix @ self.usual_effects)[:, None] + self.grid.popular)
+        none = self.none[:, None]
+        answered = (1.0 - right) * (1.0 - none)
+        wrong = answered * (1.0 - self.alike)
+        found = np.empty((len(self.contexts), N_TYPES, len(self.grid)))
+        found[:, RIGHT] = right
+        found[:, NONE] = (1.0 - right) * none
+        found[:, ALIKE] = answered * self.alike
+        found[:, USUAL] = wrong * usual
+        found[:, SECOND] = wrong * (1.0 - usual) * self.second
+        found[:, OWN] = wrong * (1.0 - usual) * (1.0 - self.second)
+        return np.log(np.maximum(found, TINY))
+
+
+OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
+"""Which rates of labels a type has: right or alike, none, wrong."""
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """1 / (1 + exp(-x)), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+
+
+@dataclass(frozen=True, eq=False)
+class Labelings:
+    """Every way to assign types to the wrong classes of each request, as counts of (context, type).
+
+    A class of several answers cannot be OWN. At most one class is the USUAL mistake, and at most one the SECOND.
+
+    Args:
+        request: Of each labeling, ascending.
+        counts: Weighted number of its answers by (context, type), shape (labelings, contexts * types).
+    """
+
+    request: Ints
+    counts: FloatArray
+
+    @classmethod
+    def of(cls, table: AnswerTable) -> Labelings:
+        """Enumerate the labelings of all requests."""
+        width = len(table.contexts) * N_TYPES
+        requests: list[int] = []
+        rows: list[npt.NDArray[np.float64]] = []
+        bounds = np.searchsorted(table.request, np.arange(len(table.requests) + 1))
+        for r in range(len(table.requests)):
+            here = slice(bounds[r], bounds[r + 1])
+            base = np.zeros(width)
+            right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
+            of_class: dict[int, npt.NDArray[np.float64]] = {}
+            size: dict[int, set[int]] = {}
+            for context, right, kind, weight in zip(
+                table.context[here], table.right[here], table.kind[here], table.weight[here], strict=True
+            ):
+                base[context * N_TYPES + RIGHT] += weight * right
+                if right >= 1.0:
+                    continue
+                if kind < 0:
+                    base[context * N_TYPES + NONE] += weight * (1.0 - right)
+                    continue
+                if kind in right_class:
+                    base[context * N_TYPES + ALIKE] += weight * (1.0 - right)
+                    continue
+                of_class.setdefault(int(kind), np.zeros(len(table.contexts)))[context] += weight * (1.0 - right)
+                size.setdefault(int(kind), set()).add(int(context))
+            for types in _assignments([len(size[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
+                row = base.copy()
+                for type_, counts in zip(types, of_class.values(), strict=True):
+                    row[type_::N_TYPES] += counts
+                requests.append(r)
+                rows.append(row)
+        return cls(np.array(requests, np.int64), np.array(rows))
+
+
+def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
+    """Types of wrong classes; ``shared`` says which have several answers. Those that no assignment fits count as OWN."""
+    found = []
+    allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
+    for first in product(allowed, repeat=min(len(shared), 4)):
+        types = first + (OWN,) * (len(shared) - len(first))
+        several = [type_ for type_ in types if type_ != OWN]
+        if len(set(several)) == len(several) and not any(
+            is_shared and type_ == OWN for is_shared, type_ in zip(shared, types, strict=True)
+        ):
+            found.append(types)
+    return found or [tuple(OWN for _ in shared)]
+
+
+def fit_answers(table: AnswerTable, *, weights: FloatArray | None = None, iterations: int = 40) -> AnswerModel:
+    """Fit the model by EM.
+
+    Args:
+        table: The answers.
+        weights: How often each request counts, shape (requests,); None for once. For the bootstrap.
+        iterations: EM iterations; one Newton step of the effects in each.
+    """
+    weights = np.ones(len(table.requests)) if weights is None else weights
+    labelings, grid = Labelings.of(table), Grid.new()
+    n = len(table.contexts)
+    right_features, usual_features = Features.of(table.contexts, 1.0), Features.of(table.contexts, 0.7)
+    model = AnswerModel(
+        contexts=table.contexts, labels=table.labels, grid=grid, log_weights=grid.log_prior, features=right_features,
+        right_effects=np.zeros(right_features.matrix.shape[1]), usual_effects=np.zeros(usual_features.matrix.shape[1]),
+        none=np.full(n, 0.05), alike=0.02, second=0.3, label_rates=_label_rates(table, weights),
+        same_again=_same_again(table), label_follows_class=table.label_follows_class,
+        cost_usd=np.zeros(n), size=np.ones(len(grid)),
+    )  # fmt: skip
+    fit = _Fit(labelings, weights, usual_features)
+    return _with_dollars(fit.run(model, iterations), table, weights, fit)
+
+
+class _Fit:
+    def __init__(self, labelings: Labelings, weights: FloatArray, usual: Features) -> None:
+        self.labelings, self.weights, self.usual = labelings, weights, usual
+        self.starts = np.searchsorted(labelings.request, np.arange(len(weights)))
+
+    def run(self, model: AnswerModel, iterations: int) -> AnswerModel:
+        for _ in range(iterations):
+            posterior = self.posterior(model)
+            counts = (self.labelings.counts.T @ posterior).reshape(len(model.contexts), N_TYPES, -1)
+            of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
+            model = replace(
+                model,
+                log_weights=np.log(of_grid / of_grid.sum()),
+                right_effects=_newton(
+                    model.features, model.right_effects, counts[:, RIGHT], counts.sum(axis=1), model.grid.easy
+                ),
+                usual_effects=_newton(
+                    self.usual, model.usual_effects, counts[:, USUAL], counts[:, USUAL:].sum(axis=1), model.grid.popular
+                ),
+                alike=float((counts[:, ALIKE].sum() + 0.02 * PSEUDO_COUNTS) / (counts[:, ALIKE:].sum() + PSEUDO_COUNTS)),
+                none=_none_rates(model.contexts, counts),
+                second=float((counts[:, SECOND].sum() + 0.3 * PSEUDO_COUNTS)
+                             / (counts[:, SECOND:].sum() + PSEUDO_COUNTS)),
+            )  # fmt: skip
+        return model
+
+    def posterior(self, model: AnswerModel) -> FloatArray:
+        """P(labeling, point | request) times the request's weight, shape (labelings, points)."""
+        log = self.labelings.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
+        highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.request]
+        mass = np.exp(log - highest[:, None])
+        total = np.add.reduceat(mass.sum(axis=1), self.starts)
+        return np.asarray(mass * (self.weights / total)[self.labelings.request][:, None])
+
+
+def _with_dollars(model: AnswerModel, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerModel:
+    """Dollars by context, and the size of requests by latent pair: harder requests often are larger.
+
+    A row's size is its dollars over the mean of its model and stage. Contexts with few rows lean on those of their model.
+    """
+    weight = table.weight * weights[table.request]
+    kinds = [(c.stage, c.model) for c in table.contexts]
+    same = np.array([[a == b for b in kinds] for a in kinds], float)
+    paid, count = (
+        np.bincount(table.context, weight * table.cost_usd, len(kinds)),
+        np.bincount(table.context, weight, len(kinds)),
+    )
+    mean = np.divide(same @ paid, same @ count, out=np.zeros(len(kinds)), where=same @ count > 0.0)
+    size = np.divide(table.cost_usd, mean[table.context], out=np.ones(len(table)), where=mean[table.context] > 0.0)
+    posterior = np.add.reduceat(fit.posterior(model), fit.starts, axis=0)
+    posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), TINY)
+    at = posterior[table.request] * weight[:, None]
+    of_point = ((at * size[:, None]).sum(axis=0) + PSEUDO_COUNTS) / (at.sum(axis=0) + PSEUDO_COUNTS)
+    of_point /= float(np.exp(model.log_weights) @ of_point)
+    expected = np.bincount(table.context, weight * (posterior @ of_point)[table.request], len(kinds))
+    of_kind = np.divide(same @ paid, same @ expected, out=np.zeros(len(kinds)), where=same @ expected > 0.0)
+    return replace(model, cost_usd=(paid + PSEUDO_COUNTS * of_kind) / (expected + PSEUDO_COUNTS), size=of_point)
+
+
+def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
+    """One Newton step of a logistic regression with normal priors; counts have shape (contexts, points)."""
+    x = features.matrix
+    p = sigmoid((x @ effects)[:, None] + offset)
+    gradient = x.T @ (yes - asked * p).sum(axis=1) - effects / features.sd**2
+    curvature = (x * (asked * p * (1.0 - p)).sum(axis=1)[:, None]).T @ x + np.diag(1.0 / features.sd**2)
+    return np.asarray(effects + np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0))
+
+
+def _none_rates(contexts: Sequence[Context], counts: FloatArray) -> FloatArray:
+    """P(no answer | not right), of each model shrunk towards that of all."""
+    none, wrong = counts[:, NONE].sum(axis=1), counts[:, NONE:].sum(axis=(1, 2))
+    overall = (none.sum() + 0.05 * PSEUDO_COUNTS) / (wrong.sum() + PSEUDO_COUNTS)
+    models = [c.model for c in contexts]
+    same = np.array([[a == b for b in models] for a in models], float)
+    return np.asarray((same @ none + PSEUDO_COUNTS * overall) / (same @ wrong + PSEUDO_COUNTS))
+
+
+def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
+    """P(label | context, right / none / wrong), of each model shrunk towards that of all."""
+    shape = (len(table.contexts), 3, len(table.labels))
+    counts = np.zeros(shape)
+    weight = table.weight * weights[table.request]
+    right, other = np.zeros_like(table.context), np.where(table.kind < 0, 1, 2)
+    np.add.at(counts, (table.context, right, table.label), weight * table.right)
+    np.add.at(counts, (table.context, other, table.label), weight * (1.0 - table.right))
+    pooled = counts.sum(axis=0)
+    prior = pooled.sum(axis=0) + 1.0
+    pooled = (pooled + 1.0 * prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
+    models = [c.model for c in table.contexts]
+    same = np.array([[a == b for b in models] for a in models], float)
+    of_model = np.einsum("cd,dkl->ckl", same, counts)
+    rates = (of_model + PSEUDO_COUNTS * pooled) / (of_model.sum(axis=2, keepdims=True) + PSEUDO_COUNTS)
+    for kinds, with_answer in ((slice(1, 2), False), (slice(0, None, 2), True)):
+        seen = np.isin(np.arange(len(table.labels)), table.label[(table.kind >= 0) == with_answer])
+        rates[:, kinds] *= seen if seen.any() else [not label.passed for label in table.labels]
+    total = rates.sum(axis=2, keepdims=True)
+    even = np.full(rates.shape, 1.0 / len(table.labels))
+    return np.asarray(np.divide(rates, total, out=even, where=total > 0.0))
+
+
+def _same_again(table: AnswerTable) -> FloatArray:
+    """P(the model's earlier answer again) by context: all models together, since such rows are few."""
+    rows, same = table.repeats.sum(axis=0)
+    again = np.array([c.is_again for c in table.contexts])
+    rate = (same + 0.5 * PSEUDO_COUNTS) / (rows + PSEUDO_COUNTS)
+    return np.where(again, rate, np.nan)

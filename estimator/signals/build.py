@@ -1,0 +1,260 @@
+"""From rows to the trie of what requests show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.errors import EvidenceError
+from vinelm.estimator.signals.answer_model import AnswerModel, fit_answers
+from vinelm.estimator.signals.answers import AnswerTable, Ints
+from vinelm.estimator.signals.histories import LEAST_REACH, Level, histories
+from vinelm.estimator.signals.optimism import selection_optimism
+from vinelm.observation import Observation
+from vinelm.signal_trie import SignalTrie, arm_title
+from vinelm.template import Template
+from vinelm.trie import FloatArray, Trie
+
+RESAMPLES = 8
+"""Resampled fits by which the optimism of a chosen plan is measured."""
+N_PRICES = 12
+MOST_NODES = 300_000
+
+
+def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
+    """Return why plans over these rows cannot use what requests show, as one line; None if they can."""
+    if not any(row.signal is not None or row.answer_class is not None for row in rows):
+        return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again"
+    if not template.is_linear or template.merges:
+        return "signals are planned for chains and loops only: this template branches or merges histories"
+    if template.stop == "oracle":
+        return "under the oracle stop the right answer is known: signals add nothing"
+    if not all(stage.answerable for stage in template.invocations) or template.joint_invocations:
+        return "signals are planned where every invocation writes an answer: this template has stages that do not"
+    return None
+
+
+def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, resamples: int = RESAMPLES) -> SignalTrie | None:
+    """Estimate the trie of what requests show.
+
+    Args:
+        annotated: The path trie of the same rows: its seconds are used, and its template and catalog.
+        rows: All rows, those below a passed check included.
+        resamples: Resampled fits for the optimism of a chosen plan; 0 leaves it out.
+
+    Returns:
+        The trie; None where :func:`why_without_signals` has a reason.
+
+    Raises:
+        EvidenceError: No row is scored, or more than 8 signals occur.
+    """
+    rows = list(rows)
+    template = annotated.template
+    if why_without_signals(rows, template) is not None:
+        return None
+    table = AnswerTable.of(rows, [stage.name for stage in template.invocations])
+    goes_on = any(row.is_continued for row in rows)
+    model = fit_answers(table)
+    levels = _levels(model, annotated, goes_on=goes_on)
+    meta: dict[str, Any] = {
+        **{name: value for name, value in annotated.meta.items() if name != "evidence"},
+        "estimator": "signals",
+        "answers": len(table),
+        "requests": len(table.requests),
+        "goes_on": goes_on,
+    }
+    if resamples:
+        meta["evidence"] = {"selection": _optimism(table, model, levels, annotated, goes_on=goes_on, resamples=resamples)}
+    return _Builder(annotated, model, levels).build(goes_on, meta)
+
+
+def _levels(model: AnswerModel, annotated: AnnotatedTrie, *, goes_on: bool) -> list[Level]:
+    """The histories; of very many the less likely ones are not continued, until the trie is small enough."""
+    stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
+    least = LEAST_REACH
+    while True:
+        levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least)
+        if sum(map(len, levels)) <= MOST_NODES or least > 0.2:
+            return levels
+        least *= 2.0
+
+
+def _optimism(
+    table: AnswerTable,
+    model: AnswerModel,
+    levels: Sequence[Level],
+    annotated: AnnotatedTrie,
+    *,
+    goes_on: bool,
+    resamples: int,
+) -> dict[str, Any]:
+    rng, n = np.random.default_rng(0), len(table.requests)
+    resampled = []
+    for _ in range(resamples):
+        other = fit_answers(table, weights=rng.multinomial(n, np.full(n, 1.0 / n)).astype(float), iterations=25)
+        resampled.append((other, _levels(other, annotated, goes_on=goes_on)))
+    usual = max(float(model.cost_usd.max()), 1e-12)
+    prices = np.geomspace(1e-3, 1e3, N_PRICES) / usual
+    return selection_optimism((model, levels), resampled, len(annotated.trie.models), prices)
+
+
+class _Builder:
+    """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
+
+    def __init__(self, annotated: AnnotatedTrie, model: AnswerModel, levels: Sequence[Level]) -> None:
+        self.base, self.model, self.levels = annotated, model, levels
+        self.invocations = annotated.template.invocations
+        self.n_models = len(annotated.trie.models)
+
+    def build(self, goes_on: bool, meta: dict[str, Any]) -> SignalTrie:
+        """Return the trie."""
+        of_history, parents, models, order = self._nodes()
+        sizes = [len(p) for p in parents]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        n = int(offsets[-1]) + 1
+        place = np.empty(n, np.int64)  # of the node in breadth-first order (root 0), its place in pre-order
+        place[order] = np.arange(n)
+        arms, arm_of = self._arms()
+        depth, up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        stage, model_of, base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        reach, cost, came, came_right = np.ones(n), np.zeros(n), np.ones(n), np.zeros(n)
+        success, stop, stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
+        outcomes: list[dict[str, Any]] = []
+        passed = np.array([label.passed for label in self.model.labels])
+        child_of = _Children(self.base.trie)
+        for d, level in enumerate(self.levels):
+            here = slice(int(offsets[d]) + 1, int(offsets[d + 1]) + 1)
+            at = np.arange(here.start, here.stop)
+            history = parents[d]  # the history before each node, in the level before
+            before = self.levels[d - 1] if d else None
+            depth[here], model_of[here] = d + 1, models[d]
+            if before is None:
+                up[here], stage[here] = 0, 0
+                base[here] = [child_of(0, m) for m in models[d].tolist()]
+            else:
+                node_before = int(offsets[d - 1]) + 1 + of_history[d - 1][history]
+                up[here], stage[here] = node_before, arm_of[d - 1][history]
+                base[here] = [child_of(b, m) for b, m in zip(base[node_before].tolist(), models[d].tolist(), strict=True)]
+                came[here] = before.reach[history] / reach[node_before]
+                came_right[here] = before.right[history].max(axis=1) / reach[node_before]
+            node = at[0] + of_history[d]
+            reach[here] = np.bincount(of_history[d], level.reach, len(at))
+            cost[here] = np.bincount(of_history[d], level.usd(self.model), len(at)) / reach[here]
+            best, last = level.right.max(axis=1), _last_right(level)
+            is_leaf = d + 1 == len(self.levels)
+            closes = passed[level.label] if is_leaf else ~level.is_open
+            success[here] = np.bincount(of_history[d], best, len(at)) / reach[here]
+            stop[here] = np.bincount(of_history[d], level.reach * closes, len(at)) / reach[here]
+            stop_success[here] = np.bincount(of_history[d], best * closes, len(at)) / reach[here]
+            outcomes.append(
+                {
+                    "node": place[node],
+                    "label": level.label,
+                    "answer_class": level.kind,
+                    "chance": level.reach / reach[node],
+                    "right": best / reach[node],
+                    "right_last": last / reach[node],
+                    "returned": np.where(best > 0.0, level.right.argmax(axis=1), -1),
+                    "arm": np.where(level.is_open, arm_of[d], -1),
+                }
+            )
+        labels = {"depth": depth[order], "stage": stage[order], "model": model_of[order]}
+        parent = np.where(up[order] < 0, -1, place[np.maximum(up[order], 0)])
+        trie = self._trie(arms, parent, labels)
+        annotated = AnnotatedTrie(
+            trie=trie, template=self.base.template, catalog=self.base.catalog, success=success[order],
+            stop=np.clip(stop[order], 0.0, 1.0), stop_success=stop_success[order],
+            **self._amounts(cost[order], base[order]), arm=came[order], arm_success=came_right[order], meta=meta,
+        )  # fmt: skip
+        table = {name: np.concatenate([part[name] for part in outcomes]) for name in outcomes[0]}
+        rows = np.argsort(table["node"], kind="stable")
+        kinds = {"node": np.int32, "label": np.int16, "answer_class": np.int16, "returned": np.int16, "arm": np.int16}
+        arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
+        stages = (self._stage_index(0), *(stage for stage, *_ in arms))
+        return SignalTrie(annotated, self.model.labels, stages, goes_on, **arrays)
+
+    def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
+        """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""
+        of_history, parents, models = [], [], []
+        keys: list[Ints] = [np.zeros((1, 0), np.int64)]
+        path = np.zeros((1, 0), np.int64)  # of the histories of the level before: (model, outcome) alternately
+        for level in self.levels:
+            codes, node = np.unique(level.parent * self.n_models + level.model, return_inverse=True)
+            parent, model = codes // self.n_models, codes % self.n_models
+            of_history.append(node)
+            parents.append(parent)
+            models.append(model)
+            own = np.column_stack((path[parent], model))
+            keys.append(own)
+            path = np.column_stack((own[node], level.label * 64 + level.kind + 1))
+        width = keys[-1].shape[1]
+        table = np.concatenate([np.pad(key, ((0, 0), (0, width - key.shape[1])), constant_values=-1) for key in keys])
+        return of_history, parents, models, np.lexsort(table.T[::-1])
+
+    def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
+        """The distinct arms (stage that comes next, label, class), and the arm of each history, from 1; 0 at the end."""
+        arms: dict[tuple[int, int, int], int] = {}
+        of_levels = []
+        for d, level in enumerate(self.levels):
+            codes, which = np.unique(level.label * 64 + level.kind + 1, return_inverse=True)
+            if d + 1 == len(self.invocations):
+                of_levels.append(np.zeros(len(level), np.int64))
+                continue
+            keys = [(self._stage_index(d + 1), int(code) // 64, int(code) % 64 - 1) for code in codes]
+            of_levels.append(np.array([arms.setdefault(key, len(arms) + 1) for key in keys], np.int64)[which])
+        return list(arms), of_levels
+
+    def _stage_index(self, d: int) -> int:
+        return [stage.name for stage in self.base.template.stages].index(self.invocations[d].name)
+
+    def _trie(self, arms: list[tuple[int, int, int]], parent: Ints, labels: dict[str, Ints]) -> Trie:
+        """The trie of the nodes in pre-order."""
+        end, depth = np.arange(1, len(parent) + 1), labels["depth"]
+        for d in range(int(depth.max()), 0, -1):
+            level = np.flatnonzero(depth == d)
+            np.maximum.at(end, parent[level], end[level])
+        stages = [stage.name for stage in self.base.template.stages]
+        names = [self.invocations[0].name]
+        names += [arm_title(stages[stage], self.model.labels[label], kind) for stage, label, kind in arms]
+        return Trie(
+            stages=names, models=self.base.trie.models, parent=parent, end=end, answerable=np.arange(len(parent)) > 0,
+            **labels,
+        )  # fmt: skip
+
+    def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
+        """Dollars as estimated here, with the relative spread that the path trie has; seconds as the path trie has them."""
+        annotated = self.base
+        cost_usd[0] = annotated.cost_usd[0]
+        ratio = np.divide(cost_usd, annotated.cost_usd[base], out=np.ones(len(base)), where=annotated.cost_usd[base] > 0.0)
+        se = None if annotated.accuracy_se is None else annotated.accuracy_se[base]
+        found = {
+            "cost_usd": cost_usd,
+            "cost_var": annotated.cost_var[base] * ratio**2,
+            "latency_s": annotated.latency_s[base],
+            "latency_var": annotated.latency_var[base],
+        }
+        return found if se is None else found | {"accuracy_se": se}
+
+
+class _Children:
+    """The child of a node of the path trie by the index of its model."""
+
+    def __init__(self, trie: Trie) -> None:
+        self._trie = trie
+        self._known: dict[int, dict[int, int]] = {}
+
+    def __call__(self, node: int, model: int) -> int:
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = {int(self._trie.model[child]): child for child in self._trie.children(node)}
+        if model not in found:
+            raise EvidenceError("the path trie lacks a path that the signals' trie has: estimate all paths of the template")
+        return found[model]
+
+
+def _last_right(level: Level) -> FloatArray:
+    has = level.kind >= 0
+    return np.where(has, level.right[np.arange(len(level)), np.maximum(level.kind, 0)], 0.0)
