@@ -100,7 +100,7 @@ class Signals:
         if self.edges and isinstance(value, int | float):
             return self._bin(float(value))
         if isinstance(value, int):
-            return text
+            return str(value)
         raise WorkflowError(
             f"signal(state) returned a {type(value).__name__}: return text, a bool or an int, or give signal_edges for numbers"
         )
