@@ -91,6 +91,9 @@ class BranchingCoverage:
         unknown: how many requests have no row yet, so that it is not known which of several stages comes first.
     """
 
+    continued = 0.0
+    """As in :class:`~vinelm.profiler.coverage.Coverage`: no path goes on past the end of its request here."""
+
     def __init__(self, template: Template, n_requests: int) -> None:
         self.template = template
         self.kinds = CellKinds.of(template)
@@ -228,9 +231,19 @@ class BranchingUpperBound:
         self._totals = coverage.totals.copy()
         self._unopened = coverage.unopened.copy()
         self._begun: set[str] = set()
+        self.may_go_on = False
         self._upper_usd = 0.0
 
-    def add(self, request_id: str, length: int, visits: Sequence[tuple[str, str]], upper_usd: float, *, is_open: bool) -> None:
+    def add(
+        self,
+        request_id: str,
+        length: int,
+        visits: Sequence[tuple[str, str]],
+        upper_usd: float,
+        *,
+        is_open: bool,
+        is_continued: bool = False,
+    ) -> None:
         """Add a cell that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
@@ -239,6 +252,7 @@ class BranchingUpperBound:
             visits: the stages and models of which the last of them may be.
             upper_usd: upper bound on its dollars.
             is_open: whether the executed cells show that its request reaches it.
+            is_continued: False: no path goes on past the end of its request.
         """
         slots = [self._coverage.kinds.slots[visit] for visit in visits]
         for slot in slots:

@@ -4,6 +4,9 @@
 once, with stops respected and prefixes checkpointed. The denominator is estimated: the dollars spent, plus for each open cell
 (reached, not executed) the expected price of its subtree from mean costs and continuation rates per (depth, model). It is
 exact once everything is executed. Where every cell was free so far, cells are counted instead of dollars.
+
+Cells below an answer that the workflow's own check passed are not reached: they are no part of the denominator. What they cost
+is spent all the same and counts in the numerator, so that a run which stops at a coverage has spent no more than that fraction.
 """
 
 from __future__ import annotations
@@ -42,10 +45,17 @@ class Coverage:
         self._of_request: dict[str, CellCounts] = {}
         self.unopened: FloatArray = np.zeros(shape)
         """The number of open cells: reached, not executed."""
+        self.continued_usd = 0.0
+        """The dollars of executed cells that their requests do not reach by the stop rule."""
+        self.n_continued = 0
         self.unopened[0] = n_requests * self.allowed[0]
 
     def add(self, observation: Observation) -> None:
         """Add one executed cell."""
+        if observation.is_continued:
+            self.n_continued += 1
+            self.continued_usd += observation.cost_usd + observation.tool_cost_usd
+            return
         depth, _ = at = self.place(observation.prefix)
         mine = self._of_request.get(observation.request_id)
         if mine is None:
@@ -71,13 +81,13 @@ class Coverage:
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1."""
+        """The number of executed cells at each depth, from 1; without those that are not reached."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
     def spent_usd(self) -> float:
         """The dollars of the executed cells, tools included."""
-        return float(self.totals.paid.sum())
+        return float(self.totals.paid.sum()) + self.continued_usd
 
     @property
     def is_complete(self) -> bool:
@@ -90,8 +100,14 @@ class Coverage:
         if self.is_complete:
             return 1.0
         totals = self.measure()
-        total = float(totals.paid.sum()) + self._rest(totals)
-        return float(totals.paid.sum()) / total if total > 0 else 0.0
+        paid = float(totals.paid.sum())
+        total = paid + self._rest(totals)
+        return min((paid + self.continued) / total, 1.0) if total > 0 else 0.0
+
+    @property
+    def continued(self) -> float:
+        """What the cells that are not reached add to the numerator: dollars, or cells while every cell was free."""
+        return self.continued_usd if self.totals.paid.any() else float(self.n_continued)
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
@@ -104,13 +120,14 @@ class Coverage:
             return 0.0, 1.0
         paid = float(self.measure().paid.sum())
         rest = self._rest_draws()
-        fractions = np.divide(paid, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
+        fractions = np.divide(paid + self.continued, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
+        fractions = np.minimum(fractions, 1.0)
         low, high = np.quantile(fractions, [(1 - level) / 2, (1 + level) / 2])
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def exhaustive_usd(self) -> float:
         """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
-        return self.spent_usd + (self._rest(self.totals) if self.counts.any() else 0.0)
+        return float(self.totals.paid.sum()) + (self._rest(self.totals) if self.counts.any() else 0.0)
 
     def naive_usd(self) -> float:
         """Return the estimated dollars of every request on every leaf path from the root, nothing shared, stops respected."""
@@ -150,7 +167,8 @@ class CoverageUpperBound:
     """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
 
     Never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars remaining
-    their lower bound, with every such cell free and its request ended (so means, rates and open cells only decrease).
+    their lower bound, with every such cell free and its request ended (so means, rates and open cells only decrease). Where
+    some of these cells may turn out not to be reached by the stop rule, none of them counts in the denominator.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -158,8 +176,20 @@ class CoverageUpperBound:
         self._tally = coverage.totals.copy()
         self._unopened = coverage.unopened.copy()
         self._upper_usd = 0.0
+        self._continued_usd, self._n_continued = coverage.continued_usd, coverage.n_continued
+        self.may_go_on = False
+        """Whether some of the cells may lie below an answer that the workflow's own check passes."""
 
-    def add(self, request_id: str, length: int, visits: Sequence[tuple[str, str]], upper_usd: float, *, is_open: bool) -> None:
+    def add(
+        self,
+        request_id: str,
+        length: int,
+        visits: Sequence[tuple[str, str]],
+        upper_usd: float,
+        *,
+        is_open: bool,
+        is_continued: bool = False,
+    ) -> None:
         """Add a cell that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
@@ -168,7 +198,12 @@ class CoverageUpperBound:
             visits: stage and model of the last of them: here only one is possible.
             upper_usd: upper bound on its dollars.
             is_open: whether the executed cells show that its request reaches it.
+            is_continued: whether they show that its request does not reach it.
         """
+        if is_continued:
+            self._continued_usd += upper_usd
+            self._n_continued += 1
+            return
         at = self._coverage.place((*[""] * (length - 1), visits[0][1]))
         self._tally.counts[at] += 1
         self._unopened[at] -= is_open
@@ -177,14 +212,17 @@ class CoverageUpperBound:
     @property
     def most(self) -> float:
         """The bound; 1.0 where none is known."""
-        totals, extra = self._tally, self._upper_usd
+        totals, extra, continued = self._tally, self._upper_usd, self._continued_usd
+        certain = float(totals.paid.sum())
         if not totals.paid.any():
-            if extra > 0:
+            if extra > 0 or continued > 0:
                 return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
-            totals, extra = CellCounts(totals.counts, totals.counts, totals.went_on), 0.0
+            totals, extra, continued = CellCounts(totals.counts, totals.counts, totals.went_on), 0.0, float(self._n_continued)
+            certain = float(self._coverage.counts.sum())
         paid = float(totals.paid.sum()) + extra
         rest = float(totals.rest(self._unopened, self._coverage.allowed, np.ones(len(self._unopened))))
-        return paid / (paid + rest) if paid + rest > 0 else 0.0
+        total = (certain if self.may_go_on else paid) + rest
+        return min((paid + continued) / total, 1.0) if total > 0 else float(paid + continued > 0)
 
 
 def new_coverage(template: Template, n_requests: int) -> Coverage | BranchingCoverage:

@@ -26,9 +26,10 @@ from vinelm.profiler.scheduling import interrupts
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
+from vinelm.profiler.shown_rows import classify_new, renew_shown
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RunRecords, StoreIdentity, retire_broken
+from vinelm.traces import Growth, ObservationStore, RunRecords, StoreIdentity, retire_broken
 from vinelm.workflow import Request, Workflow
 
 
@@ -112,18 +113,23 @@ def profile(
             if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
                 on_note(growth.describe())
             store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
+            renew_shown(
+                store, units.signals, units.template, requests={request.id: request for request in every}, worker=worker,
+                workers=execution.workers, has_restored=_has_restored(growth), on_note=on_note,
+            )  # fmt: skip
             state = _begin(
                 units, store, limits, chosen,
                 settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
             )  # fmt: skip
             if checkpoints:
-                Scheduler(worker, sampler, state, execution, on_progress).run()
+                Scheduler(worker, sampler, state, execution, on_progress, may_go_on=units.can_go_on).run()
             else:
                 _refuse_grown(store)
                 UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
         finally:
             worker.close()
         state.conclude()
+        classify_new(store, units.signals, on_note)
         return _result(state)
 
 
@@ -179,6 +185,7 @@ def _begin(
     return RunState(
         store, ledger, units.template, units.catalog, requests,
         n_older=records.begin(settings), is_virtual_time=units.is_virtual_time, broken_after=broken_after,
+        signals=units.signals, sampler=_word(settings["sampler"]),
     )  # fmt: skip
 
 
@@ -193,6 +200,10 @@ def _retire_broken_rows(store: ObservationStore, template: Template, after: int,
     retire_broken(store, cells)
     if on_note is not None:
         on_note(f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger")
+
+
+def _has_restored(growth: Growth | None) -> bool:
+    return growth is not None and bool(growth.restored or growth.rescored)
 
 
 def _refuse_grown(store: ObservationStore) -> None:

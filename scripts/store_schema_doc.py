@@ -18,7 +18,8 @@ HEAD = f"""# The observation store
 
 One SQLite file (WAL, `synchronous=FULL`) per workflow. Schema version {schema.SCHEMA_VERSION}:
 an older file is migrated when it is opened, in one transaction; a newer one is rejected. Unknown values are NULL, never 0.
-No table holds prompts, answers or keys; checkpoints hold the workflow's own state.
+No table holds prompts or keys, and answers only where the workflow asks for it (`answer=`); checkpoints hold the workflow's own
+state.
 
 ```
 vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage
@@ -52,6 +53,22 @@ change, rows are scored again from their states.
 
 `cost_usd` follows the current price: recorded tokens times price, scaled by what the row was charged beyond (or below) its
 tokens at the price of its time. `recorded_usd` keeps what was charged. A row without token counts keeps its dollars.
+
+## What a row showed
+
+`signal`, `answer` and `answer_class` follow `Workflow(signal=, answer=, agree=)`
+([profiling](profiling.md#signals-and-answers)). They decide no row: when one of them changes, the next profile makes them anew
+without a call, signals and answers from the states, classes from the answers. `signals` in `meta` holds what they were made
+with.
+
+The class of an answer is the first earlier class of its request whose first answer is equal to it, else a new one. "Earlier"
+is by depth, then by prefix with names in alphabetical order, over all rows of the request: the order in which rows were added
+does not count. A row that is added may therefore change the numbers of others, and the classes are computed at the end of a
+run; a run that was killed leaves that to the next. A merge of stores computes them where answers are compared by their JSON,
+and leaves the rest to the next profile.
+
+`sampler`, `round` and `probability` say who bought the row: a cell that several paths share belongs to the first of them.
+`probability` is that of the path, the same for all rows that were bought on its way.
 """
 
 

@@ -24,5 +24,8 @@ from .store.merge import merge_stores as merge_stores
 from .store.recovery import recover as recover
 from .store.row_validation import misfit as misfit
 from .store.run_state import RunRecords as RunRecords
+from .store.shown import Shown as Shown
+from .store.shown import ShownRows as ShownRows
+from .store.shown import SignalRecord as SignalRecord
 from .store.store import ObservationStore as ObservationStore
 from .store.summary import contents_of as contents_of

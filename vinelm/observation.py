@@ -90,18 +90,22 @@ class Observation:
         in_flight: Calls on the same engine when this one started.
         failure: Why the invocation failed; None if it succeeded.
         detail: One line about the failure.
-        signal: What the workflow's ``signal`` said after the invocation; None without one, or if the invocation failed.
+        signal: What the workflow's ``signal`` said after the invocation; None without one. Of a failed invocation None, or
+            ``"error"`` with ``signal="status"``.
         answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
         answer_digest: Hash of the answer.
-        answer_class: The class of equal answers within the request, from 0 in the order of its rows; None without an answer.
-        is_continued: The workflow's own check had passed an earlier answer of the prefix.
-        sampler: Who bought the row.
+        answer_class: The class of equal answers within the request, from 0 in the order of its rows by depth and prefix; None
+            without an answer.
+        is_continued: The request would have ended earlier, since the workflow's own check passed an answer before this one;
+            the path that bought the row went on all the same.
+        sampler: Who bought the row; None if it was not bought by a profile.
         round: The sampler's round, from 0.
-        probability: Of buying the row given what was known then, in (0, 1]; None if it is not known.
+        probability: Of proposing the path that bought the row, given what was known then, in (0, 1]; the same for all rows that
+            were bought on the way. None if it is not known.
 
     Raises:
-        VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], or an amount is negative or not
-            finite.
+        VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], the probability is outside of
+            (0, 1], or an amount is negative or not finite.
     """
 
     request_id: str
@@ -142,6 +146,8 @@ class Observation:
             raise VineLMError(f"request {self.request_id!r}: a score of {self.success} is outside of [0, 1]")
         for name in ("cost_usd", "latency_s", "tool_cost_usd", "tool_latency_s"):
             _check_amount(name, getattr(self, name), self.request_id)
+        if self.probability is not None and not 0.0 < self.probability <= 1.0:
+            raise VineLMError(f"request {self.request_id!r}: a probability of {self.probability} is outside of (0, 1]")
 
     @property
     def model(self) -> str:

@@ -230,7 +230,7 @@ class RequestPath(NamedTuple):
 
     ``goes_on``: execute the path to its end although the workflow's own check passes an answer before; under the oracle's rule
     without effect. ``probability``: of buying the path's last invocation, given what was known when it was proposed; None if
-    the sampler does not know it.
+    the sampler does not know it. The rows that are bought on the way to it carry the same value.
     """
 
     request_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -57,7 +57,9 @@ class Signals:
             ``"status"``: the workflow's own check. None: no signal.
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
         agree: ``agree(a, b)`` returns whether two answers are equal. It must be symmetric. An answer is the value of the one
-            key of ``answer``, or a dict where there are several. None: answers are equal if their JSON is.
+            key of ``answer``, or a dict where there are several, always as JSON gives it back (lists in place of tuples). One
+            that does not even agree with itself is no answer: that is how ``agree`` says so of an error. None: answers are
+            equal if their JSON is.
         answer: Keys of the state that make an answer. An answer whose values are all None is no answer.
 
     Raises:
@@ -122,9 +124,16 @@ class Signals:
     def answer_of(self, state: Mapping[str, Any]) -> Any:
         """Return the answer in a state: the value of the one key, or a dict of several; None if there is none.
 
+        A state that lacks all of the keys holds no answer yet. The values are those that a stored answer is read back with.
+
         Raises:
-            WorkflowError: The state lacks a key.
+            WorkflowError: The state lacks some of the keys, or JSON cannot hold a value.
         """
+        text = self.answer_text(state)
+        return None if text is None else json.loads(text)
+
+    def answer_text(self, state: Mapping[str, Any]) -> str | None:
+        """Return the answer in a state as canonical JSON text; see :meth:`answer_of`."""
         lacking = [key for key in self.answer if key not in state]
         if len(lacking) == len(self.answer):
             return None
@@ -133,7 +142,7 @@ class Signals:
         values = {key: state[key] for key in self.answer}
         if all(value is None for value in values.values()):
             return None
-        return values[self.answer[0]] if len(self.answer) == 1 else values
+        return canonical(values[self.answer[0]] if len(self.answer) == 1 else values)
 
     def equal(self, one: Any, other: Any) -> bool:
         """Return whether two answers are equal.
@@ -149,8 +158,11 @@ class Signals:
             raise WorkflowError(f"agree(a, b) raised {type(error).__name__}: it must compare any two answers") from error
 
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:
-        """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class."""
-        if answer is None:
+        """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class.
+
+        None if it is no answer: None, or one that does not agree with itself.
+        """
+        if answer is None or (self.agree is not None and not self.equal(answer, answer)):
             return None
         return next((j for j, first in enumerate(firsts) if self.equal(first, answer)), len(firsts))
 
@@ -161,11 +173,88 @@ class Signals:
         return f">= {edges[-1]:g}" if k == len(edges) else f"{edges[k - 1]:g} to {edges[k]:g}"
 
 
+class Labels:
+    """The labels that a signal has had so far: at most :data:`MOST_SIGNALS`.
+
+    Args:
+        known: Those of earlier invocations.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self.known = set(known)
+
+    def add(self, label: str | None, request_id: str) -> None:
+        """Add the label of an invocation of that request; None is none.
+
+        Raises:
+            WorkflowError: It is one too many. Names the value and the request.
+        """
+        if label is None or label in self.known:
+            return
+        self.known.add(label)
+        if len(self.known) > MOST_SIGNALS:
+            shown = label if len(label) <= _SHOWN else f"{label[:_SHOWN]}..."
+            raise WorkflowError(
+                f"request {request_id!r}: signal(state) returned {shown!r}, value {len(self.known)} of the signal, and at most "
+                f"{MOST_SIGNALS} are possible: group its values, or put numbers into bins with signal_edges",
+                code="too-many-signals",
+            )
+
+
+_SHOWN = 60
+
+
 def canonical(answer: Any) -> str:
-    """Return an answer as canonical JSON text; what JSON does not know is written by ``str``."""
-    return json.dumps(answer, ensure_ascii=False, sort_keys=True, default=str, separators=(",", ":"))
+    """Return an answer as canonical JSON text. Sets become sorted lists; dates, numbers of other kinds and the like, text.
+
+    Raises:
+        WorkflowError: It holds an object that is not a plain value. Names the type.
+    """
+    try:
+        text = _text(answer, ensure_ascii=False)
+        return text if _is_unicode(text) else _text(answer, ensure_ascii=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WorkflowError(
+            f"an answer cannot be kept as JSON ({type(error).__name__}): answer= must name keys with plain values"
+        ) from error
 
 
 def digest(answer: Any) -> str:
     """Return the hash of an answer's canonical JSON."""
-    return hashlib.sha256(canonical(answer).encode()).hexdigest()
+    return digest_of_text(canonical(answer))
+
+
+def digest_of_text(text: str) -> str:
+    """Return the hash of an answer that is given as its canonical JSON text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _text(answer: Any, *, ensure_ascii: bool) -> str:
+    return json.dumps(answer, ensure_ascii=ensure_ascii, sort_keys=True, default=_plain, separators=(",", ":"))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be stored: models sometimes write halves of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """What JSON writes in place of a value that it does not know."""
+    if isinstance(value, set | frozenset):
+        return [json.loads(text) for text in sorted(map(canonical, value))]
+    if isinstance(value, bytes):
+        return value.hex()
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
+        return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    text = str(value)
+    if text == object.__repr__(value):  # it holds an address
+        raise WorkflowError(
+            f"an answer holds an object of type {type(value).__name__}: answer= must name keys with plain values"
+        )
+    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
@@ -128,21 +129,22 @@ class SimulatedRun:
                 return
 
     def _execute(self, path: RequestPath) -> None:
-        active, length = activate(path, 0, self.model.template), 0
+        active, length, is_continued = activate(path, 0, self.model.template), 0, False
         while length < active.resolve(self._known, self._rule):
             length += 1
             cell = active.cell(length)
             row = self._known.get(cell)
             if row is None:
                 stages = dict.fromkeys(stage for stage, _ in active.possible(length))
-                row = self._draw(cell, self.model.stage(cell, tuple(stages)))
+                row = self._draw(cell, self.model.stage(cell, tuple(stages)), is_continued=is_continued)
                 if row is None:
                     return
             self._seen[cell] = row
-            if row.ended(self._rule) or self.stopped_by:
+            if active.ends_at(row, self._rule) or self.stopped_by:
                 return
+            is_continued = is_continued or row.ended(self._rule)
 
-    def _draw(self, cell: Cell, stage: str) -> Observation | None:
+    def _draw(self, cell: Cell, stage: str, *, is_continued: bool) -> Observation | None:
         """Draw the cell's outcome; None if a budget does not allow it."""
         unit = self.model.unit(cell, stage)
         limits = self._limits if self._checkpoints else ProfileLimits()
@@ -150,7 +152,7 @@ class SimulatedRun:
         if is_too_expensive or (limits.budget_calls is not None and self._made + unit.calls > limits.budget_calls):
             self.stopped_by = "budget"
             return None
-        row = self._known[cell] = self.model.row(cell, unit, stage)
+        row = self._known[cell] = replace(self.model.row(cell, unit, stage), is_continued=is_continued)
         self._coverage.add(row)
         self.new_cells += 1
         self._pay(cell, unit)
@@ -196,7 +198,7 @@ class SimulatedRun:
     def _extrapolate(self, fraction: float) -> None:
         """Estimate how many times as long as so far the whole run is."""
         limits, totals = self._limits, self._coverage.measure()
-        spent = float(totals.paid.sum())
+        spent = float(totals.paid.sum()) + self._coverage.continued
         new = self.cost_usd if self._coverage.totals.paid.any() and self._checkpoints else float(self.new_cells)
         before = max(spent - new, 0.0) if self._checkpoints else 0.0
         goal = (limits.coverage or 1.0) / max(fraction, 1e-9)

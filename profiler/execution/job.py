@@ -31,6 +31,8 @@ class Job:
         stages: on a template that branches the stages of the invocations of ``prefix``, as far as they are known: the last one
             may not be for the first invocation. Otherwise empty.
         is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
+        passed: whether the workflow's own check had passed the answer of each invocation before this one, where it had of any
+            and the request goes on all the same. Otherwise empty.
     """
 
     request: Request
@@ -40,6 +42,7 @@ class Job:
     n_again: int = 0
     is_scoring: bool = False
     stages: tuple[str, ...] = ()
+    passed: tuple[bool, ...] = ()
 
     @property
     def cell(self) -> Cell:

@@ -30,6 +30,7 @@ from vinelm.profiler.execution.checkpoints import UnitSaver
 from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.interrupts import answered
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
+from vinelm.profiler.execution.shown import with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
 from vinelm.profiler.execution.unit_policy import UnitPolicy
@@ -47,7 +48,8 @@ class UnitRunner:
     """Runs units of one workflow in this process. The graph is built once; each unit has a LangGraph thread of its own.
 
     Under the oracle stop rule a unit continues *past* the workflow's own stop: the check's verdict is recorded and does not end
-    the request. Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
+    the request. Under the workflow's, a unit below an answer that the check passed resumes from where the workflow stopped.
+    Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -71,6 +73,11 @@ class UnitRunner:
         opening = {end for start, end in self.graph.builder.edges if start == START}
         self._first_boundaries = first_boundaries(self.template, opening, self._boundaries)
         self._endings = self._after_the_loops()
+        self.signals = workflow.signals
+        self.can_go_on = self.template.is_linear and self.template.stop == "workflow" and bool(self.control.ends)
+        """Whether a request can go on below a passed check: an edge of ``vine.route`` asks for it."""
+        again = set(self.control.adapter.edges) - {node for group in nodes.by_stage.values() for node in group}
+        self._again = again.pop() if self.can_go_on and len(again) == 1 else None
         self._is_async = _is_async(self.graph.builder)
         self._threads = count()
 
@@ -90,6 +97,8 @@ class UnitRunner:
         parent: bytes | None,
         budget: UnitBudget | None = None,
         stages: Sequence[str] = (),
+        *,
+        passed: Sequence[bool] = (),
     ) -> UnitOutcome:
         """Run the last invocation of ``prefix`` and the tools after it.
 
@@ -99,6 +108,7 @@ class UnitRunner:
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
             budget: authorizes each call of a model; None to allow every call.
             stages: see :class:`~vinelm.profiler.execution.job.Job`.
+            passed: not needed: a checkpoint says where the workflow stopped.
 
         Returns:
             The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
@@ -154,15 +164,22 @@ class UnitRunner:
     # -- running -----------------------------------------------------------------------------------------------
 
     def _invoke(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None) -> None:
+        ending = self._kept_ending(policy)
+        boundaries = [*self._boundaries, *ending]
         if parent is None:
             start = self.saver.normalised(self.workflow.graph_input(request))
-            self._step(thread_id, chat, policy, start, self._first_boundaries)
+            self._step(thread_id, chat, policy, start, [*self._first_boundaries, *ending])
         else:
             self.saver.load(thread_id, parent[1:])
-            if parent[:1] == _ENDED:  # the workflow stopped here: continue past its stop
-                goto = self._nodes.get(policy.stage, policy.stage)
-                self._step(thread_id, chat, policy, Command(goto=goto), self._boundaries)
+            if parent[:1] == _PASSED:
+                self.graph.update_state(_config(thread_id), None, as_node=END)  # drop what follows the loop
+            if parent[:1] in (_ENDED, _PASSED):  # the workflow stopped here: continue past its stop
+                goto = self._again or self._nodes.get(policy.stage, policy.stage)
+                self._step(thread_id, chat, policy, Command(goto=goto), boundaries)
         if not policy.invocations:
+            self._step(thread_id, chat, policy, None, boundaries)
+        if ending and self.graph.get_state(_config(thread_id)).next == ending:
+            policy.before_ending = self.saver.dump(thread_id)
             self._step(thread_id, chat, policy, None, self._boundaries)
         self._nodes = {**chat.nodes, **self._nodes}
         if not policy.invocations:
@@ -170,6 +187,13 @@ class UnitRunner:
                 f"workflow {self.workflow.name!r}: stage {policy.stage!r} did not run as invocation {len(policy.prefix)} "
                 f"of request {policy.request_id!r}: does the graph follow its template?"
             )
+
+    def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
+        """The node after the loop before which the unit's state is kept as well, so that a request can go on from there."""
+        if not self.can_go_on or self.signals is None:
+            return ()
+        ending = self._endings[policy.stage]
+        return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
         """Refuse to go on past the end of a graph where it is not known which stage would have come."""
@@ -233,7 +257,9 @@ class UnitRunner:
             success, problem = self._score(request, values, stage)
         if problem is not None:
             return UnitOutcome(policy.observation("tool", problem))
-        observation = policy.observation(success=success, stopped=stopped, arm=arm)
+        observation = with_shown(policy.observation(success=success, stopped=stopped, arm=arm), self.signals, values, stage)
+        if policy.before_ending is not None and not waiting:
+            return UnitOutcome(observation, _PASSED + policy.before_ending)
         is_extended = follower is not None and self.template.stop == "oracle"
         ended = _ENDED if ending is None or is_extended else _FINAL
         return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
@@ -246,12 +272,14 @@ class UnitRunner:
                 f"its template to {follower.name!r}: make them agree"
             )
 
-    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+    def score(
+        self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
+    ) -> UnitOutcome:
         """Score the state after ``prefix`` again, as if the request ended there.
 
         Returns:
-            A row that holds only the success, or a failure with what is wrong. No row if a node after the loop asked for a
-            call that the budget does not allow.
+            A row that holds the success, or a failure with what is wrong, and what the state shows (but ``"status"``). No
+            row if a node after the loop asked for a call that the budget does not allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -259,20 +287,23 @@ class UnitRunner:
         self.saver.load(thread_id, state[1:])
         try:
             state_values = self.graph.get_state(_config(thread_id)).values
+            row = policy.observation()
             name = policy.stage if self.template.is_linear else (stages_in(state_values) or (policy.stage,))[-1]
             stage, ending = self.template.stage(name), self._endings[name]
             values, problem = _values(state_values), None
-            if state[:1] == _WAITS and ending is not None and stage.answerable:
+            if state[:1] in (_WAITS, _PASSED) and ending is not None and stage.answerable:
                 values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, ending)
             if budget.was_refused:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
             success: bool | float = False
             if problem is None:
+                row = with_shown(row, self.signals, values, stage)
                 success, problem = self._score(request, values, stage)
         finally:
             UNIT_BUDGET.reset(token)
             self.saver.forget(thread_id)
-        return UnitOutcome(policy.observation(success=success) if problem is None else policy.observation("tool", problem))
+        row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
+        return UnitOutcome(row)
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
         """The state if the loop ended here: the nodes after the loop run on a copy. The second value says what went wrong."""
@@ -324,24 +355,28 @@ class RunsUnits(Protocol):
         parent: bytes | None,
         budget: UnitBudget | None = None,
         stages: Sequence[str] = (),
+        *,
+        passed: Sequence[bool] = (),
     ) -> UnitOutcome:
         """See :meth:`UnitRunner.run`."""
 
-    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+    def score(
+        self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
+    ) -> UnitOutcome:
         """See :meth:`UnitRunner.score`."""
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     """Run a job: execute the unit, after the invocations whose state is lost; or score a state.
 
-    Invocations that are executed again are paid for and leave no row. The recorded row says that the request went on after
-    them, so an execution after which it does not is repeated, up to :data:`_ATTEMPTS` times.
+    Invocations that are executed again are paid for and leave no row. The recorded rows say whether the workflow's own check
+    passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
         assert job.parent is not None
-        return units.score(job.request, job.prefix, job.parent, budget)
+        return units.score(job.request, job.prefix, job.parent, budget, job.passed)
     if not job.n_again:
-        return units.run(job.request, job.prefix, job.parent, budget, job.stages)
+        return units.run(job.request, job.prefix, job.parent, budget, job.stages, passed=job.passed)
     for _ in range(_ATTEMPTS):
         outcome = _run_again(units, job, budget)
         if outcome is not None:
@@ -355,15 +390,18 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
     """Execute the lost invocations and the unit; None if the request ended before the unit."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
-        outcome = units.run(job.request, job.prefix[:length], state, budget, job.stages[:length])
+        outcome = units.run(
+            job.request, job.prefix[:length], state, budget, job.stages[:length], passed=job.passed[: length - 1]
+        )
         if outcome.observation is None:
             return outcome
-        if outcome.observation.ended(units.template.stop):
+        has_passed = length <= len(job.passed) and job.passed[length - 1]
+        if outcome.observation.failure is not None or outcome.observation.ended(units.template.stop) != has_passed:
             return None
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
             return None
         state = outcome.checkpoint
-    return units.run(job.request, job.prefix, state, budget, job.stages)
+    return units.run(job.request, job.prefix, state, budget, job.stages, passed=job.passed)
 
 
 class LocalWorker:
@@ -380,9 +418,9 @@ class LocalWorker:
         """Nothing to stop: a thread finishes its unit."""
 
 
-_WAITS, _ENDED, _FINAL = b"w", b"e", b"f"
-"""First byte of a checkpoint: the run waits before the next stage, has ended by the workflow's own stop, or has ended behind
-the nodes that follow the loop (it can be scored, and not extended)."""
+_WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"
+"""First byte of a checkpoint: the run waits before the next stage, has ended by the workflow's own stop, has ended behind the
+nodes that follow the loop (it can be scored, and not extended), or has left the loop and waits before these nodes."""
 _ATTEMPTS = 3
 
 

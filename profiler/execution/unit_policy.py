@@ -29,6 +29,8 @@ class UnitPolicy(ForcedPolicy):
         self.stage = stage_of(template, len(prefix), stages)
         self.possible = frozenset([self.stage] if template.is_linear or stages else map(_name, template.first_stages))
         """The stages of which the unit's invocation may be; where there are several, it is known once it begins."""
+        self.before_ending: bytes | None = None
+        """The state before the nodes that follow the loop, where the workflow's own check passed the answer."""
         self.answered = 0
         """How many interrupts of the graph were answered."""
         self._stage_ended_s = self.clock.now()

@@ -94,6 +94,7 @@ class Child:
             "n_again": job.n_again,
             "is_scoring": job.is_scoring,
             "stages": job.stages,
+            "passed": job.passed,
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")

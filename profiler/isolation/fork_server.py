@@ -168,7 +168,8 @@ class _ForkServer:
         try:
             request, state = self.requests[job["request_id"]], parent if job["has_parent"] else None
             again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
-            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages)
+            passed = tuple(job["passed"])
+            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed)
             outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})

@@ -14,9 +14,21 @@ Visit = tuple[str, str]
 """(stage, model) of one invocation."""
 
 
-def activate(request_path: RequestPath, number: int, template: Template) -> ActivePath:
-    """Return the path under way; ``number`` is its position among all paths of the run."""
-    return ActivePath(request_path, number, template) if template.is_linear else ContingentPath(request_path, number, template)
+def activate(
+    request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = True
+) -> ActivePath:
+    """Return the path under way.
+
+    Args:
+        request_path: what the sampler proposed.
+        number: its position among all paths of the run.
+        template: a bound template.
+        round_: the sampler's round.
+        may_go_on: whether the workflow can go on below a passed check; otherwise a path that asks for it is an ordinary one. On
+            a template that branches every path is: no edge says which stage comes after the end.
+    """
+    kind = ActivePath if template.is_linear else ContingentPath
+    return kind(request_path, number, template, round_, may_go_on=may_go_on and template.is_linear)
 
 
 class ActivePath:
@@ -26,13 +38,22 @@ class ActivePath:
         request_id: the request.
         models: those of its invocations, as far as they are known.
         number: the position among all paths of the run.
+        round: the sampler's round that proposed it.
+        probability: see :class:`~vinelm.protocols.RequestPath`.
+        goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
         committed: how many of its cells are committed.
     """
 
-    __slots__ = ("_executed", "_template", "committed", "models", "number", "request_id")
+    __slots__ = (
+        "_executed", "_template", "committed", "goes_on", "models", "number", "probability", "request_id", "round"
+    )  # fmt: skip
 
-    def __init__(self, request_path: RequestPath, number: int, template: Template) -> None:
+    def __init__(
+        self, request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = True
+    ) -> None:
         self.request_id = request_path.request_id
+        self.round, self.probability = round_, request_path.probability
+        self.goes_on = request_path.goes_on and may_go_on and template.stop == "workflow"
         self.models = cast("tuple[str, ...]", request_path.path)
         self.number = number
         self.committed = 0
@@ -56,6 +77,10 @@ class ActivePath:
         """Return the number of cells that are known once the rows are taken into account."""
         return len(self.models)
 
+    def ends_at(self, row: Observation, rule: StopRule) -> bool:
+        """Return whether the path ends at one of its rows."""
+        return row.ended(rule) and (row.failure is not None or not self.goes_on)
+
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
         """Return the length of the shortest prefix without a row; None where the path ends before one."""
         known = self.resolve(rows, rule)
@@ -63,7 +88,7 @@ class ActivePath:
             row = rows.get(self.cell(self._executed + 1))
             if row is None:
                 return self._executed + 1
-            if row.ended(rule):
+            if self.ends_at(row, rule):
                 return None
             self._executed += 1
         return None
@@ -78,8 +103,10 @@ class ContingentPath(ActivePath):
 
     __slots__ = ("_ahead", "_choices", "_coming", "_is_over", "_position", "_stages")
 
-    def __init__(self, request_path: RequestPath, number: int, template: Template) -> None:
-        super().__init__(RequestPath(request_path.request_id, ()), number, template)
+    def __init__(
+        self, request_path: RequestPath, number: int, template: Template, round_: int = 0, *, may_go_on: bool = False
+    ) -> None:
+        super().__init__(request_path._replace(path=(), goes_on=False), number, template, round_)
         self._choices = request_path.path
         self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
         self._position = 0  # of the template's flow, after them

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vinelm.profiler.execution.job import Cell, Job
 from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
-from vinelm.profiler.scheduling.run_state import RunState
+from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
 
 MARGIN = 8.0
@@ -101,7 +101,7 @@ class _Scan:
             return None
         if self._earlier and self._may_stop_before():
             return None
-        return self._state.start(path.cell(length), upper_usd, upper_calls)
+        return self._state.start(path.cell(length), upper_usd, upper_calls, Purchase(path.round, path.probability))
 
     def _may_stop_before(self) -> bool:
         """Whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
@@ -146,13 +146,19 @@ class _Scan:
                 if self._coverage_bound is not None:
                     paid_usd = row.cost_usd + row.tool_cost_usd
                     visits = ((row.stage, row.model),)
-                    is_open = self._cells.is_reached(cell)
-                    self._coverage_bound.add(path.request_id, length, visits, paid_usd, is_open=is_open)
-            if row.ended(self._rule):
+                    self._coverage_bound.may_go_on |= path.goes_on
+                    self._coverage_bound.add(
+                        path.request_id, length, visits, paid_usd,
+                        is_open=self._cells.is_reached(cell), is_continued=row.is_continued,
+                    )  # fmt: skip
+            if path.ends_at(row, self._rule):
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
         """Add the rest of the path, from its first cell without a row; the cells that are not known yet at their most."""
+        is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
+        if self._coverage_bound is not None:
+            self._coverage_bound.may_go_on |= path.goes_on
         for length in range(first, path.longest + 1):
             cell = path.cell(length) if length <= len(path.models) else None
             if cell in self._earlier:
@@ -172,4 +178,6 @@ class _Scan:
             if self._coverage_bound is not None:
                 reserved_usd = upper_usd if reservation is None else reservation.upper_usd
                 is_open = cell is not None and self._cells.is_reached(cell)
-                self._coverage_bound.add(path.request_id, length, visits, reserved_usd, is_open=is_open)
+                self._coverage_bound.add(
+                    path.request_id, length, visits, reserved_usd, is_open=is_open, is_continued=is_continued
+                )

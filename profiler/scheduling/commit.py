@@ -5,6 +5,11 @@ See docs/architecture.md#invariants.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+from vinelm.agreement import answer_classes
+from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.execution.job import Cell
 from vinelm.profiler.scheduling.active_path import ActivePath
@@ -18,6 +23,8 @@ class CanonicalCommit:
     def __init__(self, state: RunState, paths: ActivePaths) -> None:
         self._state, self._paths = state, paths
         self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
+        self._classes: dict[Cell, int | None] = {}
+        self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
 
     def advance(self) -> None:
         """Commit everything up to the first cell without a row; begin the sampler's next round when one is done."""
@@ -27,8 +34,27 @@ class CanonicalCommit:
                 if not self._commit_path(paths.active[0]):
                     return
                 paths.active.pop(0)
-            elif not paths.next_round(tuple(self._observations.values())):
+            elif not self._next_round():
                 self._state.stop("sampler")
+
+    def _next_round(self) -> bool:
+        """Begin the sampler's next round; False if it proposes nothing more."""
+        try:
+            return self._paths.next_round(self._classified())
+        except WorkflowError as error:  # of agree: the rows of the units that just ended are kept
+            self._state.fail(error)
+            return True
+
+    def _classified(self) -> tuple[Observation, ...]:
+        """What the sampler is shown: the committed rows in order, with classes among these rows alone."""
+        signals, rows = self._state.signals, self._observations
+        if signals is None or not signals.answer:
+            return tuple(rows.values())
+        sizes = Counter(request_id for request_id, _ in rows)
+        grown = {request_id for request_id, size in sizes.items() if self._sizes.get(request_id) != size}
+        self._classes |= answer_classes((row for row in rows.values() if row.request_id in grown), signals).of
+        self._sizes = sizes
+        return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
         """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
@@ -59,6 +85,6 @@ class CanonicalCommit:
             path.committed += 1
             if cells.commit(cell) and (self._stop_if_broken(row) or self.stop_if_done()):
                 return False
-            if row.ended(rule):
+            if path.ends_at(row, rule):
                 break
         return True

@@ -46,6 +46,7 @@ class ObservedCells:
         states: Collection[Cell] = (),
     ) -> None:
         self._request_ids = request_ids
+        self._rule = template.stop
         self.rows: dict[Cell, Observation] = {}
         self.without_state: set[Cell] = {(row.request_id, row.prefix) for row in rows} - set(states)
         self.committed: set[Cell] = set()
@@ -92,9 +93,24 @@ class ObservedCells:
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Whether the committed rows show that the cell's request reaches it."""
+        """Whether the committed rows show that the cell's request reaches it by the stop rule."""
         request_id, prefix = cell
-        return len(prefix) == 1 or (request_id, prefix[:-1]) in self.committed
+        parent = (request_id, prefix[:-1])
+        return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
+
+    def is_continued(self, cell: Cell) -> bool:
+        """Whether the rows show that the cell's request has ended before it."""
+        return any(self.passed_before(cell))
+
+    def passed_before(self, cell: Cell) -> tuple[bool, ...]:
+        """Return for each invocation before the cell's own whether its request ended there by the stop rule; empty if nowhere.
+
+        Without failures, below which there is no cell.
+        """
+        request_id, prefix = cell
+        rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
+        passed = tuple(row is not None and row.ended(self._rule) for row in rows)
+        return passed if any(passed) else ()
 
     def interval(self) -> tuple[float, float]:
         """Return bounds of the coverage, refitted when the committed cells have grown by 5 %."""

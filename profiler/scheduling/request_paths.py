@@ -19,10 +19,16 @@ LARGEST_BLOCK = 256
 
 
 class ActivePaths:
-    """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed."""
+    """The request paths under way, in the sampler's order; the first is the oldest that is not fully committed.
 
-    def __init__(self, sampler: Sampler, template: Template) -> None:
-        self._sampler, self._template = sampler, template
+    Args:
+        sampler: proposes them.
+        template: a bound template.
+        may_go_on: whether the workflow can go on below an answer that its own check passed.
+    """
+
+    def __init__(self, sampler: Sampler, template: Template, *, may_go_on: bool = True) -> None:
+        self._sampler, self._template, self._may_go_on = sampler, template, may_go_on
         self._round = -1
         self._proposed: Iterator[RequestPath] = iter(())
         self._is_round_empty = False
@@ -48,7 +54,8 @@ class ActivePaths:
             self._is_exhausted = True
             return False
         self._is_round_empty = False
-        self.active.append(activate(request_path, self._taken, self._template))
+        path = activate(request_path, self._taken, self._template, self._round, may_go_on=self._may_go_on)
+        self.active.append(path)
         self._taken += 1
         return True
 

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vinelm.catalog import Catalog
-from vinelm.errors import BudgetExhausted, ConfigError
+from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
 from vinelm.observation import Observation
 from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Cell, Job, UnitFinished, UnitOutcome
+from vinelm.profiler.execution.shown import with_error
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
+from vinelm.signals import Labels, Signals
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, RunRecords
 from vinelm.workflow import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """How a row is bought.
+
+    Attributes:
+        round: the sampler's round that proposed the path.
+        probability: of proposing it; None if it is not known.
+    """
+
+    round: int = 0
+    probability: float | None = None
 
 
 class RunState:
@@ -32,6 +47,8 @@ class RunState:
         n_older: how many of the store's rows are older than the run.
         is_virtual_time: latencies do not pass on the wall, so that units on one engine do not slow each other down.
         broken_after: the run stops when this many first rows of a stage failed alike; None never stops it.
+        signals: what the workflow declares.
+        sampler: name of the run's sampler.
 
     Attributes:
         cells: the executed cells.
@@ -55,7 +72,10 @@ class RunState:
         n_older: int,
         is_virtual_time: bool,
         broken_after: int | None = None,
+        signals: Signals | None = None,
+        sampler: str | None = None,
     ) -> None:
+        self.signals, self._sampler = signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
         self.records = RunRecords(store)
         self.requests: Mapping[str, Request] = {request.id: request for request in requests}
@@ -63,7 +83,9 @@ class RunState:
         self._is_virtual_time = is_virtual_time
         self._broken_after = broken_after
         self.cells = self._read_cells()
+        self._labels = Labels(row.signal for row in self.cells.rows.values() if row.signal is not None)
         self.running: dict[Cell, Reservation] = {}
+        self._purchases: dict[Cell, Purchase] = {}
         self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
         self.stopped_by: StoppedBy | None = None
         self.message = ""
@@ -106,7 +128,7 @@ class RunState:
 
     # -- units -------------------------------------------------------------------------------------------------
 
-    def start(self, cell: Cell, upper_usd: float, upper_calls: int) -> Job:
+    def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
         """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
 
         Where a state is not kept (by an older version, or of an imported row), the unit executes the invocation again.
@@ -122,11 +144,14 @@ class RunState:
             if is_extendable(parent):
                 break
             parent, n_again = None, n_again + 1
-        self.running[cell] = reservation
+        self.running[cell], self._purchases[cell] = reservation, purchase or Purchase()
         if not self._is_virtual_time:
             engine = self.catalog[prefix[-1]].engine
             self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
-        return Job(self.requests[request_id], prefix, parent, reservation.upper_usd, n_again, stages=self._stages(cell))
+        return Job(
+            self.requests[request_id], prefix, parent, reservation.upper_usd, n_again,
+            stages=self._stages(cell), passed=self.cells.passed_before(cell),
+        )  # fmt: skip
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
         """The stages of the cell's invocations, as far as they are known; none on a linear template."""
@@ -183,12 +208,31 @@ class RunState:
         if (row.request_id, row.prefix) in self.cells.rows:  # executed again, without checkpoints
             self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
         else:
+            row = self._marked(row)
             self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd)
             self.cells.add(row)
+            self._note_label(row)
         self.executed += 1
         self.calls += row.calls
         if row.failure is not None:
             self.failures[row.failure] += 1
+
+    def _marked(self, row: Observation) -> Observation:
+        """The row with who bought it and how."""
+        cell = row.request_id, row.prefix
+        purchase = self._purchases.pop(cell, Purchase())
+        is_continued = any(self.cells.passed_before(cell))
+        return replace(
+            with_error(row, self.signals), is_continued=is_continued, sampler=self._sampler, round=purchase.round,
+            probability=purchase.probability,
+        )  # fmt: skip
+
+    def _note_label(self, row: Observation) -> None:
+        """End the run with an error at a value of the signal that is one too many. The row stays."""
+        try:
+            self._labels.add(row.signal, row.request_id)
+        except WorkflowError as error:
+            self.fail(error)
 
     def _auth_error(self, model: str) -> ConfigError:
         variable = self.catalog[model].api_key_env

@@ -30,6 +30,7 @@ class Scheduler:
         state: of the run.
         execution: whether units run inline, and how many at a time.
         on_progress: called on the calling thread after each row.
+        may_go_on: whether the workflow can go on below an answer that its own check passed.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Scheduler:
         state: RunState,
         execution: ExecutionConfig,
         on_progress: Callable[[Progress], None] | None,
+        *,
+        may_go_on: bool = True,
     ) -> None:
-        paths = ActivePaths(sampler, state.template)
+        paths = ActivePaths(sampler, state.template, may_go_on=may_go_on)
         self.state = state
         self._commit = CanonicalCommit(state, paths)
         self._admission = Admission(state, paths, execution.workers)

@@ -42,6 +42,7 @@ class StoredRow:
         has_state: the workflow state after it is kept.
         unscored_id: under which identity it was to be scored again and could not; None if there is none.
         reason: why it was retired; None for a current row.
+        is_continued: it lies below an answer that the workflow's own check passed.
     """
 
     row_id: int
@@ -59,6 +60,7 @@ class StoredRow:
     has_state: bool
     unscored_id: int | None = None
     reason: str | None = None
+    is_continued: bool = False
 
     def ended(self, rule: StopRule) -> bool:
         """Return whether the request ends at this row."""
@@ -140,7 +142,8 @@ class RowJudge:
 
     def after(self, row: StoredRow) -> Afterwards:
         """Return what comes after the row."""
-        return Afterwards(row.ended(self.rule), self.arm(row))
+        may_continue = row.failure is None and self.rule == "workflow" and self.template.is_linear
+        return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
     def cost_usd(self, row: StoredRow) -> float | None:
         """Return the row's dollars at the prices of now; None if it recorded no tokens and its price changed."""
@@ -149,14 +152,20 @@ class RowJudge:
 
 
 class Afterwards(NamedTuple):
-    """Whether a request ends at a row, and the stage that it goes on to as far as that is known."""
+    """Whether a request ends at a row, and the stage that it goes on to as far as that is known.
+
+    ``may_continue``: rows below it hold that were bought although the workflow's own check had passed an answer.
+    """
 
     ended: bool
     arm: str | None = None
+    may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
         """Whether the request goes on, to the stage of that row."""
-        return not self.ended and self.arm in (None, row.stages[-1])
+        if self.ended and not (self.may_continue and row.is_continued):
+            return False
+        return self.arm in (None, row.stages[-1])
 
 
 @dataclass

@@ -177,4 +177,5 @@ def _stored(
         has_state=row["state"] is not None,
         unscored_id=row.get("unscored_id"),
         reason=row.get("reason"),
+        is_continued=bool(row["is_continued"]),
     )

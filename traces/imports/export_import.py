@@ -25,11 +25,16 @@ from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, read_rows
 from vinelm.traces.store.schema import decode_prefix
+from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
 NOTE = "vinelm.store"
 _FORMAT = 1
 _PREFIX = FIELDS.index("prefix")
+LATER = frozenset(
+    ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability")
+)  # fmt: skip
+"""Columns that exports of earlier versions lack."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 
@@ -71,6 +76,9 @@ def export_store(store: ObservationStore, path: Path) -> int:
                 connection.execute(select(*_LEDGER).order_by(_ENTRY)).all(), connection.execute(_CHARGED).all()
             ),
         }
+        signals = record_of(connection)
+        if signals is not None:
+            document["signals"] = asdict(signals)
     if kind == "parquet":
         graded = {"success": "float"} if any(isinstance(row.success, float) for row in rows) else {}
         columns = {name: _KINDS[name][0] for name in FIELDS} | graded
@@ -150,6 +158,7 @@ def import_export(table: Path, path: Path) -> int:
         template = identity.bound_template()
         requests = {str(request): str(digest) for request, digest in document["requests"]}
         others = [dict(entry) for entry in document["other_spending"]]
+        signals = SignalRecord.of_plain(document["signals"]) if "signals" in document else None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DatasetError(f"{where}: not an export of a store: export the store again") from error
     digest = file_digest(table)
@@ -180,6 +189,8 @@ def import_export(table: Path, path: Path) -> int:
         if others:
             with store.database.transaction() as connection:
                 connection.execute(insert(schema.ledger), others)
+        if signals is not None:
+            ShownRows(store).set_classes({}, signals)
         store.record_source("import", table.name, digest, count)
     return count
 
@@ -203,6 +214,8 @@ def _document(table: Path) -> tuple[dict[str, Any], Path]:
 def _observation(row: Row, where: str) -> Observation:
     values: dict[str, Any] = {}
     for name in FIELDS:
+        if name not in row and name in LATER:
+            continue
         if name not in row:
             raise DatasetError(f"{where}: no column {name!r}: the table must have {', '.join(FIELDS)}")
         value = row[name]

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import read_rows, values_of
+from vinelm.traces.store.shown_merge import common_record, unite_shown
 from vinelm.traces.store.store import ObservationStore, number_of
 from vinelm.traces.store.summary import contents_of
 
@@ -39,8 +40,9 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints and ledger entries of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
-    that were continued separately. The cost of such a cell counts once, and so does the common beginning of two ledgers. Rows
-    that no longer hold are copied as such.
+    that were continued separately; who bought a row is taken from the first. The cost of such a cell counts once, and so does
+    the common beginning of two ledgers. Rows that no longer hold are copied as such. Answer classes of requests that several
+    inputs have rows of are computed anew by the next profile, and so are all signals if the inputs declare different ones.
 
     Args:
         inputs: two or more stores whose identity is now the same.
@@ -64,6 +66,7 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
                 raise StoreError(f"{store.path}: some of its rows wait to be scored again: profile with it first")
         with new_store(path, first) as merged:
             added = _copy_stores(stores, merged)
+            unite_shown(stores, merged)
         return Merged(sum(added), tuple(added))
 
 
@@ -79,6 +82,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> list[int]:
     """Copy everything into ``merged``; the number of new rows of each store."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
+    alike = common_record(stores) is not None
     digests: dict[str, str] = {}
     n_new, ledgers = [], list[list[Entry]]()
     for store in stores:
@@ -88,7 +92,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                     raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: the request {request!r} changed")
             merged.register_digests(digests)
             rows = list(read_rows(connection))
-            new = list(_new_rows(rows, known, store.path))
+            new = list(_new_rows(rows, known, store.path, alike=alike))
             with merged.database.transaction() as target:
                 numbers = _copy_identities(connection, target)
                 _copy_rows(connection, target, new, numbers)
@@ -107,19 +111,36 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
 
 
 def _new_rows(
-    rows: Sequence[Observation], known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]], path: Path
+    rows: Sequence[Observation],
+    known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]],
+    path: Path,
+    *,
+    alike: bool,
 ) -> Iterator[Observation]:
     for row in rows:
         key = (row.request_id, row.prefix)
         other, where = known.setdefault(key, (row, path))
         if other is row:
             yield row
-        elif other != row:
-            what = next(field.name for field in fields(row) if getattr(row, field.name) != getattr(other, field.name))
+        elif bought(other, shown=alike) != bought(row, shown=alike):
+            mine, theirs = bought(row, shown=alike), bought(other, shown=alike)
+            what = next(field.name for field in fields(row) if getattr(mine, field.name) != getattr(theirs, field.name))
+            values = f"{what} is {getattr(row, what)!r} and {getattr(other, what)!r}"
             raise StoreError(
-                f"{path} and {where} hold different rows of {cell_name(*key)} ({what} is {getattr(row, what)!r} and "
-                f"{getattr(other, what)!r}): keep one of the two stores, or drop the cell from an export"
+                f"{path} and {where} hold different rows of {cell_name(*key)} ("
+                f"{'their answers differ' if what in ('answer', 'answer_digest') else values}): keep one of the two stores, or "
+                "drop the cell from an export"
             )
+
+
+def bought(row: Observation, *, shown: bool) -> Observation:
+    """Return the row without what depends on other rows, and on who bought it and when: equal for two copies of a cell.
+
+    ``shown``: with its signal and answer.
+    """
+    if not shown:
+        row = replace(row, signal=None, answer=None, answer_digest=None)
+    return replace(row, answer_class=None, sampler=None, round=None, probability=None)
 
 
 def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:

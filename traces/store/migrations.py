@@ -41,6 +41,24 @@ STEPS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE observations ADD COLUMN arm VARCHAR",
         "ALTER TABLE retired ADD COLUMN arm VARCHAR",
     ),
+    4: (
+        "ALTER TABLE observations ADD COLUMN signal VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer_digest VARCHAR",
+        "ALTER TABLE observations ADD COLUMN answer_class INTEGER",
+        "ALTER TABLE observations ADD COLUMN is_continued BOOLEAN DEFAULT 0 NOT NULL",
+        "ALTER TABLE observations ADD COLUMN sampler VARCHAR",
+        "ALTER TABLE observations ADD COLUMN round INTEGER",
+        "ALTER TABLE observations ADD COLUMN probability FLOAT",
+        "ALTER TABLE retired ADD COLUMN signal VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer_digest VARCHAR",
+        "ALTER TABLE retired ADD COLUMN answer_class INTEGER",
+        "ALTER TABLE retired ADD COLUMN is_continued BOOLEAN DEFAULT 0 NOT NULL",
+        "ALTER TABLE retired ADD COLUMN sampler VARCHAR",
+        "ALTER TABLE retired ADD COLUMN round INTEGER",
+        "ALTER TABLE retired ADD COLUMN probability FLOAT",
+    ),
 }
 """Schema version to the statements that upgrade it to the next version."""
 

@@ -78,6 +78,7 @@ def read_rows(connection: Connection) -> Iterator[Observation]:
             if values["success"] in (0, 1):  # else a score between them, or unknown
                 values["success"] = values["success"] == 1
             values["tokens_estimated"] = values["tokens_estimated"] == 1
+            values["is_continued"] = values["is_continued"] == 1
             yield Observation(**values)
     finally:
         cursor.close()

@@ -24,11 +24,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import UserDefinedType
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
 
 RESCORING = "rescoring"
 """Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
+
+
+SIGNALS = "signals"
+"""Key of ``meta``: what signals and answer classes were made with, as :class:`~vinelm.traces.SignalRecord`."""
 
 
 class Score(UserDefinedType[Any]):
@@ -51,11 +55,42 @@ meta = Table(
         String,
         primary_key=True,
         comment="schema_version, identity; last_run: settings of the last run; open_run, unfinished_run: of a run that has not "
-        "completed; rescoring: retired rows wait to be scored again",
+        "completed; rescoring: retired rows wait to be scored again; signals: what signals and classes were made with",
     ),
     Column("value", String, nullable=False, comment="the value, JSON text"),
     comment="The store's current identity (workflow, template, catalog, dataset, fingerprint) and the state of runs.",
 )
+
+
+def _signal_columns() -> tuple[Column[Any], ...]:
+    """What a row showed and how it was bought; the last columns of their tables, as in stores that are migrated."""
+    return (
+        Column(
+            "signal", String, comment="what the workflow's signal said after the invocation; NULL: nothing. Since version 5"
+        ),
+        Column("answer", String, comment="the state's keys that answer= names, JSON text; NULL: no answer. Since version 5"),
+        Column("answer_digest", String, comment="sha256 of the answer's JSON text; NULL: no answer. Since version 5"),
+        Column(
+            "answer_class",
+            Integer,
+            comment="class of equal answers within the request, from 0, by depth and prefix; NULL: no answer. Since version 5",
+        ),
+        Column(
+            "is_continued",
+            Boolean,
+            nullable=False,
+            server_default=text("0"),
+            comment="the workflow's own check had passed an answer before this one, and the path went on. Since version 5",
+        ),
+        Column("sampler", String, comment="the sampler that bought the row; NULL: unknown. Since version 5"),
+        Column("round", Integer, comment="the sampler's round, from 0; NULL: unknown. Since version 5"),
+        Column(
+            "probability",
+            Float,
+            comment="of proposing the path that bought the row, given what was known then; NULL: unknown. Since version 5",
+        ),
+    )
+
 
 requests = Table(
     "requests",
@@ -105,6 +140,7 @@ observations = Table(
     ),
     Column("recorded_usd", Float, comment="cost_usd as it was charged, if a price has changed since. Since version 3"),
     Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
+    *_signal_columns(),
     UniqueConstraint("request_id", "prefix", name="one_row_per_cell"),
     comment="One stage invocation of one request, the tools after it included.",
 )
@@ -118,6 +154,9 @@ identities = Table(
     comment="Every identity that the store has had; the current one is also in meta. Since version 3.",
 )
 
+_LAST = frozenset(("arm", *(column.name for column in _signal_columns())))
+"""Columns that are the last of both tables, as in stores that are migrated."""
+
 retired = Table(
     "retired",
     metadata,
@@ -125,7 +164,7 @@ retired = Table(
     *(
         Column(column.name, column.type, nullable=column.nullable, comment=column.comment)
         for column in observations.columns
-        if column.name != "arm"  # last here, as in stores that are migrated
+        if column.name not in _LAST
     ),
     Column("request_digest", String, comment="hash of the request's dataset row when the row was scored"),
     Column("input_digest", String, comment="hash of what the graph was invoked with; NULL: unknown"),
@@ -135,6 +174,7 @@ retired = Table(
     Column("reason", String, nullable=False, comment="why the row no longer holds"),
     Column("retired_at", String, nullable=False, comment="when, ISO time in UTC"),
     Column("arm", String, comment="on a template that branches the stage that came next; NULL: the end. Since version 4"),
+    *_signal_columns(),
     Index("retired_by_state", "state"),
     comment="Rows that no longer hold because something that decides them has changed. Nothing is estimated from them; they "
     "are used again when the change is undone. Since version 3.",

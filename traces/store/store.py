@@ -416,7 +416,8 @@ class ObservationStore:
 _FRAME_DTYPES = {
     **dict.fromkeys(("success", "stopped"), "boolean"),
     **dict.fromkeys(("tokens_in", "tokens_out", "tokens_cached"), "Int64"),
-    **dict.fromkeys(("ttft_s",), "Float64"),
+    **dict.fromkeys(("answer_class", "round"), "Int64"),
+    **dict.fromkeys(("ttft_s", "probability"), "Float64"),
 }
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from vinelm.traces.store import schema
 from vinelm.traces.store.lock import holder
 from vinelm.traces.store.schema import RESCORING, SCHEMA_VERSION
+from vinelm.traces.store.shown import SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
 
@@ -36,6 +37,10 @@ class Contents:
         retired_usd: the part of ``committed_usd`` that was paid for them.
         repriced: rows whose dollars follow a later price than the one they were charged at.
         waiting: whether retired rows wait to be scored again by the next run.
+        signals: label to the number of rows whose signal it is.
+        answers: rows with an answer.
+        continued: rows below an answer that the workflow's own check passed.
+        shown: what signals and answer classes were made with, and what came of it; None if nothing was declared.
     """
 
     version: int
@@ -55,6 +60,10 @@ class Contents:
     retired_usd: float
     repriced: int
     waiting: bool
+    signals: dict[str, int]
+    answers: int
+    continued: int
+    shown: SignalRecord | None
 
 
 def contents_of(store: ObservationStore) -> Contents:
@@ -85,9 +94,15 @@ def contents_of(store: ObservationStore) -> Contents:
             retired_usd=one(_RETIRED_USD),
             repriced=one(select(func.count()).where(rows.recorded_usd.is_not(None))),
             waiting=bool(one(select(func.count()).where(schema.meta.c.key == RESCORING))),
+            signals={row[0]: row[1] for row in connection.execute(_SIGNALS)},
+            answers=one(select(func.count(rows.answer_digest))),
+            continued=one(select(func.count()).where(rows.is_continued)),
+            shown=record_of(connection),
         )
 
 
+_LABEL = schema.observations.c.signal
+_SIGNALS = select(_LABEL, func.count()).where(_LABEL.is_not(None)).group_by(_LABEL).order_by(_LABEL)
 _OLD = schema.retired.c
 _RETIRED = select(_OLD.reason, func.count()).group_by(_OLD.reason).order_by(func.count().desc(), _OLD.reason)
 _RETIRED_USD = select(func.coalesce(func.sum(func.coalesce(_OLD.recorded_usd, _OLD.cost_usd) + _OLD.tool_cost_usd), 0.0))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 
@@ -46,13 +47,25 @@ class ReplayPolicy(UnitPolicy):
         clock, request: see :class:`UnitPolicy`.
         before: see above.
         buys: False to replay the record alone, without a call.
+        passed: of the invocations before, whether the workflow's own check had passed them and the request went on; empty if it
+            had passed none.
     """
 
     def __init__(
-        self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, before: Record, *, buys: bool = True
+        self,
+        template: Template,
+        prefix: tuple[str, ...],
+        clock: Clock,
+        request: Request,
+        before: Record,
+        *,
+        buys: bool = True,
+        passed: Sequence[bool] = (),
     ) -> None:
         joint = JointStages(template)
-        stages: list[str | None] = [*before.stages, *([before.reached] if buys else [])]
+        follower = template.stage_after(len(before.stages)) if any(passed[-1:]) else None
+        reached = before.reached if follower is None else follower.name
+        stages: list[str | None] = [*before.stages, *([reached] if buys else [])]
         roots = joint.next_after(())
         if buys and not before.invocations and len(roots) == 1:
             stages = [roots[0]]  # several stages may come first: the one that does is known when it runs
@@ -67,12 +80,18 @@ class ReplayPolicy(UnitPolicy):
         self._joint = joint
         self._expected = stages
         self._buys = buys
+        self._passed = tuple(passed)
         self._taken: dict[PlaceKey, int] = {}
         self._bought_step: str | None = None
         self._calls: list[RecordedCall] = []
         self._used: set[int] = set()  # ids of recorded calls
         self._under_way = 0
         self._counter = Lock()
+
+    def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
+        """Return the workflow's own verdict, except where the request went on below an answer that had passed."""
+        goes_on = super().should_continue(prefix, finished, state)
+        return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
 
     # -- places ------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from vinelm.profiler.execution.replayed.model import UnitCalls
 from vinelm.profiler.execution.replayed.policy import ReplayPolicy
 from vinelm.profiler.execution.replayed.record import Record
 from vinelm.profiler.execution.replayed.repeats import RepeatGuard
+from vinelm.profiler.execution.shown import with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
 from vinelm.profiler.execution.unit_rows import failed_row, scored
 from vinelm.protocols import Backend
@@ -27,8 +28,9 @@ class ReplayRunner:
     """Runs units of a workflow whose checkpoints cannot be forked; the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
-    What stands for the checkpoint is the record of the answers so far. Only the workflow's own stop ends a request. Calls the
-    models, which spends money. May be shared by threads as far as the workflow's own code allows.
+    What stands for the checkpoint is the record of the answers so far. A request goes on below an answer that the workflow's
+    own check passed where an edge of ``vine.route`` asks for it. Calls the models, which spends money. May be shared by threads
+    as far as the workflow's own code allows.
 
     Args:
         workflow: the workflow.
@@ -53,6 +55,9 @@ class ReplayRunner:
         app = build_graph(workflow, self.control)
         self.template = self.control.adapter.template = with_graph_exits(self.template, app)
         self._app = Application(app, workflow)
+        self.signals = workflow.signals
+        self.can_go_on = self.template.is_linear and bool(self.control.ends)
+        """Whether a request can go on below a passed check."""
         self.last_error: Exception | None = None
 
     @property
@@ -67,6 +72,8 @@ class ReplayRunner:
         parent: bytes | None,
         budget: UnitBudget | None = None,
         stages: Sequence[str] = (),
+        *,
+        passed: Sequence[bool] = (),
     ) -> UnitOutcome:
         """Run the request from its start and buy the last invocation of ``prefix``.
 
@@ -76,6 +83,7 @@ class ReplayRunner:
             parent: the record of ``prefix[:-1]``; None for the first invocation.
             budget: authorizes each call of a model; None to allow every call.
             stages: not needed: the record has them.
+            passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
             The row and the record. A run that leaves its record gives a row of the kind ``state`` that says
@@ -85,7 +93,7 @@ class ReplayRunner:
             InputError: an error that every further unit would meet as well.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
-        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before)
+        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)
         values, problem = self._run(policy, request, budget)
         self.last_error = problem
         if budget is not None and budget.was_refused:  # even if the application caught the exception
@@ -101,21 +109,28 @@ class ReplayRunner:
             return UnitOutcome(policy.observation(last.failure, last.detail))
         return self._finished(policy, request, values)
 
-    def score(self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget) -> UnitOutcome:
+    def score(
+        self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
+    ) -> UnitOutcome:
         """Score the state after ``prefix`` again, which replays the record without a call.
 
         Returns:
-            A row that holds only the success, or a failure with what is wrong.
+            A row that holds the success, or a failure with what is wrong, and what the state shows (but ``"status"``).
         """
         before = Record.from_bytes(state)
-        policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, buys=False)
+        policy = ReplayPolicy(
+            self.template, prefix, self.control.models.new_clock(), request, before, buys=False, passed=passed
+        )
         values, error = self._run(policy, request, budget)
         if policy.drift is not None:
             return UnitOutcome(policy.observation("state", policy.drift))
         if error is not None:
             return UnitOutcome(failed_row(policy, error))
+        stage = self.template.stage(policy.stage)
+        row = with_shown(policy.observation(), self.signals, None if policy.is_joint else values, stage)
         success, problem = self._success(policy, request, values)
-        return UnitOutcome(policy.observation(success=success) if problem is None else policy.observation("tool", problem))
+        row = replace(row, success=success) if problem is None else replace(row, failure="tool", detail=problem)
+        return UnitOutcome(row)
 
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None
@@ -166,6 +181,7 @@ class ReplayRunner:
         may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
         row = policy.observation(success=success, stopped=stopped, arm=arm)
+        row = with_shown(row, self.signals, None if policy.is_joint else values, self.template.stage(policy.stage))
         try:
             record = policy.record_after(row).to_bytes()
         except Exception as error:

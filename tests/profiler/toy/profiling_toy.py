@@ -187,6 +187,15 @@ def load(mischief=None, **settings) -> LoadedWorkflow:
     return LoadedWorkflow(workflow, catalog_for(workflow), {"test": ToyBackend(before=partial(misbehave, mischief or {}))})
 
 
+def long_or_short(state) -> str:
+    return "long" if len(state["answer"]) > 5 else "short"
+
+
+def load_showing() -> LoadedWorkflow:
+    """The toy by name, with a signal and answers."""
+    return load(signal=long_or_short, answer=("answer",))
+
+
 def misbehave(mischief, request_id, prefix):
     what = mischief.get("/".join((request_id, *prefix)))
     if what == "os._exit":

@@ -106,7 +106,7 @@ def edit(table, change):
         (lambda t: t.replace(",0,1,", ",2,1,", 1), ":2: success is '2': expected bool"),
         (lambda t: t.replace("latency_s", "seconds", 1), "no column 'latency_s'"),
         (lambda t: t + t.splitlines()[1] + "\n", ":5: .*this cell is on line 2 too"),
-        (lambda t: t + "q1,x\n", ":5: the line does not have the header's 20 fields"),
+        (lambda t: t + "q1,x\n", ":5: the line does not have the header's 28 fields"),
     ],
 )
 def test_a_bad_line_is_named_and_no_store_is_left(tmp_path, change, words):

@@ -100,6 +100,7 @@ def _show_info(facts: dict[str, Any]) -> None:
     open_ = f", {usd(facts['open_usd'])} reserved for calls in flight" if facts["open_usd"] else ""
     say(f"Ledger: {usd(facts['committed_usd'])}{lost}{open_}.")
     _show_growth(facts)
+    _show_signals(facts)
     if facts["coverage"] is not None:
         say(
             f"Coverage: {percent(facts['coverage'])} of {usd(facts['exhaustive_usd'])}, "
@@ -142,6 +143,30 @@ def _show_growth(facts: dict[str, Any]) -> None:
         say("Some of these wait to be scored again: the next `vinelm profile` does it, without a call.")
     if facts["repriced"]:
         say(f"{facts['repriced']:,} rows count at a later price than the one they were charged at.")
+
+
+def _show_signals(facts: dict[str, Any]) -> None:
+    """What the rows showed, where the workflow declares it."""
+    from vinelm.cli.console import say
+
+    shown = facts["shown"]
+    if facts["continued"]:
+        say(f"{facts['continued']:,} rows lie below an answer that the workflow's own check passed.")
+    if shown is None:
+        return
+    if facts["signals"]:
+        say(f"Signal: {', '.join(f'{label} {count:,}' for label, count in facts['signals'].items())}.")
+    if shown["answer"]:
+        say(f"Answers ({', '.join(shown['answer'])}) of {facts['answers']:,} rows.")
+    if shown["answer"] and shown["rows"] != facts["rows"]:
+        say("Their classes are not up to date: the next `vinelm profile` computes them, without a call.")
+    elif shown["intransitive"]:
+        pairs = f"{shown['intransitive']:,} of {shown['compared']:,} pairs of answers"
+        say(f"agree is not transitive: {pairs} contradict the classes.")
+    if shown["unknown"]:
+        say(f"The classes of {shown['unknown']:,} requests cannot be computed: of some of their answers only a digest is kept.")
+    if shown["without_state"]:
+        say(f"{shown['without_state']:,} rows show nothing, since the state after them is not kept.")
 
 
 @command.command("check", short_help="Check the integrity of a store.")

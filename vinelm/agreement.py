@@ -1,0 +1,146 @@
+"""Which answers of a request are equal: the classes of all its rows, by the workflow's ``agree``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from vinelm.errors import WorkflowError
+from vinelm.observation import Observation
+from vinelm.signals import Signals
+
+Cell = tuple[str, tuple[str, ...]]
+"""(request id, prefix)."""
+
+MOST_ANSWERS_COMPARED = 32
+"""Different answers of one request that are compared each with each, to see whether ``agree`` is transitive."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerClasses:
+    """The classes of the answers of a set of rows.
+
+    Attributes:
+        of: the class by cell, from 0 within each request; None for a row without an answer.
+        compared: pairs of different answers that were compared each with each, at most 32 answers of a request.
+        intransitive: of these, how many agree and are in different classes, or the other way round.
+        unknown: requests whose classes cannot be computed: an answer is not kept, only its digest. They are not in ``of``.
+    """
+
+    of: Mapping[Cell, int | None]
+    compared: int = 0
+    intransitive: int = 0
+    unknown: int = 0
+
+
+def answer_classes(rows: Iterable[Observation], signals: Signals | None) -> AnswerClasses:
+    """Return the classes of the answers of these rows, whatever their order.
+
+    The rows of a request are taken by depth, then by prefix (names in alphabetical order). The class of an answer is the first
+    earlier class whose first answer is equal to it, else a new one. ``agree`` is called once for each ordered pair of different
+    answers, in both directions.
+
+    Args:
+        rows: the rows; their ``answer_class`` is not read.
+        signals: what the workflow declares; without ``answer`` no row has a class.
+
+    Raises:
+        WorkflowError: ``agree`` raised, or is not symmetric; names the two rows.
+    """
+    if signals is None or not signals.answer:
+        return AnswerClasses({(row.request_id, row.prefix): None for row in rows})
+    of_request: dict[str, list[Observation]] = {}
+    for row in rows:
+        of_request.setdefault(row.request_id, []).append(row)
+    found: dict[Cell, int | None] = {}
+    compared = intransitive = unknown = 0
+    for request_id in sorted(of_request):
+        ordered = sorted(of_request[request_id], key=row_order)
+        if signals.agree is not None and any(row.answer is None and row.answer_digest is not None for row in ordered):
+            unknown += 1
+            continue
+        comparison = _Comparison(signals)
+        classes = _classes(ordered, comparison)
+        found.update(((row.request_id, row.prefix), classes[k]) for k, row in enumerate(ordered))
+        pairs, wrong = _intransitive(ordered, classes, comparison)
+        compared, intransitive = compared + pairs, intransitive + wrong
+    return AnswerClasses(found, compared, intransitive, unknown)
+
+
+def row_order(row: Observation) -> tuple[int, tuple[str, ...]]:
+    """Return what the rows of a request are sorted by wherever their order counts: depth, then prefix."""
+    return row.depth, row.prefix
+
+
+class _Comparison:
+    """Whether answers of one request are equal. Remembers pairs by their digests, since models often repeat an answer."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._equal: dict[tuple[str, str], bool] = {}
+        self._answers: dict[str, Any] = {}
+
+    def is_answer(self, row: Observation) -> bool:
+        """Whether the row has an answer: one that agrees with itself."""
+        return row.answer_digest is not None and self.equal(row, row)
+
+    def equal(self, one: Observation, other: Observation) -> bool:
+        """Whether two rows have the same answer.
+
+        Raises:
+            WorkflowError: it depends on the order.
+        """
+        key = (str(one.answer_digest), str(other.answer_digest))
+        known = self._equal.get(key)
+        if known is None:
+            known = self._ask(one, other)
+            if key[0] != key[1] and self._ask(other, one) != known:
+                raise WorkflowError(
+                    f"agree is not symmetric: request {one.request_id!r}: it is {known} for the answers of "
+                    f"{'/'.join(one.prefix)} and {'/'.join(other.prefix)}, and {not known} for the same two in the other "
+                    "order: agree(a, b) must equal agree(b, a)",
+                    code="agree-not-symmetric",
+                )
+            self._equal[key] = self._equal[key[::-1]] = known
+        return known
+
+    def _ask(self, one: Observation, other: Observation) -> bool:
+        if self._signals.agree is None:
+            return one.answer_digest == other.answer_digest
+        return self._signals.equal(self._answer(one), self._answer(other))
+
+    def _answer(self, row: Observation) -> Any:
+        key = str(row.answer_digest)
+        if key not in self._answers:
+            self._answers[key] = json.loads(str(row.answer))
+        return self._answers[key]
+
+
+def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int | None]:
+    firsts: list[Observation] = []
+    of_digest: dict[str | None, int | None] = {}
+    found: list[int | None] = []
+    for row in rows:
+        if row.answer_digest not in of_digest:
+            number = None
+            if comparison.is_answer(row):
+                number = next((k for k, first in enumerate(firsts) if comparison.equal(first, row)), len(firsts))
+                if number == len(firsts):
+                    firsts.append(row)
+            of_digest[row.answer_digest] = number
+        found.append(of_digest[row.answer_digest])
+    return found
+
+
+def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
+    """How many pairs of different answers were compared, and how many of them the classes contradict."""
+    different: dict[str | None, tuple[Observation, int]] = {}
+    for row, number in zip(rows, classes, strict=True):
+        if number is not None and len(different) < MOST_ANSWERS_COMPARED:
+            different.setdefault(row.answer_digest, (row, number))
+    pairs = list(combinations(different.values(), 2))
+    wrong = sum(comparison.equal(one, other) != (mine == theirs) for (one, mine), (other, theirs) in pairs)
+    return len(pairs), wrong
