@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.observation import Observation
+from vinelm.profiler.running_coverage import RunningBound, RunningCoverage
 from vinelm.template import Template
 from vinelm.trie import FloatArray
 
-_DRAWS = 200
 _COST_PRIOR = 4.0  # weight, in observations, of the mean over all depths
 _RATE_PRIOR = 4.0  # weight, in observations, of the stage's rates over all models, and of the overall rate
 Ints = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class CellKinds:
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
 
-class BranchingCoverage:
+class BranchingCoverage(RunningCoverage["OutcomeCounts"]):
     """Running totals of the executed cells. Add each cell once, parents before children.
 
     Args:
@@ -139,52 +139,14 @@ class BranchingCoverage:
         return self.kinds.stages[followers[0] if row.arm is None else row.arm]
 
     @property
-    def counts(self) -> FloatArray:
-        """The number of executed cells, (depth, slots)."""
-        return self.totals.counts
-
-    @property
-    def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1."""
-        return tuple(int(n) for n in self.counts.sum(axis=1))
-
-    @property
-    def spent_usd(self) -> float:
-        """The dollars of the executed cells, tools included."""
-        return float(self.totals.paid.sum())
-
-    @property
     def is_complete(self) -> bool:
         """Whether every reached cell is executed."""
         return self.unknown <= 0 and not self.unopened.any()
 
     @property
-    def fraction(self) -> float:
-        """The coverage, in [0, 1]: 0 before the first cell, 1 exactly when every reached cell is executed."""
-        if self.is_complete:
-            return 1.0
-        totals = self.measure()
-        paid = float(totals.paid.sum())
-        total = paid + float(totals.rest(self.unopened, self.unknown))
-        return paid / total if total > 0 else 0.0
-
-    def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
-
-        (0, 1) with fewer than two requests.
-        """
-        if self.is_complete:
-            return 1.0, 1.0
-        if len(self._requests) < 2:
-            return 0.0, 1.0
-        paid, rest = float(self.measure().paid.sum()), self._drawn().rest(self.unopened, self.unknown)
-        fractions = np.divide(paid, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
-        low, high = np.quantile(fractions, [(1 - level) / 2, (1 + level) / 2])
-        return min(float(low), self.fraction), max(float(high), self.fraction)
-
-    def exhaustive_usd(self) -> float:
-        """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
-        return self.spent_usd + (float(self.totals.rest(self.unopened, self.unknown)) if self.counts.any() else 0.0)
+    def n_observed(self) -> int:
+        """The number of requests that have an executed cell."""
+        return len(self._requests)
 
     def naive_usd(self) -> float:
         """Return the estimated dollars of every request along each of its reached histories to their ends, nothing shared."""
@@ -193,34 +155,28 @@ class BranchingCoverage:
         weight = self.totals.leaves()
         return float((weight * self.totals.paid).sum()) + float(self.totals.rest(self.unopened, self.unknown, weight))
 
-    def measure(self) -> OutcomeCounts:
-        """Return the counts that coverage is measured by: dollars, or cells while every cell was free."""
-        return self.totals if self.totals.paid.any() else self.totals.free()
+    def _rest(self, totals: OutcomeCounts) -> FloatArray:
+        return totals.rest(self.unopened, self.unknown)
 
-    def _drawn(self) -> OutcomeCounts:
-        """The totals of resampled requests, with the draws as the first axis."""
+    def _drawn(self, weights: FloatArray) -> OutcomeCounts:
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # whatever the order of the rows
-        n, (depth, slots) = len(order), self.kinds.shape
-        weights = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=_DRAWS).astype(float)[:, order]
+        weights = weights[:, order]
+        (depth, slots), shape, draws = self.kinds.shape, self.totals.outcomes.shape, len(weights)
         events = np.array([event[:4] for event in self._events])
         usd = np.array([event[4] for event in self._events])
-        shape = self.totals.outcomes.shape
         place = np.ravel_multi_index((events[:, 1], events[:, 2], events[:, 3]), shape)
         cell = np.ravel_multi_index((events[:, 1], events[:, 2]), (depth, slots))
         drawn = weights[:, events[:, 0]]
         size = int(np.prod(shape))
-        outcomes = np.array([np.bincount(place, one, size) for one in drawn]).reshape(_DRAWS, *shape)
-        paid = np.array([np.bincount(cell, one * usd, depth * slots) for one in drawn]).reshape(_DRAWS, depth, slots)
-        found = OutcomeCounts(self.kinds, outcomes, paid)
-        return found if self.totals.paid.any() else found.free()
+        outcomes = np.array([np.bincount(place, one, size) for one in drawn]).reshape(draws, *shape)
+        paid = np.array([np.bincount(cell, one * usd, depth * slots) for one in drawn]).reshape(draws, depth, slots)
+        return OutcomeCounts(self.kinds, outcomes, paid)
 
 
-class BranchingUpperBound:
-    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
+class BranchingUpperBound(RunningBound["OutcomeCounts"]):
+    """Upper bound on the coverage of a template that branches; see :class:`RunningBound`.
 
-    As in :class:`~vinelm.profiler.coverage.CoverageUpperBound` every such cell counts as free, and its request as ended there:
-    that makes every mean and every rate, and so the price of what remains, as small as any outcome can. Where it is not known
-    of which stage a cell will be, it counts for each of them.
+    Where it is not known of which stage a cell will be, it counts for each of them.
     """
 
     def __init__(self, coverage: BranchingCoverage) -> None:
@@ -249,18 +205,9 @@ class BranchingUpperBound:
             self._unopened[length - 1, slots[0]] -= 1
         self._upper_usd += upper_usd
 
-    @property
-    def most(self) -> float:
-        """The bound; 1.0 where none is known."""
-        totals, extra = self._totals, self._upper_usd
-        if not totals.paid.any():
-            if extra > 0:
-                return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
-            totals, extra = totals.free(), 0.0
-        paid = float(totals.paid.sum()) + extra
+    def _least_rest(self, totals: OutcomeCounts) -> float:
         unknown = self._coverage.unknown - len(self._begun)
-        rest = float(totals.rest(self._unopened, unknown, is_least=bool(self._begun)))
-        return paid / (paid + rest) if paid + rest > 0 else 0.0
+        return float(totals.rest(self._unopened, unknown, is_least=bool(self._begun)))
 
 
 @dataclass(slots=True)

@@ -15,13 +15,12 @@ import numpy as np
 
 from vinelm.observation import Observation
 from vinelm.profiler.branching_coverage import BranchingCoverage
+from vinelm.profiler.running_coverage import RunningBound, RunningCoverage
 from vinelm.template import Template
 from vinelm.trie import FloatArray
 
-_DRAWS = 200
 
-
-class Coverage:
+class Coverage(RunningCoverage["CellCounts"]):
     """Running totals of the executed cells of a linear template. Add each cell once, parents before children.
 
     Arrays are (depth, models).
@@ -65,52 +64,14 @@ class Coverage:
         return len(prefix) - 1, self._index[prefix[-1]]
 
     @property
-    def counts(self) -> FloatArray:
-        """The number of executed cells, (depth, models)."""
-        return self.totals.counts
-
-    @property
-    def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1."""
-        return tuple(int(n) for n in self.counts.sum(axis=1))
-
-    @property
-    def spent_usd(self) -> float:
-        """The dollars of the executed cells, tools included."""
-        return float(self.totals.paid.sum())
-
-    @property
     def is_complete(self) -> bool:
         """Whether every reached cell is executed."""
         return not self.unopened.any()
 
     @property
-    def fraction(self) -> float:
-        """The coverage, in [0, 1]: 0 before the first cell, 1 exactly when every reached cell is executed."""
-        if self.is_complete:
-            return 1.0
-        totals = self.measure()
-        total = float(totals.paid.sum()) + self._rest(totals)
-        return float(totals.paid.sum()) / total if total > 0 else 0.0
-
-    def interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
-
-        Requests are resampled whole, because the cells of one request are correlated. (0, 1) with fewer than two requests.
-        """
-        if self.is_complete:
-            return 1.0, 1.0
-        if len(self._of_request) < 2:
-            return 0.0, 1.0
-        paid = float(self.measure().paid.sum())
-        rest = self._rest_draws()
-        fractions = np.divide(paid, paid + rest, out=np.ones_like(rest), where=paid + rest > 0)
-        low, high = np.quantile(fractions, [(1 - level) / 2, (1 + level) / 2])
-        return min(float(low), self.fraction), max(float(high), self.fraction)
-
-    def exhaustive_usd(self) -> float:
-        """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
-        return self.spent_usd + (self._rest(self.totals) if self.counts.any() else 0.0)
+    def n_observed(self) -> int:
+        """The number of requests that have an executed cell."""
+        return len(self._of_request)
 
     def naive_usd(self) -> float:
         """Return the estimated dollars of every request on every leaf path from the root, nothing shared, stops respected."""
@@ -121,41 +82,28 @@ class Coverage:
         paid = float((weight[:, None] * self.totals.paid).sum())
         return paid + float(self.totals.rest(self.unopened, self.allowed, weight))
 
-    def measure(self) -> CellCounts:
-        """Return the counts that coverage is measured by: dollars, or cells while every cell was free."""
-        totals = self.totals
-        return totals if totals.paid.any() else CellCounts(totals.counts, totals.counts, totals.went_on)
-
     def upper_bound(self) -> CoverageUpperBound:
         """Return the bound to which cells that may be executed can be added."""
         return CoverageUpperBound(self)
 
-    def _rest(self, totals: CellCounts) -> float:
-        return float(totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed))))
+    def _rest(self, totals: CellCounts) -> FloatArray:
+        return totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed)))
 
-    def _rest_draws(self) -> FloatArray:
+    def _drawn(self, weights: FloatArray) -> CellCounts:
         seen = [self._of_request[request_id] for request_id in sorted(self._of_request)]  # whatever the order of the rows
-        weights = np.random.default_rng(0).multinomial(len(seen), np.full(len(seen), 1 / len(seen)), size=_DRAWS).astype(float)
 
         def drawn(arrays: list[FloatArray]) -> FloatArray:
             return np.asarray(np.einsum("br,rdm->bdm", weights, np.array(arrays), optimize=True))
 
-        counts = drawn([one.counts for one in seen])
-        paid = drawn([one.paid for one in seen]) if self.totals.paid.any() else counts
-        totals = CellCounts(counts, paid, drawn([one.went_on for one in seen]))
-        return totals.rest(self.unopened, self.allowed, np.ones(len(self.allowed)))
+        return CellCounts(*(drawn([getattr(one, name) for one in seen]) for name in ("counts", "paid", "went_on")))
 
 
-class CoverageUpperBound:
-    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
-
-    Never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars remaining
-    their lower bound, with every such cell free and its request ended (so means, rates and open cells only decrease).
-    """
+class CoverageUpperBound(RunningBound["CellCounts"]):
+    """Upper bound on the coverage of a linear template; see :class:`RunningBound`."""
 
     def __init__(self, coverage: Coverage) -> None:
         self._coverage = coverage
-        self._tally = coverage.totals.copy()
+        self._totals = coverage.totals.copy()
         self._unopened = coverage.unopened.copy()
         self._upper_usd = 0.0
 
@@ -170,21 +118,12 @@ class CoverageUpperBound:
             is_open: whether the executed cells show that its request reaches it.
         """
         at = self._coverage.place((*[""] * (length - 1), visits[0][1]))
-        self._tally.counts[at] += 1
+        self._totals.counts[at] += 1
         self._unopened[at] -= is_open
         self._upper_usd += upper_usd
 
-    @property
-    def most(self) -> float:
-        """The bound; 1.0 where none is known."""
-        totals, extra = self._tally, self._upper_usd
-        if not totals.paid.any():
-            if extra > 0:
-                return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
-            totals, extra = CellCounts(totals.counts, totals.counts, totals.went_on), 0.0
-        paid = float(totals.paid.sum()) + extra
-        rest = float(totals.rest(self._unopened, self._coverage.allowed, np.ones(len(self._unopened))))
-        return paid / (paid + rest) if paid + rest > 0 else 0.0
+    def _least_rest(self, totals: CellCounts) -> float:
+        return float(totals.rest(self._unopened, self._coverage.allowed, np.ones(len(self._unopened))))
 
 
 def new_coverage(template: Template, n_requests: int) -> Coverage | BranchingCoverage:
@@ -221,6 +160,10 @@ class CellCounts:
     def copy(self) -> CellCounts:
         """Return a copy with its own arrays."""
         return CellCounts(self.counts.copy(), self.paid.copy(), self.went_on.copy())
+
+    def free(self) -> CellCounts:
+        """Return the same cells at a price of one each."""
+        return CellCounts(self.counts, self.counts, self.went_on)
 
     def means(self) -> FloatArray:
         """Return the mean cost of a cell, shrunk towards the model's mean over depths, or the overall mean for a new model."""

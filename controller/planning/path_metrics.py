@@ -149,8 +149,7 @@ class PathMetrics:
     def _lower_accuracy(self, confidence: float) -> FloatArray:
         error = self.annotated.accuracy_se
         if error is None:
-            name = self.annotated.meta.get("estimator", "this")
-            raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
+            raise no_standard_errors(self.annotated)
         lower = self.annotated.accuracy - NormalDist().inv_cdf(confidence) * error
         return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0)
 
@@ -210,6 +209,12 @@ class _EngineVisits:
         self.group: npt.NDArray[np.uint16] | npt.NDArray[np.int32] = (
             group.astype(np.uint16) if len(self.vectors) <= 2**16 else group
         )
+
+
+def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
+    """The error for an objective with ``confidence`` over a trie without standard errors."""
+    name = annotated.meta.get("estimator", "this")
+    return ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
 
 
 def _share(right: FloatArray, of: FloatArray) -> FloatArray:
