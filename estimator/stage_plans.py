@@ -15,6 +15,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.estimator.arms import Arms, arms_of
 from vinelm.merged_paths import stage_runs
 from vinelm.promise import contingent_standard_error
+from vinelm.template import every_assignment, runs_one_model
 from vinelm.trie import BoolArray, FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
@@ -41,7 +42,7 @@ class FixedStagePlans:
     @property
     def is_single_model(self) -> BoolArray:
         """Whether each plan runs one model at every stage, shape (plans,)."""
-        return np.asarray((self.models == self.models[:, :1]).all(axis=1))
+        return runs_one_model(self.models)
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie, *, with_errors: bool = True) -> FixedStagePlans:
@@ -94,13 +95,12 @@ def _plans(trie: Trie) -> Ints:
     """Models of each stage in every combination, or :data:`MOST_PLANS` of them."""
     used = [np.unique(trie.model[trie.stage == stage]).astype(np.int64) for stage in range(len(trie.stages))]
     used = [models if len(models) else np.zeros(1, np.int64) for models in used]
-    sizes = [len(models) for models in used]
-    if float(np.prod(sizes, dtype=np.float64)) <= MOST_PLANS:
-        place = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), sizes), axis=1)
+    every = every_assignment([models.tolist() for models in used], most=MOST_PLANS)
+    if every is not None:
+        chosen = np.array(every, np.int64)
     else:
         rng = np.random.default_rng(0)
-        place = np.stack([rng.integers(size, size=MOST_PLANS) for size in sizes], axis=1)
-    chosen = np.stack([models[place[:, stage]] for stage, models in enumerate(used)], axis=1)
+        chosen = np.stack([models[rng.integers(len(models), size=MOST_PLANS)] for models in used], axis=1)
     everywhere = [m for m in range(len(trie.models)) if all(m in models for models in used)]
     single = np.repeat(np.array(everywhere, np.int64)[:, None], len(used), axis=1)
     return np.unique(np.concatenate([chosen, single]), axis=0)

@@ -73,7 +73,7 @@ def profile(
         execution: where units run and how many at a time; default: one at a time on this thread.
         checkpoints: False executes every leaf path from its start and pays for all of it; exhaustive sampler only.
         keep_going: go on even if all first rows of a stage fail alike, whatever the model. By default such a run stops
-            (``"broken"``), and the next one executes these rows again.
+            (``"broken"``), and the next one executes these rows again. Only with checkpoints.
         on_progress: called after each row.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
@@ -96,7 +96,7 @@ def profile(
         raise DatasetError("no request to profile: give at least one")
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     if not checkpoints:
-        check_uncheckpointed(sampler, limits, workflow.template)
+        check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
     if identity is None:
         identity = with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
@@ -133,11 +133,14 @@ def profile(
         return _result(state)
 
 
-def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits, template: Template) -> None:
+def check_uncheckpointed(
+    sampler: str | Sampler, limits: ProfileLimits, template: Template, *, keep_going: bool = False
+) -> None:
     """Refuse what cannot run without checkpoints: any sampler but the exhaustive one, a coverage, a template that branches.
 
     Raises:
-        ConfigError: with the code ``uncheckpointed``.
+        ConfigError: with the code ``uncheckpointed``; ``uncheckpointed-branches``; ``keep-going-unused``, since such a run
+            never stops after its first rows.
     """
     if sampler != "exhaustive" or limits.coverage is not None:
         raise ConfigError(
@@ -148,6 +151,11 @@ def check_uncheckpointed(sampler: str | Sampler, limits: ProfileLimits, template
         raise ConfigError(
             "without checkpoints every path is known before it runs, but the template branches: profile it with checkpoints",
             code="uncheckpointed-branches",
+        )
+    if keep_going:
+        raise ConfigError(
+            "keep_going has no effect without checkpoints, where no run stops after its first rows: leave it out",
+            code="keep-going-unused",
         )
 
 

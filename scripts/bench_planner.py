@@ -14,23 +14,19 @@ import statistics
 import sys
 import time
 from dataclasses import replace
-from datetime import date
-from typing import TypedDict
 
 import numpy as np
+from planner_rivals import dfs_time, python_induction_time, slice_time
+from planner_tries import KINDS, branching_trie, impossible, objectives, synthetic
+from stage_overhead import stage_overhead
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import VineLM
-from vinelm.catalog import Catalog, Model, Price
-from vinelm.controller import Planner, PlanRequest, SubtreeView, load_array
+from vinelm.controller import Planner
 from vinelm.objective import Objective
-from vinelm.template import Branch, Loop, Stage, Template
-from vinelm.trie import Trie
 
 SHAPES = ((2, 4), (8, 3), (4, 6), (8, 5), (8, 6), (8, 7))
 BRANCHING = ((4, 3, 1_000), (8, 3, 30_000), (4, 6, 1_000_000))
 """Models, turns of the branching loop, and nodes in round figures."""
-KINDS = ("min cost | A", "max A | T", "max A | C", "max A | C, T")
 
 
 def main() -> int:
@@ -80,51 +76,6 @@ def print_row(row):
     print(f"{row['nodes']:9,} {row['objective']:14} {row['loaded_engines']:6} {plans}")
 
 
-def synthetic(n_models: int, depth: int, seed: int) -> AnnotatedTrie:
-    """A full trie under the oracle stop. Expensive models are more accurate and slower; every prefix has its own noise, and a
-    model that runs again helps less.
-    """
-    rng = np.random.default_rng(seed)
-    names = tuple(f"m{i}" for i in range(n_models))
-    price = Price(input=1, output=1, source="made up", as_of=date(2026, 1, 1))
-    catalog = Catalog(Model(name=n, provider="simulated", model_id=n, engine=f"e{i}", price=price) for i, n in enumerate(names))
-    template = Template((Stage("first", names), Loop((Stage("again", names),), depth - 1)), "oracle")
-    trie = Trie.from_template(template)
-    size = len(trie)
-    skill = np.linspace(0.25, 0.6, n_models)
-    success = skill[trie.model] * np.where(trie.depth > 1, 0.6, 1.0) * rng.uniform(0.7, 1.3, size)
-    up = np.maximum(trie.parent, 0)
-    success = np.where((trie.model == trie.model[up]) & (trie.depth > 1), 0.4 * success, success)
-    cost = (0.0005 * 2.0 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.2, size)
-    latency = (0.8 * 1.3 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.25, size)
-    for values in (success, cost, latency):
-        values[0] = 0.0
-    zeros = np.zeros(size)
-    return AnnotatedTrie(
-        trie, template, catalog, success, success, success, cost, zeros, latency, zeros, meta={"estimator": "made up"}
-    )
-
-
-def objectives(annotated: AnnotatedTrie, kind: str, count: int, rng) -> list[Objective]:
-    """Objectives whose bounds lie between tight and loose."""
-    accuracy, cost, latency = (
-        np.quantile(values[1:], np.linspace(0.02, 0.98, 97))
-        for values in (annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s)
-    )
-    made = []
-    for _ in range(count):
-        a, c, t = (float(rng.choice(values)) for values in (accuracy, cost, latency))
-        made.append(
-            {
-                "min cost | A": lambda a=a: Objective(minimize="cost", min_accuracy=a),
-                "max A | T": lambda t=t: Objective(maximize="accuracy", max_latency_s=t),
-                "max A | C": lambda c=c: Objective(maximize="accuracy", max_cost_usd=c),
-                "max A | C, T": lambda c=c, t=t: Objective(maximize="accuracy", max_cost_usd=c, max_latency_s=t),
-            }[kind]()
-        )
-    return made
-
-
 def bench(annotated: AnnotatedTrie, kind: str, options) -> list[dict[str, object]]:
     rng = np.random.default_rng(options.seed + 1)
     asked = objectives(annotated, kind, options.queries, rng)
@@ -161,34 +112,6 @@ def bench(annotated: AnnotatedTrie, kind: str, options) -> list[dict[str, object
             }
         )
     return rows
-
-
-def branching_trie(n_models: int, turns: int, seed: int) -> AnnotatedTrie:
-    """A full trie of an agent that searches or thinks in each turn. Expensive models are more accurate and slower."""
-    rng = np.random.default_rng(seed)
-    names = tuple(f"m{i}" for i in range(n_models))
-    price = Price(input=1, output=1, source="made up", as_of=date(2026, 1, 1))
-    catalog = Catalog(Model(name=n, provider="simulated", model_id=n, engine=f"e{i}", price=price) for i, n in enumerate(names))
-    arms = Branch({"search": (Stage("search"),), "think": (Stage("think"),)})
-    template = Template((Stage("plan"), Loop((arms,), turns))).bind(names)
-    trie = Trie.from_template(template)
-    size, up = len(trie), np.maximum(trie.parent, 0)
-    success = np.linspace(0.25, 0.6, n_models)[trie.model] * rng.uniform(0.7, 1.3, size)
-    stop = np.where(trie.is_leaf, 1.0, rng.uniform(0.0, 0.3, size))
-    success[0] = stop[0] = 0.0
-    ended = success * stop
-    likes = rng.uniform(0.2, 0.8, size)
-    share = np.where(trie.depth == 1, 1.0, np.where(trie.stage == trie.stages.index("search"), likes[up], 1.0 - likes[up]))
-    arm, right = (1.0 - stop)[up] * share, (success - ended)[up] * share
-    arm[0], right[0] = 1.0, 0.0
-    cost = (0.0005 * 2.0 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.2, size)
-    latency = (0.8 * 1.3 ** np.arange(n_models))[trie.model] * rng.lognormal(0, 0.25, size)
-    cost[0] = latency[0] = 0.0
-    zeros = np.zeros(size)
-    return AnnotatedTrie(
-        trie, template, catalog, success, stop, ended, cost, zeros, latency, zeros, arm=arm, arm_success=right,
-        meta={"estimator": "made up"},
-    )  # fmt: skip
 
 
 def bench_branching(n_models: int, turns: int, options) -> list[dict[str, object]]:
@@ -239,46 +162,6 @@ def path_time(nodes: int, options) -> float:
     return fresh_time(planner, asked * 2, [None] * 200)
 
 
-def python_induction_time(annotated: AnnotatedTrie, asked, load) -> float:
-    """Median microseconds of backward induction node by node in plain Python, with the time left carried down."""
-    induction, planner = PythonInduction(annotated), Planner(annotated)
-    times = []
-    for objective in asked:
-        before = time.perf_counter_ns()
-        value = induction.value(objective.max_latency_s, load)
-        times.append((time.perf_counter_ns() - before) / 1000)
-        assert abs(value - planner.plan(objective, load=load).accuracy) < 1e-9
-    return statistics.median(times)
-
-
-class PythonInduction:
-    """The accuracy of the best contingent plan within a deadline, by recursion over the nodes."""
-
-    def __init__(self, annotated: AnnotatedTrie) -> None:
-        trie = annotated.trie
-        self.children = [list(trie.arms(node).values()) for node in range(len(trie))]
-        self.latency, self.ended = annotated.latency_s.tolist(), annotated.stop_success.tolist()
-        self.arm, self.right = annotated.arm.tolist(), annotated.arm_success.tolist()
-        self.engine, self.engines = annotated.engine.tolist(), annotated.engines
-
-    def value(self, left_s: float, load) -> float:
-        """Accuracy of the best plan from the root on."""
-        self.delay = [load[name] for name in self.engines] if load else [0.0] * len(self.engines)
-        return self._below(0, left_s, may_end=False)
-
-    def _below(self, node: int, left_s: float, *, may_end: bool = True) -> float:
-        total = self.ended[node]
-        for arm in self.children[node]:
-            best = self.right[arm[0]] if may_end else 0.0
-            for child in arm:
-                left = left_s - self.latency[child] - self.delay[self.engine[child]]
-                if left >= 0.0:
-                    value = self.arm[child] * self._below(child, left)
-                    best = max(value, best)
-            total += best
-        return total
-
-
 def print_branching(rows) -> None:
     print(f"{'nodes':>9} {'branching':16} median_us   p99_us  (cpu)  python_us  path_us  first_ms")
     for row in rows:
@@ -288,21 +171,6 @@ def print_branching(rows) -> None:
             f"{row['nodes']:9,} {row['objective']:16} {row['median_us']:9.1f} {row['p99_us']:8.0f} {row['median_cpu_us']:6.0f}"
             f" {python:>10} {row['path_us']:8.1f} {first:>9}"
         )
-
-
-def impossible(annotated: AnnotatedTrie, kind: str) -> Objective:
-    """An infeasible objective of that kind: no path meets its last bound; half of them meet the other one."""
-    cost = float(np.median(annotated.path_cost_usd))
-    highest, least_usd, least_s = (
-        float(value)
-        for value in (annotated.accuracy.max(), annotated.path_cost_usd[1:].min(), annotated.path_latency_s[1:].min())
-    )
-    return {
-        "min cost | A": Objective(minimize="cost", min_accuracy=(1.0 + highest) / 2),
-        "max A | T": Objective(maximize="accuracy", max_latency_s=least_s / 2),
-        "max A | C": Objective(maximize="accuracy", max_cost_usd=least_usd / 2),
-        "max A | C, T": Objective(maximize="accuracy", max_cost_usd=cost, max_latency_s=least_s / 2),
-    }[kind]
 
 
 def fresh_time(planner, asked, loads) -> float:
@@ -355,142 +223,6 @@ def replans(planner, asked, loads, rng):
             if decision.is_feasible or len(steps) > 1:
                 step_us.append(statistics.mean(steps))
     return root_us, cpu_us, step_us, feasible / len(asked)
-
-
-def stage_overhead(rounds: int = 60, per_round: int = 20) -> dict[str, float]:
-    """What a session with two bounds, a wall clock and a load monitor adds to each invocation of a LangGraph graph that does
-    nothing else: medians of processor time over alternating rounds with the bare graph, 584 paths.
-    """
-    from langgraph.graph import END, START, StateGraph
-
-    annotated = synthetic(8, 3, 0)
-    vine = VineLM(annotated.catalog, {"simulated": SilentBackend()}, trie=annotated)
-
-    def first(state: State, model=None):
-        return {"turns": 1}
-
-    def again(state: State, model=None):
-        return {"turns": state["turns"] + 1}
-
-    def finished(state: State) -> bool:
-        return state["turns"] >= 3
-
-    def build(wrap, route):
-        graph = StateGraph(State)
-        graph.add_node("first", wrap("first", first))
-        graph.add_node("again", wrap("again", again))
-        graph.add_edge(START, "first")
-        for node in ("first", "again"):
-            graph.add_conditional_edges(node, route(finished, again="again", end=END), ["again", END])
-        return graph.compile()
-
-    def bare_route(fn, *, again, end):
-        def route(state: State):
-            return end if fn(state) else again
-
-        return route
-
-    def bare_stage(name, fn):
-        def node(state: State):
-            return fn(state)
-
-        return node
-
-    bare, served = build(bare_stage, bare_route), build(vine.stage, vine.route)
-    objective = Objective(maximize="accuracy", max_latency_s=60.0, max_cost_usd=1.0)
-    judged = {"judge": lambda state: state["turns"] >= 3}
-
-    def run(app, context):
-        before = time.process_time_ns()
-        for _ in range(per_round):
-            state = app.invoke({"turns": 0}, context=context() if context else None)
-            assert state["turns"] == 3
-        return (time.process_time_ns() - before) / per_round / 3 / 1000
-
-    def context():
-        return vine.context(policy=vine.session(objective, **judged))
-
-    times = [(run(bare, None), run(served, context)) for _ in range(rounds)]
-    bare_us = statistics.median(one for one, _ in times)
-    served_us = statistics.median(other for _, other in times)
-    return {"bare_stage_us": bare_us, "served_stage_us": served_us, "stage_overhead_us": served_us - bare_us}
-
-
-class State(TypedDict):
-    """Counts invocations."""
-
-    turns: int
-
-
-class SilentBackend:
-    """Makes models that are never called."""
-
-    is_simulated = True
-    is_virtual_time = False
-
-    def chat_model(self, model, call):
-        """Nothing to call."""
-        return None
-
-
-def slice_time(planner, asked, loads) -> float:
-    times = []
-    for objective, load in zip(asked, loads, strict=True):
-        before = time.perf_counter_ns()
-        view = SubtreeView(
-            planner.metrics, PlanRequest(objective, 0, 0.0, 0.0, load_array(load, planner.annotated.engines), None, True)
-        )
-        view.choose()
-        times.append((time.perf_counter_ns() - before) / 1000)
-    return statistics.median(times)
-
-
-def dfs_time(annotated, asked, loads) -> float:
-    search = PrunedSearch(annotated)
-    times = []
-    for objective, load in zip(asked, loads, strict=True):
-        before = time.perf_counter_ns()
-        search.best(objective, load)
-        times.append((time.perf_counter_ns() - before) / 1000)
-    return statistics.median(times)
-
-
-class PrunedSearch:
-    """VineLM paper §4.3 in plain Python: prune where a cap is exceeded, the floor is met, or the incumbent costs less."""
-
-    def __init__(self, annotated: AnnotatedTrie) -> None:
-        self.end = annotated.trie.end.tolist()
-        self.accuracy = annotated.accuracy.tolist()
-        self.cost = annotated.path_cost_usd.tolist()
-        self.latency = annotated.path_latency_s.tolist()
-        self.engine = annotated.engine.tolist()
-        self.parent = annotated.trie.parent.tolist()
-        self.engines = annotated.engines
-
-    def best(self, objective: Objective, load) -> int:
-        """The node that the search finds; 0 if there is none."""
-        delay = [load[name] for name in self.engines] if load else [0.0] * len(self.engines)
-        extra = {0: 0.0}
-        floor = objective.min_accuracy
-        max_s = float("inf") if objective.max_latency_s is None else objective.max_latency_s
-        max_usd = float("inf") if objective.max_cost_usd is None else objective.max_cost_usd
-        best, best_accuracy, best_cost = 0, -1.0, float("inf")
-        at, last = 1, len(self.end)
-        while at < last:
-            extra[at] = extra[self.parent[at]] + delay[self.engine[at]]
-            cost = self.cost[at]
-            if self.latency[at] + extra[at] > max_s or cost > max_usd or (floor is not None and cost >= best_cost):
-                at = self.end[at]
-                continue
-            if floor is not None:
-                if self.accuracy[at] >= floor:
-                    best, best_cost = at, cost
-                    at = self.end[at]
-                    continue
-            elif self.accuracy[at] > best_accuracy:
-                best, best_accuracy = at, self.accuracy[at]
-            at += 1
-        return best
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class Objective:
         z: Standard deviations added with ``risk="mean+sd"`` (default 1) or ``cost_budget="per_request"`` (default 0), >= 0.
         late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: the number of correct answers in time that outweigh one
             late answer, >= 0 (default 0.75). A larger weight gives fewer late answers and fewer correct ones.
-        confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1).
+        confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1). It needs
+            ``maximize="accuracy"`` or ``min_accuracy``.
         on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
             :class:`InfeasibleError`, which names it.
 
@@ -90,6 +91,8 @@ class Objective:
             raise ConfigError(f'risk="{self.risk}" has no effect without max_latency_s: set it, or leave risk out')
         if self.z is not None and self.risk != "mean+sd" and self.cost_budget != "per_request":
             raise ConfigError('z has no effect here: it needs risk="mean+sd" or cost_budget="per_request"')
+        if self.confidence is not None and self.maximize is None and self.min_accuracy is None:
+            raise ConfigError('confidence has no effect here: it needs maximize="accuracy" or min_accuracy')
         object.__setattr__(self, "shape", self._shape())
 
     def _shape(self) -> tuple[object, ...]:

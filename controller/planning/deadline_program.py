@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.controller.planning.metric import LATENCY_CAP, Metric
+from vinelm.controller.planning.path_metrics import AnswerChances
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.trie import BoolArray, FloatArray
@@ -126,10 +127,9 @@ class DeadlineProgram:
 
         ``after`` has shape (nodes, BINS + 1), or (nodes, 1) if nothing follows: then only being in time matters.
         """
-        annotated = self.view.metrics.annotated
-        stop = annotated.stop[nodes, None]
-        wrong = (annotated.stop[nodes] - annotated.stop_success[nodes])[:, None] if self._counts_answers else 0.0
-        arrived = wrong + (1.0 - stop) * after
+        stop = self.view.metrics.annotated.stop[nodes]
+        wrong = (stop - self._answers.stopped[nodes])[:, None] if self._counts_answers else 0.0
+        arrived = wrong + (1.0 - stop[:, None]) * after
         loss = self._in_time(nodes)
         if arrived.shape[1] == 1:
             loss *= arrived - self._late_loss
@@ -155,12 +155,12 @@ class DeadlineProgram:
         """P(the answer is wrong), given that the stop rule did not end the request at the node."""
         if not self._counts_answers:
             return np.zeros(len(nodes))
-        annotated = self.view.metrics.annotated
-        going_on = 1.0 - annotated.stop[nodes]
-        right = np.divide(
-            annotated.success[nodes] - annotated.stop_success[nodes], going_on, out=np.zeros(len(nodes)), where=going_on > 1e-9
-        )
-        return np.asarray(1.0 - np.clip(right, 0.0, 1.0))
+        return np.asarray(1.0 - self._answers.right[nodes])
+
+    @cached_property
+    def _answers(self) -> AnswerChances:
+        """Chances of a correct answer; with ``confidence``, those that give each path the lower end of its interval."""
+        return self.view.metrics.answers(self.view.objective.confidence)
 
     def _stage_loss(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
         target = self.view.objective.target

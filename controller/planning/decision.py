@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.io import html_table
 from vinelm.promise import Z90, Promise
 
-_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
+EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
 
 @dataclass  # not frozen: setting the fields of a frozen object takes as long as the rest of a plan
@@ -159,7 +159,7 @@ class Decision:
         text = f"{plan}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g} in total"
         text += f", {self.remaining_latency_s:.3g} s remaining"
         if self.relaxed:
-            return f"{text}; no path meets {self._short()}: {_EFFORT[self.relaxed[0]]}"
+            return f"{text}; no path meets {self._short()}: {EFFORT[self.relaxed[0]]}"
         if self.binding:
             return f"{text}; limited by {self.binding} ({self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare)"
         return f"{text}; no bound is binding"
@@ -169,25 +169,35 @@ class Decision:
 
     def _repr_html_(self) -> str:
         """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""
-        steps = list(self.metrics.trie.edges(self.target))
         rows = [
-            ("plan", " > ".join(f"{stage}: {model}" for stage, model in steps) or "end here"),
+            ("plan", self._plan_words()),
             ("accuracy", f"{self.accuracy:.1%}"),
             ("cost per request", f"${self.path_cost_usd:.4g}"),
-            ("latency at zero load", f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
+            (self._latency_name, f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
             *((f"slack of {bound}", f"{left:.4g}{UNITS[bound]}") for bound, left in self.slack.items()),
             ("meets the bounds", "yes" if self.is_feasible else f"no: {', '.join(self.relaxed)} relaxed"),
         ]
         return html_table(f"Decision: {self.request.objective}", ("", "value"), rows)
 
+    _latency_name: ClassVar[str] = "latency at zero load"
+
+    def _plan_words(self) -> str:
+        """The plan in one line."""
+        return " > ".join(f"{stage}: {model}" for stage, model in self.metrics.trie.edges(self.target)) or "end here"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
-        knows_latency = self.metrics.annotated.knows_latency
         return {
             "node": self.node,
             "target": self.target,
             "plan": list(self.path),
             "next_model": self.next_model,
+            **self._figures(),
+        }
+
+    def _figures(self) -> dict[str, Any]:
+        knows_latency = self.metrics.annotated.knows_latency
+        return {
             "is_feasible": self.is_feasible,
             "accuracy": self.accuracy,
             "path_cost_usd": self.path_cost_usd,

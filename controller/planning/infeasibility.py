@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import InfeasibleError, VineLMError
+from vinelm.objective import Objective
 
 _BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"}
 
@@ -18,13 +21,17 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
         raise VineLMError(f"{bound} is not a bound of this objective")
     values = view.values(bound)[view.feasible(without=choice.relaxed)]
     best = float(values.max() if bound == FLOOR else values.min()) + view.used(bound)
-    limit = float(getattr(view.objective, bound))
-    unit = UNITS[bound]
     others = [name for name in view.bounds if name not in choice.relaxed]
+    return unmet(view.objective, bound, best, others, what="path")
+
+
+def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
+    """The error that no plan meets ``bound``, whose best value within the ``others`` is ``best``."""
+    limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""
     change = "lower" if bound == FLOOR else "raise"
     return InfeasibleError(
-        f"no path meets {bound} = {limit:g}{unit}{within}: the {_BEST[bound]} is {best:.6g}{unit}: {change} it to that",
+        f"no {what} meets {bound} = {limit:g}{unit}{within}: the {_BEST[bound]} is {best:.6g}{unit}: {change} it to that",
         bound=bound,
         limit=limit,
         best=best,

@@ -76,6 +76,12 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
     return found
 
 
+def bounds_averages(objective: Objective) -> bool:
+    """Whether the objective bounds a mean over requests: accuracy, or a population's dollars."""
+    has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
+    return objective.min_accuracy is not None or has_budget
+
+
 def remaining_latency(objective: Objective) -> Remaining:
     """The latency that the objective's latency cap limits."""
     if objective.risk != "mean+sd":

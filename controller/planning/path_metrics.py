@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ class PathMetrics:
         self._ranks: dict[tuple[Metric, float | None], npt.NDArray[np.int32]] = {}
         self._children: dict[tuple[int, str, str | None], int] = {}
         self._accuracy: dict[float | None, FloatArray] = {}
+        self._answers: dict[float | None, AnswerChances] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
         """The metric from the root to each node.
@@ -57,6 +58,20 @@ class PathMetrics:
         if metric is Metric.COST:
             return self.annotated.path_cost_usd
         return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
+
+    def answers(self, confidence: float | None = None) -> AnswerChances:
+        """P(the answer is correct) of each single invocation, cached.
+
+        With ``confidence`` these chances are so low that the accuracy of every path, which is their sum weighted by reach, is
+        the lower end of its interval, or as near to it as chances in [0, 1] can be. :class:`ConfigError` if the trie has no
+        standard errors.
+        """
+        found = self._answers.get(confidence)
+        if found is None:
+            found = self._answers_at(confidence)
+            if len(self._answers) < LEVELS:
+                self._answers[confidence] = found
+        return found
 
     def variance(self, metric: Metric) -> FloatArray:
         """The variance of an additive metric (latency or full cost) from the root to each node."""
@@ -138,10 +153,18 @@ class PathMetrics:
     def _lower_accuracy(self, confidence: float) -> FloatArray:
         error = self.annotated.accuracy_se
         if error is None:
-            name = self.annotated.meta.get("estimator", "this")
-            raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
+            raise no_standard_errors(self.annotated)
         lower = self.annotated.accuracy - NormalDist().inv_cdf(confidence) * error
         return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0)
+
+    def _answers_at(self, confidence: float | None) -> AnswerChances:
+        annotated, going_on = self.annotated, 1.0 - self.annotated.stop
+        if confidence is None:
+            return AnswerChances(annotated.stop_success, _share(annotated.success - annotated.stop_success, going_on))
+        accuracy, lower = annotated.accuracy, self._accuracy_at(confidence)
+        stopped = annotated.stop_success * np.divide(lower, accuracy, out=np.zeros_like(lower), where=accuracy > 0.0)
+        ended = self.trie.accumulate(annotated.reach * stopped)
+        return AnswerChances(stopped, _share(lower - ended, annotated.reach * going_on))
 
     def _endings(self) -> BoolArray:
         servable = np.ones(len(self.trie), np.bool_)
@@ -155,6 +178,15 @@ class PathMetrics:
         if self._visits is None:
             self._visits = _EngineVisits(self.annotated)
         return self._visits
+
+
+class AnswerChances(NamedTuple):
+    """Chances of a correct answer, given that a request reaches the node. Both have shape (n + 1,)."""
+
+    stopped: FloatArray
+    """P(the request ends at the node by the stop rule, and its answer is correct)."""
+    right: FloatArray
+    """P(the answer is correct), given that the stop rule did not end the request at the node."""
 
 
 class _EngineVisits:
@@ -181,6 +213,17 @@ class _EngineVisits:
         self.group: npt.NDArray[np.uint16] | npt.NDArray[np.int32] = (
             group.astype(np.uint16) if len(self.vectors) <= 2**16 else group
         )
+
+
+def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
+    """The error for an objective with ``confidence`` over a trie without standard errors."""
+    name = annotated.meta.get("estimator", "this")
+    return ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
+
+
+def _share(right: FloatArray, of: FloatArray) -> FloatArray:
+    """``right / of`` within [0, 1]; 0 where next to no request is left."""
+    return np.asarray(np.clip(np.divide(right, of, out=np.zeros(len(right)), where=of > 1e-9), 0.0, 1.0))
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:

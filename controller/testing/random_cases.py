@@ -101,7 +101,9 @@ def random_question(
     if (fields.get("risk") == "mean+sd" or fields.get("cost_budget") == "per_request") and rng.random() < 0.5:
         fields["z"] = rng.randint(0, 4) / 2
     if has_errors and rng.random() < 0.2:
-        fields["confidence"] = rng.choice((0.6, 0.9))
+        level = rng.choice((0.6, 0.9))
+        if target == "accuracy" or "min_accuracy" in fields:
+            fields["confidence"] = level
     asked: dict[str, object] = {
         "node": rng.randrange(len(annotated.trie)) if rng.random() < 0.6 else 0,
         "elapsed_s": rng.randint(0, 24) / 8 if rng.random() < 0.5 else 0.0,

@@ -29,6 +29,8 @@ from vinelm.objective import Objective
         ({"maximize": "accuracy", "risk": "dp", "max_latency_s": 1.0, "late_weight": math.nan}, "late_weight is nan"),
         ({"maximize": "accuracy", "max_latency_s": 1.0, "late_weight": 0.5}, "late_weight has no effect"),
         ({"minimize": "cost", "risk": "dp", "max_latency_s": 1.0, "late_weight": 0.5}, "late_weight has no effect"),
+        ({"minimize": "cost", "confidence": 0.9}, "confidence has no effect"),
+        ({"minimize": "latency", "max_cost_usd": 1.0, "confidence": 0.9}, "confidence has no effect"),
         ({"maximize": "accuracy", "on_infeasible": "ignore"}, "on_infeasible"),
     ],
 )

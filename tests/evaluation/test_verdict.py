@@ -68,7 +68,19 @@ def test_a_cheaper_plan_below_the_floor_is_no_gain():
     by_chance = compare([make_comparison(make_run("VineLM", first(199), cost=0.01), *rivals, objective)])
     assert by_chance.gains  # half the plans that sit on their floor end a little below it
     assert "VineLM's accuracy of 49.8 % is below the floor" in verdict_lines(by_chance)[0]
+    assert advice_text(by_chance.results[0]) == "use VineLM only if the floor may be missed, else model m1"
+    assert verdict_headline(by_chance).endswith("under 1 of 1 objectives, but there VineLM misses a bound.")
     assert compare([make_comparison(make_run("VineLM", first(200), cost=0.01), *rivals, objective)]).gains
+
+
+def test_the_headline_counts_the_gains_that_miss_a_bound():
+    kept = make_comparison(make_run("VineLM", first(300)), make_run("static", first(200)), make_run("m1", first(150)))
+    objective = Objective(minimize="cost", min_accuracy=0.5)
+    rivals = (make_run("static", first(220), cost=0.02), make_run("m1", first(220), cost=0.02))
+    missed = make_comparison(make_run("VineLM", first(199), cost=0.01), *rivals, objective)
+    assert verdict_headline(compare([kept, missed])).endswith("2 of 2 objectives, but in 1 of them VineLM misses a bound.")
+    assert verdict_headline(compare([missed, missed])).endswith("2 of 2 objectives, but each time VineLM misses a bound.")
+    assert "bound" not in verdict_headline(compare([kept, kept]))
 
 
 def test_a_loss_is_said():
@@ -107,7 +119,9 @@ def test_missing_the_floor_by_less_than_a_rival_is_no_gain_where_some_model_keep
     objective = Objective(minimize="cost", min_accuracy=0.64)
     rivals = (make_run("static", first(210), cost=0.03), make_run("best single model", first(210), cost=0.03))
     comparison = make_comparison(make_run("VineLM", first(229), cost=0.01), *rivals, objective)
-    assert compare([comparison]).gains  # nobody keeps the floor, VineLM comes nearest and costs least
+    nearest = compare([comparison])
+    assert nearest.gains  # nobody keeps the floor, VineLM comes nearest and costs least
+    assert advice_text(nearest.results[0]) == "use VineLM only if the floor may be missed"
     kept = compare([replace(comparison, others=(make_run("m7", first(260), cost=0.02),))])
     assert kept.results[0].static.outcome == kept.results[0].single.outcome == "gain"
     assert not kept.gains

@@ -28,7 +28,7 @@ def estimate(
     estimator: str = "latent",
     stop: StopRule | None = None,
     check: bool = True,
-    max_error: float = MAX_ERROR,
+    max_error: float | None = None,
 ) -> AnnotatedTrie:
     """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
 
@@ -38,8 +38,8 @@ def estimate(
         stop: Which stop rule to estimate for; None takes the workflow's own.
         check: Measure how far the estimate can be trusted (held-out error, optimism, other estimators), into
             ``meta["evidence"]``. False skips this, and nothing is refused.
-        max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted.
-            1 accepts everything.
+        max_error: The largest half-width, in (0, 1], of the 90 % interval of the best path's accuracy that is accepted
+            (default 0.15). 1 accepts everything. Only with ``check``.
 
     Returns:
         The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance.
@@ -47,7 +47,8 @@ def estimate(
     Raises:
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
         StoreError: The store cannot be read.
-        ConfigError: The estimator is unknown, or does not support the stop rule.
+        ConfigError: The estimator is unknown or does not support the stop rule, or ``max_error`` is out of range or has no
+            effect.
 
     Example:
         >>> import vinelm
@@ -57,7 +58,12 @@ def estimate(
         >>> vinelm.save_trie("my-app.vine", trie)
     """
     path = store if isinstance(store, str | Path) else store.path
-    return estimate_store(path, estimator=estimator, stop=stop, checked=check, max_error=max_error)
+    if max_error is not None and not check:
+        raise ConfigError(
+            "max_error has no effect without check, which finds the error: leave one of them out", code="max-error-unchecked"
+        )
+    accepted = MAX_ERROR if max_error is None else max_error
+    return estimate_store(path, estimator=estimator, stop=stop, checked=check, max_error=accepted)
 
 
 def estimate_store(

@@ -60,7 +60,7 @@ def profile(
         seed: Decides the sample, and the answers of simulated models.
         execution: Where units run and how many at a time; None runs one at a time in this thread.
         checkpoints: False runs every path from its start and pays for it in full (``sampler="exhaustive"`` only).
-        keep_going: Go on even if all first rows of a stage fail alike, whatever the model.
+        keep_going: Go on even if all first rows of a stage fail alike, whatever the model. Only with checkpoints.
         on_progress: Called after every new observation.
         on_note: Called with one line if the store's last run had other settings, and with one line if the workflow, the
             dataset or the catalog changed: which rows stay, and which do not.
@@ -99,7 +99,7 @@ def profile(
     sampler = _sampler(sampler, workflow, catalog, requests, seed)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
     if not checkpoints:
-        check_uncheckpointed(sampler, limits, workflow.template)
+        check_uncheckpointed(sampler, limits, workflow.template, keep_going=keep_going)
     identity = identity_of(workflow, catalog, backends, seed)
     with _opened(store, identity) as opened:
         return run_profile(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from vinelm.evaluation import ComparisonResult, PairwiseComparison, PolicyComparison, Verdict
+from collections.abc import Sequence
+
+from vinelm.evaluation import ComparisonResult, PairwiseComparison, PolicyComparison, PolicyRun, Verdict
 from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, usd
 
 
 def verdict_headline(verdict: Verdict) -> str:
-    """Summarise a verdict in one sentence: under how many objectives VineLM gains, or which model to use instead."""
+    """Summarise a verdict in one sentence: under how many objectives VineLM gains, or which model to use instead.
+
+    Gains with a bound that VineLM missed on these requests are counted, and the sentence says so.
+    """
     total = len(verdict.results)
     if verdict.gains:
-        return f"Gain over the best static plan and the best single model under {len(verdict.gains)} of {total} objectives."
+        share = f"{len(verdict.gains)} of {total} objectives"
+        return f"Gain over the best static plan and the best single model under {share}{_with_missed(verdict.gains)}."
     over_single = [r for r in verdict.results if r.beats_single]
     if over_single:
-        share = f"{len(over_single)} of {total} objectives"
+        share = f"{len(over_single)} of {total} objectives{_with_missed(over_single)}"
         return f"Gain over the best single model under {share}; no significant gain over the best static plan."
     models = list(dict.fromkeys(r.comparison.best_single_in_hindsight.policy for r in verdict.results))
     return f"No gain: use model {' or '.join(models)}" + (", depending on the objective." if len(models) > 1 else ".")
@@ -26,12 +32,8 @@ def verdict_lines(verdict: Verdict) -> tuple[str, ...]:
 
 
 def advice_text(result: ComparisonResult) -> str:
-    """Return what to use for this objective: VineLM, the static plan, or a model."""
-    if result.is_gain:
-        return "use VineLM"
-    if result.beats_single:
-        return f"use VineLM or the static plan “{result.static.rival.plan}”"
-    return f"use model {result.comparison.best_single_in_hindsight.policy}"
+    """Return what to use for this objective: VineLM, the static plan or a model, and the condition if VineLM missed a bound."""
+    return _advice(result, f"the static plan “{result.static.rival.plan}”")
 
 
 def sentence(compared: ComparisonResult) -> str:
@@ -48,13 +50,12 @@ def sentence(compared: ComparisonResult) -> str:
 
 def missed_bounds(comparison: PolicyComparison) -> list[str]:
     """Describe each bound on an average that VineLM missed on these requests."""
-    objective, own = comparison.objective, comparison.vinelm
-    missed = []
-    if objective.min_accuracy is not None and own.accuracy < objective.min_accuracy:
-        missed.append(f"VineLM's accuracy of {percent(own.accuracy)} is below the floor")
-    if objective.max_cost_usd is not None and own.mean_cost_usd > objective.max_cost_usd:
-        missed.append(f"VineLM's mean cost of {usd(own.mean_cost_usd)} is over the budget")
-    return missed
+    own = comparison.vinelm
+    words = {
+        "floor": f"VineLM's accuracy of {percent(own.accuracy)} is below the floor",
+        "budget": f"VineLM's mean cost of {usd(own.mean_cost_usd)} is over the budget",
+    }
+    return [words[bound] for bound in _missed(comparison.objective, own)]
 
 
 def difference_text(comparison: PairwiseComparison, objective: Objective) -> str:
@@ -70,12 +71,42 @@ def difference_text(comparison: PairwiseComparison, objective: Objective) -> str
 
 def short_advice(compared: ComparisonResult) -> str:
     """Return what to use for this objective, without the steps of a plan."""
-    return "use VineLM or the static plan" if compared.beats_single and not compared.is_gain else advice_text(compared)
+    return _advice(compared, "the static plan")
 
 
 def versus_text(comparison: PairwiseComparison, objective: Objective) -> str:
     """Format the difference, or ``the same`` if every request had the same result."""
     return "the same" if comparison.is_same else difference_text(comparison, objective)
+
+
+def _missed(objective: Objective, run: PolicyRun) -> list[str]:
+    """The bounds on averages that a run does not meet on these requests, in one word each."""
+    missed = []
+    if objective.min_accuracy is not None and run.accuracy < objective.min_accuracy:
+        missed.append("floor")
+    if objective.max_cost_usd is not None and run.mean_cost_usd > objective.max_cost_usd:
+        missed.append("budget")
+    return missed
+
+
+def _with_missed(results: Sequence[ComparisonResult]) -> str:
+    count = sum(bool(_missed(r.comparison.objective, r.comparison.vinelm)) for r in results)
+    if not count:
+        return ""
+    where = ("there" if len(results) == 1 else "each time") if count == len(results) else f"in {count} of them"
+    return f", but {where} VineLM misses a bound"
+
+
+def _advice(result: ComparisonResult, static: str) -> str:
+    objective, hindsight = result.comparison.objective, result.comparison.best_single_in_hindsight
+    if not result.beats_single:
+        return f"use model {hindsight.policy}"
+    text = "use VineLM" if result.is_gain else f"use VineLM or {static}"
+    missed = _missed(objective, result.comparison.vinelm)
+    if not missed:
+        return text
+    text = f"{text} only if the {' and '.join(missed)} may be missed"
+    return text if _missed(objective, hindsight) else f"{text}, else model {hindsight.policy}"
 
 
 def _against(compared: ComparisonResult, comparison: PairwiseComparison) -> str:

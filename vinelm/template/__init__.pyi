@@ -1,3 +1,5 @@
+from .assignments import every_assignment as every_assignment
+from .assignments import runs_one_model as runs_one_model
 from .flow import Flow as Flow
 from .flow import Position as Position
 from .steps import END as END

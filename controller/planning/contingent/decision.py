@@ -12,13 +12,10 @@ import numpy as np
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
-from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.decision import EFFORT, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
-from vinelm.io import html_table
 from vinelm.promise import Promise, SelectionOptimism
-
-_EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", COST_CAP: "least cost instead"}
 
 
 class Option(NamedTuple):
@@ -205,7 +202,7 @@ class ContingentDecision(Decision):
         if self.plan.lost > 0.0:
             text += f"; {self.plan.lost:.0%} of requests come to a stage for which no model fits the bounds"
         if self.relaxed:
-            return f"{text}; no plan meets {' with '.join(map(self._bound, self.relaxed))}: {_EFFORT[self.relaxed[0]]}"
+            return f"{text}; no plan meets {' with '.join(map(self._bound, self.relaxed))}: {EFFORT[self.relaxed[0]]}"
         if self.binding:
             return f"{text}; {self.binding} has {self.slack[self.binding]:.3g}{UNITS[self.binding]} to spare"
         return f"{text}; there is no bound"
@@ -245,34 +242,18 @@ class ContingentDecision(Decision):
         """The plan for a request that goes on to one arm."""
         return ContingentPlan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
-    def _repr_html_(self) -> str:
-        """The plan and its figures as a table, for notebooks."""
-        rows = [
-            ("plan", " / ".join(line.strip() for line in self.plan.lines(limit=12))),
-            ("accuracy", f"{self.accuracy:.1%}"),
-            ("cost per request", f"${self.path_cost_usd:.4g}"),
-            ("longest history", f"{self.path_latency_s:.3g} s" if self.metrics.annotated.knows_latency else "-"),
-            *((f"slack of {bound}", f"{left:.4g}{UNITS[bound]}") for bound, left in self.slack.items()),
-            ("meets the bounds", "yes" if self.is_feasible else f"no: {', '.join(self.relaxed)} relaxed"),
-        ]
-        return html_table(f"Decision: {self.request.objective}", ("", "value"), rows)
+    _latency_name = "longest history"
+
+    def _plan_words(self) -> str:
+        return " / ".join(line.strip() for line in self.plan.lines(limit=12))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan, its expected values and its reason as JSON types; seconds are None if the trie has no latencies."""
-        knows_latency = self.metrics.annotated.knows_latency
         return {
             "node": self.node,
             "next_model": self.next_model,
             "next_models": self.next_models,
-            "is_feasible": self.is_feasible,
-            "accuracy": self.accuracy,
-            "path_cost_usd": self.path_cost_usd,
-            "path_latency_s": self.path_latency_s if knows_latency else None,
-            "remaining_cost_usd": self.remaining_cost_usd,
-            "remaining_latency_s": self.remaining_latency_s if knows_latency else None,
-            "binding": self.binding,
-            "slack": dict(self.slack),
-            "reason": self.reason,
+            **self._figures(),
             "contingent_plan": self.plan.to_dict(),
         }
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from math import comb, prod
+from math import comb
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.limits import Cap
 from vinelm.controller.planning.contingent.values import END, NOTHING
 from vinelm.promise import END_CORRELATION, SAMPLING_PART, share_variance
+from vinelm.template import every_assignment
 from vinelm.trie import BoolArray, FloatArray
 
 MOST = 4096
@@ -28,8 +29,9 @@ _AT_ONCE = 512
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
     """Return the assignments that are compared, a row with the model of every stage for each; ``models`` are each stage's."""
-    if prod(map(len, models)) <= MOST:
-        return np.array(list(product(*models)), np.int64).reshape(-1, len(models))
+    every = every_assignment(models, most=MOST)
+    if every is not None:
+        return np.array(every, np.int64).reshape(-1, len(models))
     names = sorted(set().union(*models))
     rows: dict[tuple[int, ...], None] = {}
     if comb(len(names), 2) * 2 ** len(models) <= 4 * MOST:

@@ -14,14 +14,15 @@ from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
 from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.controller.planning.contingent.planners import check_plannable
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
-from vinelm.controller.planning.infeasibility import no_end
-from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS, Metric, Remaining
+from vinelm.controller.planning.infeasibility import no_end, unmet
+from vinelm.controller.planning.metric import UNITS, Metric, Remaining, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
-from vinelm.errors import ConfigError, InfeasibleError
+from vinelm.errors import InfeasibleError
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray
 
@@ -34,7 +35,6 @@ CURVES = 16
 _FASTEST = "least time"
 _WITHIN = "planned time"
 _ROUNDING = 1e-9
-_WHAT = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"}
 
 
 class ContingentPlanner:
@@ -51,13 +51,9 @@ class ContingentPlanner:
         self._policies: dict[Objective, RootPlan] = {}
         self._curves: dict[tuple[object, ...], tuple[Curve, FixedPlans]] = {}
 
-    def plan(
-        self, request: PlanRequest, arms: tuple[str, ...] | frozenset[str] | None, without: Collection[str]
-    ) -> ContingentDecision:
-        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`.
-
-        ``arms`` is the one that comes, or a frozen set of which one comes after the request has gone on, or None.
-        """
+    def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
+        """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
+        arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
         objective, key = request.objective, (request.node, arms, request.may_stop)
         policy = self._policies.get(objective)
         if policy is not None and policy.looked_up and not without and type(arms) is not frozenset:
@@ -97,11 +93,15 @@ class ContingentPlanner:
             request.node, request.node, found[0], relaxed, self.metrics, request, None, found[1], found[2], policy.goal
         )
 
+    def prepare(self, objective: Objective) -> None:
+        """Find the plan from the root on for an objective, so that no request waits for it."""
+        self.policy(objective)
+
     def policy(self, objective: Objective) -> RootPlan:
         """Return how requests of this objective are planned, found once."""
         found = self._policies.get(objective)
         if found is None:
-            _check(objective, self.metrics)
+            check_plannable(objective, self.metrics)
             found = self._policy(objective)
             if len(self._policies) >= KEPT:
                 self._policies = dict(list(self._policies.items())[KEPT // 2 :])
@@ -120,9 +120,9 @@ class ContingentPlanner:
         annotated = self.metrics.annotated
         root = PlanRequest(objective, 0, float(annotated.latency_s[0]), float(annotated.cost_usd[0]), None, None, False)
         admission = Admissible(self.graph, caps_of(self._totals, root, 0), self._servable)
-        if _bounds_averages(objective) and objective.target == "latency":
+        if bounds_averages(objective) and objective.target == "latency":
             return self._fastest_on_average(objective, admission)
-        if _bounds_averages(objective) or objective.confidence is not None:
+        if bounds_averages(objective) or objective.confidence is not None:
             return self._population(objective, admission).policy()
         goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
         if admission.caps or objective.target == "latency":
@@ -232,7 +232,7 @@ class ContingentPlanner:
 
     def _fastest(self, problem: Problem, request: PlanRequest, admission: Admissible) -> Admissible:
         """The same, within the least time that answers every request, if that is the target."""
-        if request.objective.target != "latency" or _bounds_averages(request.objective):
+        if request.objective.target != "latency" or bounds_averages(request.objective):
             return admission
         measure = Cap(self._totals, problem.start, Remaining(Metric.LATENCY), np.inf, request.load_s)
         least_s = problem.least_of_the_longest(measure, admission)
@@ -254,16 +254,8 @@ class ContingentPlanner:
         return self._infeasible(request.objective, missed[0], getattr(request.objective, missed[0]) - cap.limit + least)
 
     def _infeasible(self, objective: Objective, bound: str, best: float) -> InfeasibleError:
-        limit, unit = float(getattr(objective, bound)), UNITS[bound]
-        others = [b for b in UNITS if b != bound and getattr(objective, b) is not None]
-        within = f" within {' and '.join(others)}" if others else ""
-        change = "lower" if bound == FLOOR else "raise"
-        return InfeasibleError(
-            f"no plan meets {bound} = {limit:g}{unit}{within}: the {_WHAT[bound]} is {best:.6g}{unit}: {change} it to that",
-            bound=bound,
-            limit=limit,
-            best=best,
-        )
+        others = [name for name in UNITS if name != bound and getattr(objective, name) is not None]
+        return unmet(objective, bound, best, others)
 
     @cached_property
     def _totals(self) -> PathTotals:
@@ -276,52 +268,3 @@ class ContingentPlanner:
             return None
         gone = np.array([name in self.metrics.missing for name in self.metrics.trie.models])
         return np.asarray(~gone[self.graph.model])
-
-
-def _bounds_averages(objective: Objective) -> bool:
-    has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
-    return objective.min_accuracy is not None or has_budget
-
-
-def _check(objective: Objective, metrics: PathMetrics) -> None:
-    if objective.risk == "dp":
-        raise ConfigError(DP, code="dp-too-large")
-    if (objective.max_latency_s is not None or objective.target == "latency") and not metrics.annotated.knows_latency:
-        asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
-        raise ConfigError(
-            f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
-        )
-
-
-DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
-"""Why no objective with a stochastic program is planned for."""
-
-
-class ContingentPlanners:
-    """The contingent planners of one trie: one for each set of nodes that plans may end at."""
-
-    def __init__(self, metrics: PathMetrics) -> None:
-        self._metrics = metrics
-        self._everywhere = ContingentPlanner(metrics)
-        self._others: list[tuple[BoolArray, ContingentPlanner]] = []
-
-    def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
-        """Return the best plan; the arguments are those of :meth:`Planner.plan`."""
-        arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
-        return self._planner(request.candidates).plan(request, arms, without)
-
-    def prepare(self, objective: Objective) -> None:
-        """Find the plan from the root on for an objective, so that no request waits for it."""
-        self._everywhere.policy(objective)
-
-    def _planner(self, candidates: BoolArray | None) -> ContingentPlanner:
-        if candidates is None:
-            return self._everywhere
-        if candidates.shape != (len(self._metrics.trie),):
-            raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self._metrics.trie)},)")
-        for known, planner in self._others:
-            if known is candidates:
-                return planner
-        planner = ContingentPlanner(self._metrics, candidates.copy())
-        self._others = [*self._others[-3:], (candidates, planner)]
-        return planner

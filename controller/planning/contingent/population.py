@@ -15,8 +15,8 @@ from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.metric import COST_CAP, FLOOR
-from vinelm.errors import ConfigError
+from vinelm.controller.planning.metric import COST_CAP, FLOOR, bounds_averages
+from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.trie import BoolArray, FloatArray
 
@@ -136,8 +136,7 @@ class Population:
     @property
     def _has_bounds(self) -> bool:
         """Whether there is a bound for which a fixed plan may be better than every corner, or lower bounds are compared."""
-        has_budget = self.objective.max_cost_usd is not None and self.objective.cost_budget == "population"
-        return self.objective.min_accuracy is not None or has_budget or self.objective.confidence is not None
+        return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:
         return getattr(self.fixed, name) if self._has_bounds else np.empty(0)
@@ -172,8 +171,7 @@ class Population:
             return corner.accuracy
         error = self._plan(corner).standard_error
         if error is None:
-            name = self.problem.graph.annotated.meta.get("estimator", "this")
-            raise ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
+            raise no_standard_errors(self.problem.graph.annotated)
         return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
     def _plan(self, corner: Solution) -> ContingentPlan:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinelm.controller.planning.contingent.limits import Admissible
+from vinelm.controller.planning.contingent.planners import check_plannable
 from vinelm.controller.planning.contingent.problem import Problem
 from vinelm.controller.planning.contingent.values import PlanGoal
-from vinelm.controller.planning.infeasibility import no_end
+from vinelm.controller.planning.infeasibility import no_end, unmet
 from vinelm.controller.planning.merged.candidates import Candidate, choose, near_the_bounds
 from vinelm.controller.planning.merged.decision import MergedDecision, MergedPlan, decision_graph
 from vinelm.controller.planning.merged.evaluation import evaluate
@@ -18,7 +19,7 @@ from vinelm.controller.planning.merged.graph import MergedGraph
 from vinelm.controller.planning.merged.next_step import StepOptions, follow, next_step
 from vinelm.controller.planning.merged.policies import assessed, fixed_choice, fixed_plans, policy_at
 from vinelm.controller.planning.merged.values import NOTHING, Resource, Values, at_left, induce
-from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, FLOOR, LATENCY_CAP, UNITS
+from vinelm.controller.planning.metric import COST_CAP, DEFAULT_Z, LATENCY_CAP, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
 from vinelm.errors import ConfigError, InfeasibleError
@@ -30,12 +31,10 @@ KEPT = 256
 VALUES_KEPT = 16
 """Most inductions that are kept: one for each objective and load."""
 LATENCY_TURNS = 8
-_BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"}
 MOST_WITH_CAPS = 200_000
 """Most nodes of a trie that is planned over with bounds for each request, since their values depend on what is left."""
 LOAD_STEPS = 256
 """Load is rounded up to this fraction of the latency bound, so that values are kept while it changes little."""
-DP = 'risk="dp" does not plan over templates that branch or merge histories: use risk="mean+sd"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,26 +69,25 @@ class MergedPlanner:
         self._values: dict[tuple[object, ...], tuple[Values, tuple[Resource, ...]]] = {}
         self._fixed: list[Candidate] | None = None
 
-    def plan(
-        self, request: PlanRequest, arms: Collection[str] | None, without: Collection[str], *, is_joint: bool
-    ) -> MergedDecision:
+    def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> MergedDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
+        arms = (stage,) if isinstance(stage, str) else stage
         graph, objective = self.graph, request.objective
         here = [arm for arm in graph.arms_of(request.node) if arms is None or graph.stage_of(arm) in arms]
         if not here:
             raise no_end(self.metrics, request)
         found = self.found(objective)
         if found.relaxed and objective.on_infeasible == "raise":
-            raise _unmet(objective, found.relaxed[0], found.best)
+            raise unmet(objective, found.relaxed[0], found.best)
         values, resources = self._values_for(objective, found, request.load_s)
         left = self._left(request, resources)
         best = found.candidate
         fastest = None
-        if objective.target == "latency" and not _bounds_averages(objective):
+        if objective.target == "latency" and not bounds_averages(objective):
             fastest = Resource.of(graph, LATENCY_CAP, 0.0, self._seconds(objective, request.load_s))
         step = StepOptions(graph, values, resources, best.price, best.weight, fastest, without, request.may_stop)
         policy = None if fastest is not None else best.policy
-        first, missed = next_step(step, here, left, policy, is_joint=is_joint and len(here) > 1)
+        first, missed = next_step(step, here, left, policy, is_joint=arms is not None and len(here) > 1)
         if all(edge == NOTHING for edge in first.values()):
             raise no_end(self.metrics, request)
         if missed and objective.on_infeasible == "raise":
@@ -104,6 +102,10 @@ class MergedPlanner:
             plan, problem, goal, left={resource.name: amount for resource, amount in zip(resources, left, strict=True)},
             worths={arm: step.options(arm, left) for arm in here},
         )  # fmt: skip
+
+    def prepare(self, objective: Objective) -> None:
+        """Find the plan from the root on for an objective, so that no request waits for it."""
+        self.found(objective)
 
     def found(self, objective: Objective) -> Found:
         """Return how requests of this objective are planned, found once."""
@@ -143,7 +145,7 @@ class MergedPlanner:
         if objective.target == "cost" and objective.min_accuracy is None:
             return [at(1.0, 0.0)]
         found = near_the_bounds(at, objective, scale)
-        if not _bounds_averages(objective):
+        if not bounds_averages(objective):
             return found
         others = [uncapped(1.0, 0.0), *self._fixed_plans()]
         if resources:
@@ -160,7 +162,7 @@ class MergedPlanner:
 
     def _fastest(self, objective: Objective) -> Found:
         """The plan within the least time in which some plan meets the bounds on averages, if there are any."""
-        if not _bounds_averages(objective):
+        if not bounds_averages(objective):
             return Found(Candidate(0.0, 0.0, 0.0, 1.0), (), float("nan"))
         seconds = self._seconds(objective, None)
         root_s = float(self.metrics.annotated.latency_s[0])
@@ -251,15 +253,9 @@ class MergedPlanner:
         return float(self.metrics.annotated.cost_usd[1:].mean())
 
     def _check(self, objective: Objective) -> None:
+        check_plannable(objective, self.metrics)
         annotated = self.metrics.annotated
-        if objective.risk == "dp":
-            raise ConfigError(DP, code="dp-too-large")
         wants_s = objective.max_latency_s is not None or objective.target == "latency"
-        if wants_s and not annotated.knows_latency:
-            asked = "max_latency_s" if objective.max_latency_s is not None else 'minimize="latency"'
-            raise ConfigError(
-                f"{asked} needs latencies, and the trie's observations have none: leave it out, or profile to measure them"
-            )
         has_caps = wants_s or objective.cost_budget == "per_request"
         if has_caps and len(annotated.trie) > MOST_WITH_CAPS:
             raise ConfigError(
@@ -276,50 +272,4 @@ class MergedPlanner:
         edges = np.concatenate([np.array(self.graph.edges_of(arm)) for arm in self.graph.arms_of(request.node)])
         used = {LATENCY_CAP: request.elapsed_s, COST_CAP: request.spent_usd}[bound]
         least = used + float((resource.use[edges] + resource.need[self.graph.trie.target[edges]]).min())
-        return _unmet(request.objective, bound, least)
-
-
-def _bounds_averages(objective: Objective) -> bool:
-    has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
-    return objective.min_accuracy is not None or has_budget
-
-
-def _unmet(objective: Objective, bound: str, best: float) -> InfeasibleError:
-    limit, unit = float(getattr(objective, bound)), UNITS[bound]
-    change = "lower" if bound == FLOOR else "raise"
-    return InfeasibleError(
-        f"no plan meets {bound} = {limit:g}{unit}: the {_BEST[bound]} is {best:.6g}{unit}: {change} it to that",
-        bound=bound,
-        limit=limit,
-        best=best,
-    )
-
-
-class MergedPlanners:
-    """The planners of one merged trie: one for each set of nodes that plans may end at."""
-
-    def __init__(self, metrics: PathMetrics) -> None:
-        self._metrics = metrics
-        self._everywhere = MergedPlanner(metrics)
-        self._others: list[tuple[BoolArray, MergedPlanner]] = []
-
-    def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> MergedDecision:
-        """Return the best plan; the arguments are those of :meth:`Planner.plan`."""
-        arms = (stage,) if isinstance(stage, str) else stage
-        return self._planner(request.candidates).plan(request, arms, without, is_joint=arms is not None)
-
-    def prepare(self, objective: Objective) -> None:
-        """Find the plan from the root on for an objective, so that no request waits for it."""
-        self._everywhere.found(objective)
-
-    def _planner(self, candidates: BoolArray | None) -> MergedPlanner:
-        if candidates is None:
-            return self._everywhere
-        if candidates.shape != (len(self._metrics.trie),):
-            raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self._metrics.trie)},)")
-        for known, planner in self._others:
-            if known is candidates:
-                return planner
-        planner = MergedPlanner(self._metrics, candidates.copy())
-        self._others = [*self._others[-3:], (candidates, planner)]
-        return planner
+        return unmet(request.objective, bound, least)

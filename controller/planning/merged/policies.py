@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from vinelm.controller.planning.merged.evaluation import Outlook, evaluate
 from vinelm.controller.planning.merged.graph import Ints, MergedGraph
 from vinelm.controller.planning.merged.values import END, induce
 from vinelm.merged_paths import StageRun, stage_runs
+from vinelm.template import every_assignment
 
 MOST_FIXED = 4096
 """The most combinations of a model per stage that are all tried."""
@@ -82,10 +82,8 @@ def fixed_plans(graph: MergedGraph) -> Iterator[FixedMergedPlan]:
     """
     trie, template = graph.trie, graph.annotated.template
     allowed = [stage.models or () for stage in template.stages]
-    n_plans = int(np.prod([float(len(models)) for models in allowed]))
-    if n_plans <= MOST_FIXED:
-        plans = list(product(*allowed))
-    else:
+    plans = every_assignment(allowed, most=MOST_FIXED)
+    if plans is None:
         plans = [tuple(name if name in models else models[0] for models in allowed) for name in trie.models]
     for models in plans:
         yield from (FixedMergedPlan(tuple(models), run) for run in stage_runs(graph.annotated, models) if run.may_end)

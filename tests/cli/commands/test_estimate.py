@@ -85,3 +85,12 @@ def test_a_threshold_out_of_range_is_refused(folder, capsys):
     said = capsys.readouterr().err
     assert "max_error is 15" in said
     assert "--max-error" in said
+
+
+def test_a_threshold_that_nothing_is_compared_with_is_refused(folder, capsys):
+    make_store("s.db", RETRY, 12)
+    assert main(["estimate", "s.db", "--max-error", "0.3", "--no-check"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: max_error has no effect without check")
+    assert said.count("\n") == 1
+    assert not (folder / "s.vine").exists()

@@ -83,6 +83,9 @@ def test_the_stochastic_program_is_named(annotated, capsys):
         (["--maximize", "accuracy", "--load", "east=-1"], ("finite number of seconds >= 0",)),
         (["--maximize", "accuracy", "--elapsed-s", "nan"], ("--elapsed-s is nan", "finite numbers >= 0")),
         (["--maximize", "accuracy", "--spent-usd", "-1"], ("--spent-usd -1.0", "finite numbers >= 0")),
+        (["--maximize", "accuracy", "--elapsed-s", "3"], ("--elapsed-s has no effect without --max-latency-s",)),
+        (["--minimize", "latency", "--max-cost-usd", "1", "--spent-usd", "0.1"], ("--spent-usd has no effect",)),
+        (["--minimize", "cost", "--confidence", "0.9"], ("--confidence has no effect", "--min-accuracy")),
         (["--maximize", "accuracy", "--confidence", "0.9"], ("--confidence needs standard errors",)),
     ],
 )

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,8 +10,10 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner, PlanRequest, SubtreeView
 from vinelm.controller.planning import deadline_program as stochastic
 from vinelm.controller.planning.deadline_program import BINS, LATE_WEIGHT, DeadlineProgram
+from vinelm.controller.planning.metric import Metric
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
+from vinelm.template import Stage, Template
 from vinelm.trie import Trie
 
 
@@ -65,6 +68,64 @@ def test_the_program_equals_its_recursion_written_plainly(stop, seed, left_s):
                 assert child == -1 or stop_loss(node) == pytest.approx(loss, abs=1e-9)
             elif chosen != child:
                 assert run(chosen, left) == pytest.approx(loss, abs=1e-9)
+
+
+def with_errors(seed, **sizes):
+    """A random table's annotations with standard errors of 0 to 5 points."""
+    annotated = random_table(seed, n_requests=40, n_models=3, **sizes).annotate()
+    return replace(annotated, accuracy_se=np.random.default_rng(seed).uniform(0.0, 0.05, len(annotated.trie)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_confidence_gives_every_path_the_lower_end_of_its_interval(seed):
+    annotated = with_errors(seed, depth=3)
+    metrics, trie = Planner(annotated).metrics, annotated.trie
+    lower = metrics.mean(Metric.ACCURACY, 0.9)
+    stopped, right = metrics.answers(0.9)
+    for node in range(1, len(trie)):
+        before = [node]
+        while before[-1]:
+            before.append(int(trie.parent[before[-1]]))
+        ended = sum(float(annotated.reach[j] * stopped[j]) for j in before)
+        at_node = float(annotated.reach[node] * (1 - annotated.stop[node]))
+        if at_node > 1e-6 and 0.0 < right[node] < 1.0:
+            assert ended + at_node * right[node] == pytest.approx(lower[node], abs=1e-9)
+        else:
+            assert right[node] in (0.0, 1.0)
+    assert (right <= metrics.answers().right + 1e-9).mean() > 0.5
+    assert ((right > 0.0) & (right < 1.0))[1:].mean() > 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_time_to_spare_confidence_compares_the_lower_ends(seed):
+    """Without a danger of being late the program's plan is that of ``risk="mean"``, whose search is another one."""
+    annotated = with_errors(seed, depth=2)
+    metrics = Planner(annotated).metrics
+    lower = metrics.mean(Metric.ACCURACY, 0.95)
+    fields = {"maximize": "accuracy", "max_latency_s": 1e4, "confidence": 0.95}
+    program, mean = (Planner(annotated).plan(Objective(**fields, risk=risk)) for risk in ("dp", "mean"))
+    assert lower[program.target] == pytest.approx(lower[mean.target], abs=1e-9)
+
+
+def test_confidence_changes_the_program_s_choice():
+    """Two models; the better one has hardly been tried: its interval reaches far down."""
+    template = Template((Stage("generate", ("m0", "m1")),))
+    trie = Trie.from_template(template)
+    right, zeros = np.array([0.0, 0.6, 0.8]), np.zeros(3)
+    annotated = AnnotatedTrie(
+        trie, template, make_catalog(2), right, zeros, zeros, zeros, zeros, zeros + 0.5, zeros + 0.01,
+        accuracy_se=np.array([0.0, 0.01, 0.4]),
+    )  # fmt: skip
+    planner = Planner(annotated)
+    fields = {"maximize": "accuracy", "max_latency_s": 3.0, "risk": "dp"}
+    assert planner.plan(Objective(**fields)).target == 2
+    assert planner.plan(Objective(**fields, confidence=0.9)).target == 1
+
+
+def test_confidence_without_standard_errors_is_refused():
+    annotated = random_table(1, n_requests=40, n_models=2, depth=2).annotate()
+    with pytest.raises(ConfigError, match="confidence needs standard errors"):
+        Planner(annotated).plan(Objective(maximize="accuracy", max_latency_s=9.0, risk="dp", confidence=0.9))
 
 
 @pytest.mark.parametrize("late", [0.0, 0.25, LATE_WEIGHT, 2.0])

@@ -45,6 +45,12 @@ def every_static(annotated):
         yield models, by_hand(annotated, models)
 
 
+def test_confidence_without_standard_errors_is_refused():
+    plans = ContingentPlans(replace(routed_trie(), accuracy_se=None))
+    with pytest.raises(ConfigError, match="confidence needs standard errors"):
+        plans.fixed(Objective(maximize="accuracy", confidence=0.9), "static")
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_static_plan_is_the_best_of_all_models_per_stage(seed):
     annotated = routed_trie(seed)

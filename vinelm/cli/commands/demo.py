@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from vinelm.demo import DemoResult, DemoSettings
     from vinelm.recorded_table import RecordedTable
 
-DEFAULTS = {"nl2sql": ("paper", 0.02), "support": ("paper-4", 0.25)}
-"""Preset and coverage of each demo. A graph that branches has more histories: with four models they are sampled well enough."""
+PRESETS = {"nl2sql": "paper", "support": "paper-4"}
+"""Simulated models of each demo. A graph that branches has more histories: the support desk is shown with four models."""
+COVERAGE = 0.02
+"""Default coverage of every demo: that of a profile without any limit."""
 
 
 @click.command("demo", short_help="Tour on simulated models: no API keys, no network, under a minute.")
@@ -39,7 +41,9 @@ DEFAULTS = {"nl2sql": ("paper", 0.02), "support": ("paper-4", 0.25)}
     "--coverage",
     type=float,
     metavar="FRACTION",
-    help="Fraction of the training split's cost to profile [default: 0.02; of the support desk 0.25].",
+    default=COVERAGE,
+    show_default=True,
+    help="Fraction of the training split's cost to profile.",
 )
 @dataset_option
 @seed_option
@@ -52,7 +56,7 @@ def command(
     as_json: bool,
     quiet: bool,
     preset: str | None,
-    coverage: float | None,
+    coverage: float,
     seed: int,
     **data: Any,
 ) -> None:
@@ -73,9 +77,7 @@ def command(
     from vinelm.demo import DemoSettings
     from vinelm.errors import ConfigError
 
-    usual_preset, usual_coverage = DEFAULTS[workflow]
-    data["preset"] = preset or usual_preset
-    coverage = usual_coverage if coverage is None else coverage
+    data["preset"] = preset or PRESETS[workflow]
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
     folder = output_dir or Path("runs/demo" if workflow == "nl2sql" else f"runs/demo-{workflow}")

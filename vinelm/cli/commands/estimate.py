@@ -13,6 +13,7 @@ from vinelm.cli.options import estimator_option, output_options, stop_option
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
+    from vinelm.template import StopRule
 
 
 @click.command("estimate", short_help="Estimate accuracy, cost and latency of every path.")
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 @estimator_option
 @stop_option
 @click.option(
-    "--max-error", type=float, default=0.15, show_default=True, metavar="FRACTION",
+    "--max-error", type=float, metavar="FRACTION",
     help="Fail if half the 90 % interval of the best path's accuracy is wider than this, the optimism of choosing it included. "
-    "1 never fails.",
+    "1 never fails [default: 0.15].",
 )  # fmt: skip
 @click.option(
     "--check/--no-check",
     default=True,
-    help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and --max-error has "
-    "no effect [default: check].",
+    help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and no --max-error "
+    "[default: check].",
 )
 @output_options
 def command(
@@ -39,8 +40,8 @@ def command(
     store: Path,
     output: Path | None,
     estimator: str,
-    stop: str | None,
-    max_error: float,
+    stop: StopRule | None,
+    max_error: float | None,
     check: bool,
     as_json: bool,
     quiet: bool,
@@ -54,14 +55,14 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
-    from vinelm.api import estimate_store
+    from vinelm.api import estimate
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.vinefile import save_trie
 
     target = output or store.with_suffix(".vine")
     refuse_replacing(target, store)
     refuse_other_file(target)
-    annotated = estimate_store(store, estimator=estimator, stop=stop, checked=check, max_error=max_error)
+    annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
     save_trie(target, annotated)
     if as_json:
         from vinelm.cli.commands.trie import depths

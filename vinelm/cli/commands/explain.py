@@ -72,6 +72,7 @@ def command(
             load=_loads(annotated, loads),
             stage=None if arm is None else _arm(annotated, node, arm),
         )
+    _check_effect(objective, elapsed_s, spent_usd)
     if as_json:
         _print_json(objective, decision)
         return
@@ -82,6 +83,16 @@ def command(
     _show_candidates(objective, decision)
     _show_bounds(decision)
     _show_words(annotated, decision)
+
+
+def _check_effect(objective: Objective, elapsed_s: float | None, spent_usd: float | None) -> None:
+    """Refuse the time or money used so far where no bound of the objective depends on it."""
+    from vinelm.errors import ConfigError
+
+    if elapsed_s is not None and objective.max_latency_s is None:
+        raise ConfigError("--elapsed-s has no effect without --max-latency-s: leave it out, or set that bound")
+    if spent_usd is not None and objective.cost_budget != "per_request":
+        raise ConfigError("--spent-usd has no effect without --cost-budget per_request: leave it out, or set that budget")
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:

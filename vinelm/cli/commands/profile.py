@@ -83,7 +83,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     _require_budget(inputs, settings)
     limits = ProfileLimits(**{name: settings[name] for name in LIMITS})
     if settings["no_checkpoints"]:
-        check_uncheckpointed(sampler, limits, inputs.workflow.template)
+        check_uncheckpointed(sampler, limits, inputs.workflow.template, keep_going=settings["keep_going"])
     path = store or Path("runs") / f"{inputs.workflow.name}.db"
     if inputs.note and not quiet:
         echo(inputs.note, err=True)

@@ -16,10 +16,12 @@ from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.fixed_plans import FixedPlans
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.metric import COST_CAP, LATENCY_CAP
+from vinelm.controller.planning.path_metrics import no_standard_errors
 from vinelm.objective import Objective
 from vinelm.policies import StaticPolicy
 from vinelm.promise import Promise
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.template import runs_one_model
+from vinelm.trie import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ class StagePlans:
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
         if single:
-            allowed &= np.repeat(self._is_single(fixed), fixed.depth)
+            allowed &= np.repeat(runs_one_model(fixed.models), fixed.depth)
         accuracy = self._lower(fixed, objective)
         if objective.min_accuracy is not None:
             allowed &= accuracy >= objective.min_accuracy
@@ -134,7 +136,7 @@ class StagePlans:
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
         """Yield (model, plan) for each model that every stage allows; the plan goes on until the application ends."""
         fixed = self._fixed(Objective(maximize="accuracy"))
-        for row in np.flatnonzero(self._is_single(fixed)).tolist():
+        for row in np.flatnonzero(runs_one_model(fixed.models)).tolist():
             index = row * fixed.depth + fixed.depth - 1
             if fixed.is_allowed[index]:
                 yield self.annotated.trie.models[int(fixed.models[row][0])], self._plan(fixed, index)
@@ -162,12 +164,11 @@ class StagePlans:
         return found
 
     def _lower(self, fixed: FixedPlans, objective: Objective) -> FloatArray:
-        if objective.confidence is None or self.annotated.accuracy_se is None:
+        if objective.confidence is None:
             return fixed.accuracy
+        if self.annotated.accuracy_se is None:
+            raise no_standard_errors(self.annotated)
         return np.maximum(fixed.accuracy - NormalDist().inv_cdf(objective.confidence) * fixed.error, 0.0)
-
-    def _is_single(self, fixed: FixedPlans) -> BoolArray:
-        return np.asarray((fixed.models == fixed.models[:, :1]).all(axis=1))
 
     def _plan(self, fixed: FixedPlans, index: int) -> StagePlan:
         trie, graph = self.annotated.trie, fixed.graph
