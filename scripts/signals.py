@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from signals_parts.buying import BUYERS
 from signals_parts.figures import summary
 from signals_parts.protocol import Settings, SplitResult, Task, run_task
 from signals_parts.systems import load_tables
@@ -27,7 +28,6 @@ from signals_parts.text import as_text
 from vinelm.errors import ConfigError, InputError
 from vinelm.estimator import ESTIMATORS
 from vinelm.evaluation import OutcomeTable
-from vinelm.profiler import SAMPLERS
 
 ABOUT = (
     "Accuracy on held-out requests of what each method chose from the same sparse rows, under the application's own check. No "
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(arguments)
     depths = [3] if arguments.quick else [whole(text, "--depths") for text in names(arguments.depths)]
     samplers = names(arguments.samplers)
-    unknown = [name for name in samplers if name not in SAMPLERS]
+    unknown = [name for name in samplers if name not in BUYERS]
     if unknown or not samplers:
-        raise ConfigError(f"--samplers {arguments.samplers!r}: use {', '.join(SAMPLERS)}")
+        raise ConfigError(f"--samplers {arguments.samplers!r}: use {', '.join(BUYERS)}")
     tables = load_tables(Path(arguments.data), arguments.systems, tuple(names(arguments.tables)))
     result: dict[str, Any] = {
         "about": list(ABOUT),

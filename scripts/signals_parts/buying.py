@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import date
 
 from vinelm.catalog import Catalog, Model, Price
+from vinelm.estimator import NeymanSampler
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.outcome_table import Cell
 from vinelm.observation import Observation
-from vinelm.profiler import make_sampler
+from vinelm.profiler import SAMPLERS, make_sampler
 from vinelm.protocols import Sampler
 from vinelm.template import Loop, Stage, Template
 
+BUYERS = tuple(dict.fromkeys((*SAMPLERS, "neyman")))
+"""Who can buy rows, by name."""
 MOST_IDLE = 20_000
 """Paths in a row that buy nothing new, after which everything is taken to be bought."""
 
@@ -40,7 +43,7 @@ def bought(
         table: the requests that may be profiled.
         template: bound to the catalog.
         catalog: the systems.
-        sampler: a name of ``vinelm.profiler.SAMPLERS``.
+        sampler: a name of :data:`BUYERS`.
         budget_usd: dollars; a row that goes on below a passed answer counts as any other.
         seed: of the sampler.
     """
@@ -69,4 +72,6 @@ def bought(
 
 def new_sampler(name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int) -> Sampler:
     """The sampler of that name over a bound template."""
+    if name == "neyman":
+        return NeymanSampler(template, catalog, request_ids, seed)
     return make_sampler(name, template, request_ids, seed)
