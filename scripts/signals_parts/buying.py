@@ -1,0 +1,77 @@
+"""Buying rows on a complete table: what a profile under a budget would have left in its store."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from vinelm.catalog import Catalog, Model, Price
+from vinelm.estimator import NeymanSampler
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import Cell
+from vinelm.observation import Observation
+from vinelm.profiler import SAMPLERS, make_sampler
+from vinelm.protocols import Sampler
+from vinelm.template import Loop, Stage, Template
+
+BUYERS = tuple(dict.fromkeys((*SAMPLERS, "neyman")))
+"""Who can buy rows, by name."""
+MOST_IDLE = 20_000
+"""Paths in a row that buy nothing new, after which everything is taken to be bought."""
+
+
+def template_of(depth: int) -> Template:
+    """A first answer and up to ``depth - 1`` retries, ended by the application's own check."""
+    if depth == 1:
+        return Template((Stage("answer"),), "workflow")
+    return Template((Stage("answer"), Loop((Stage("retry"),), times=depth - 1)), "workflow")
+
+
+def catalog_of(table: OutcomeTable) -> Catalog:
+    """The systems as models whose price is the table's mean dollars of a call."""
+    when = date(2026, 11, 20)
+    usd = {name: float(table.cost_usd[:, m].mean()) for name, m in table.column.items()}
+    price = {name: Price(input=0.0, output=0.0, call=usd[name], source="mean of the table", as_of=when) for name in usd}
+    return Catalog([Model(name=n, provider="recorded", model_id=n, engine=n, price=price[n]) for n in usd])
+
+
+def bought(
+    table: OutcomeTable, template: Template, catalog: Catalog, *, sampler: str, budget_usd: float, seed: int
+) -> list[Observation]:
+    """The rows that a sampler buys until the next one would exceed the budget.
+
+    Args:
+        table: the requests that may be profiled.
+        template: bound to the catalog.
+        catalog: the systems.
+        sampler: a name of :data:`BUYERS`.
+        budget_usd: dollars; a row that goes on below a passed answer counts as any other.
+        seed: of the sampler.
+    """
+    made = new_sampler(sampler, template, catalog, table.request_ids, seed)
+    cells: dict[Cell, None] = {}
+    spent, idle, round_ = 0.0, 0, 0
+    while idle < MOST_IDLE:
+        before = len(cells)
+        rows = table.observations_of(cells, template) if round_ else []
+        for path in made.propose(round_, rows):
+            idle += 1
+            for cell in table.cells(path):
+                if cell in cells:
+                    continue
+                usd = float(table.cost_usd[cell.row, table.column[cell.prefix[-1]]])
+                if spent + usd > budget_usd:
+                    return table.observations_of(cells, template)
+                cells[cell], spent, idle = None, spent + usd, 0
+            if idle >= MOST_IDLE:
+                break
+        if len(cells) == before:
+            break
+        round_ += 1
+    return table.observations_of(cells, template)
+
+
+def new_sampler(name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int) -> Sampler:
+    """The sampler of that name over a bound template."""
+    if name == "neyman":
+        return NeymanSampler(template, catalog, request_ids, seed)
+    return make_sampler(name, template, request_ids, seed)

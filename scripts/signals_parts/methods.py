@@ -1,0 +1,59 @@
+"""The methods that are compared, each chosen from the same rows by the same criterion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from signals_parts.buying import catalog_of, template_of
+
+from vinelm.evaluation import OutcomeTable, oracle
+from vinelm.evaluation.rivals import (
+    BestSingle,
+    Method,
+    MixedSingle,
+    PathOnly,
+    PolicyResult,
+    ScoredCascade,
+    StaticPlan,
+    UntilTwoAgree,
+    VoteOfK,
+)
+from vinelm.objective import Objective
+
+ORACLE = "oracle"
+TITLES = {
+    "vinelm": "VineLM",
+    "path_only": "paths only",
+    "static": "static plan",
+    "single": "one model",
+    "mixed_single": "two mixed",
+    "vote": "vote of k",
+    "two_agree": "two agree",
+    "scored_cascade": "scorer",
+    ORACLE: "oracle",
+}
+"""Name of each method in the tables, by its key."""
+REFERENCES = ("static", "path_only", "mixed_single")
+"""Every method is compared with these."""
+
+
+def methods() -> tuple[Method, ...]:
+    """All methods but the oracle."""
+    rivals: tuple[Method, ...] = (
+        PathOnly(), StaticPlan(), BestSingle(), MixedSingle(), VoteOfK(), UntilTwoAgree(), ScoredCascade()
+    )  # fmt: skip
+    return rivals
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Knows which systems are right on these requests: no policy over them does better."""
+
+    max_cost_usd: float
+
+    def run(self, table: OutcomeTable) -> PolicyResult:
+        """One call for each request, of the cheapest system that is right where the budget has room."""
+        catalog = catalog_of(table)
+        exact = table.as_recorded_table(template_of(1), catalog)
+        found = oracle(exact, Objective(maximize="accuracy", max_cost_usd=self.max_cost_usd))
+        return PolicyResult(found.success.astype(float), found.cost_usd)

@@ -1,0 +1,166 @@
+"""The protocol: buy sparse rows of a training half, choose under each budget, replay exactly on the held-out half."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from signals_parts.buying import bought, catalog_of, template_of
+from signals_parts.methods import ORACLE, Oracle, methods
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.estimator import ObservationTable, make_estimator, validate_estimate
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
+from vinelm.observation import Observation
+from vinelm.template import Template
+from vinelm.trie import FloatArray, Trie
+
+MEAN_RANGE = (0.5, 25.0)
+EXTRA = (0.1, 0.3, 2.0, 20.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How everything is measured.
+
+    Args:
+        splits: random splits into a training half and a held-out half.
+        held_out: share of the groups held out.
+        coverage: dollars to buy rows for, as a share of running every training request on every reached path once.
+        budgets: dollars per request that the means are over.
+        extra_budgets: further ones, each shown by itself.
+        estimator: of the annotated trie.
+        is_checked: measure the optimism of choosing paths, which what they promise allows for (some seven more fits).
+    """
+
+    splits: int = 10
+    held_out: float = 0.5
+    coverage: float = 0.02
+    budgets: tuple[float, ...] = tuple(round(float(b) / 1000, 7) for b in np.geomspace(*MEAN_RANGE, 9))
+    extra_budgets: tuple[float, ...] = tuple(b / 1000 for b in EXTRA)
+    estimator: str = "latent"
+    is_checked: bool = True
+
+    @property
+    def every_budget(self) -> tuple[float, ...]:
+        """The budgets of the mean, then the others."""
+        return (*self.budgets, *self.extra_budgets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One split of one table, profiled by one sampler."""
+
+    table: OutcomeTable
+    depth: int
+    sampler: str
+    seed: int
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """One method on one split. Arrays have shape (budgets, ...), in the order of ``Settings.every_budget``.
+
+    Args:
+        success: of each held-out request, (budgets, requests).
+        cost_usd: dollars spent on it, same shape.
+        promised_accuracy: what was expected, (budgets,); NaN for the oracle.
+        promised_cost_usd: dollars per request, same shape.
+        words: the policies.
+        plan_s: seconds from the evidence to the first choice.
+        lookup_us: of one decision; None if the method does not say.
+    """
+
+    success: FloatArray
+    cost_usd: FloatArray
+    promised_accuracy: FloatArray
+    promised_cost_usd: FloatArray
+    words: tuple[str, ...] = ()
+    plan_s: float = 0.0
+    lookup_us: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitResult:
+    """What came of a task: held-out rows of the table, the rows bought, and what each method did."""
+
+    held_out: tuple[int, ...]
+    n_rows: int
+    n_continued: int
+    spent_usd: float
+    served: dict[str, Served] = field(default_factory=dict)
+
+
+def split(groups: Sequence[str], held_out: float, seed: int) -> tuple[list[int], list[int]]:
+    """(training, held-out) rows. A group is on one side, which depends on its name and the seed only."""
+
+    def share(group: str) -> float:
+        return int.from_bytes(hashlib.sha256(f"{seed}:{group}".encode()).digest()[:8], "big") / 2**64
+
+    is_out = [share(group) < held_out for group in groups]
+    return [r for r, out in enumerate(is_out) if not out], [r for r, out in enumerate(is_out) if out]
+
+
+def run_task(task: Task) -> SplitResult:
+    """Buy, estimate, choose, replay."""
+    settings = task.settings
+    training, kept = split(task.table.groups, settings.held_out, task.seed)
+    table, held_out = task.table.rows(training), task.table.rows(kept)
+    catalog = catalog_of(task.table)
+    template = template_of(task.depth).bind(tuple(catalog))
+    everything = table.as_recorded_table(template, catalog).exhaustive_cost_usd
+    budget_usd = settings.coverage * everything
+    rows = bought(table, template, catalog, sampler=task.sampler, budget_usd=budget_usd, seed=task.seed)
+    evidence = Evidence(rows, estimated(rows, template, catalog, settings), task.depth)
+    served = {method.name: serve(method, evidence, held_out, settings) for method in methods()}
+    served[ORACLE] = results([Oracle(budget).run(held_out) for budget in settings.every_budget])
+    return SplitResult(
+        held_out=tuple(kept),
+        n_rows=len(rows),
+        n_continued=sum(row.is_continued for row in rows),
+        spent_usd=sum(row.cost_usd for row in rows),
+        served=served,
+    )
+
+
+def estimated(rows: Sequence[Observation], template: Template, catalog: Catalog, settings: Settings) -> AnnotatedTrie:
+    """The trie, with the measured optimism of choosing from it."""
+    cells = ObservationTable.from_observations(rows, template, Trie.from_template(template))
+    found = make_estimator(settings.estimator).fit(rows, template, catalog).annotated_
+    if not settings.is_checked:
+        return found
+    evidence = validate_estimate(cells, template, catalog, found).to_dict()
+    return replace(found, meta={**found.meta, "evidence": evidence})
+
+
+def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Settings) -> Served:
+    """Choose under every budget and replay."""
+    _ = evidence.planner, evidence.drawn  # shared: no method's own time
+    started = time.perf_counter()
+    chooser = method.fit(evidence)
+    first = chooser.choose(settings.every_budget[0])
+    plan_s = time.perf_counter() - started
+    chosen: list[PolicyChoice] = [first, *(chooser.choose(budget) for budget in settings.every_budget[1:])]
+    served = results([choice.policy.run(held_out) for choice in chosen])
+    return replace(
+        served,
+        promised_accuracy=np.array([choice.promised_accuracy for choice in chosen]),
+        promised_cost_usd=np.array([choice.promised_cost_usd for choice in chosen]),
+        words=tuple(choice.words for choice in chosen),
+        plan_s=plan_s,
+        lookup_us=first.lookup_us,
+    )
+
+
+def results(found: Sequence[PolicyResult]) -> Served:
+    """The arrays of what was replayed, nothing promised."""
+    unknown = np.full(len(found), np.nan)
+    success, cost_usd = (np.array([one[i] for one in found], dtype=np.float64) for i in range(2))
+    return Served(success=success, cost_usd=cost_usd, promised_accuracy=unknown, promised_cost_usd=unknown)

@@ -1,0 +1,66 @@
+"""What a loader returns: the recorded answers of every system of a file, and how a choice of systems is priced."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vinelm.errors import DatasetError
+from vinelm.evaluation import OutcomeTable
+from vinelm.trie import FloatArray
+
+UsdPer1000 = Mapping[str, float | None]
+"""Dollars per 1,000 calls of each chosen system; None: its price is recorded, or the loader's own assumption."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The answers of every system of one file.
+
+    Args:
+        name: of the data table.
+        outcomes: every system; its dollars are not to be used, see ``cost_usd``.
+        choices: the choices of systems that are measured by default, by the name of the table.
+        cost_usd: dollars of the systems of a choice, (requests, systems in its order).
+        about: one sentence: what is real and what is assumed.
+    """
+
+    name: str
+    outcomes: OutcomeTable
+    choices: Mapping[str, UsdPer1000]
+    cost_usd: Callable[[UsdPer1000], FloatArray]
+    about: str
+
+    def table(self, choice: UsdPer1000) -> OutcomeTable:
+        """The table of a choice of systems, priced."""
+        return replace(self.outcomes.for_systems(tuple(choice)), cost_usd=self.cost_usd(choice))
+
+
+def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """The rows of a gzipped CSV file that has these columns."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+            reader = csv.DictReader(lines)
+            lacking = [name for name in columns if name not in (reader.fieldnames or ())]
+            if lacking:
+                raise DatasetError(f"{path}: the column {lacking[0]!r} is missing")
+            rows = list(reader)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path}: cannot read the recorded answers: {error}") from error
+    if not rows:
+        raise DatasetError(f"{path}: no rows")
+    return rows
+
+
+def number(row: Mapping[str, str], column: str, path: Path) -> float:
+    """A column as a number >= 0; empty is 0."""
+    try:
+        value = float(row[column] or 0.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise DatasetError(f"{path}: {column} is {row[column]!r}: it must be a number >= 0")
+    return value

@@ -1,0 +1,57 @@
+"""The results as tables of at most 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from signals_parts.methods import TITLES
+
+WIDTH = 79
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """One table per data table, depth and sampler."""
+    lines = [line for text in result["about"] for line in textwrap.wrap(text, WIDTH)]
+    for name, table in result["tables"].items():
+        lines += [
+            "",
+            f"== {name}: {table['requests']} requests in {table['groups']} groups",
+            *textwrap.wrap(table["about"], WIDTH),
+        ]
+        prices = ", ".join(f"{s} ${one['usd_per_1000']:.3g}" for s, one in table["systems"].items())
+        lines += textwrap.wrap(f"dollars per 1,000: {prices}", WIDTH)
+        for depth, samplers in table["depths"].items():
+            for sampler, found in samplers.items():
+                bought = f"{found['rows']:.0f} rows by {sampler!r}, {found['continued_rows']:.0f} below a passed check"
+                lines += ["", *textwrap.wrap(f"depth {depth}, {bought}", WIDTH), *of_methods(found), *by_budget(found)]
+    return "\n".join(lines)
+
+
+def of_methods(found: dict[str, Any]) -> list[str]:
+    """Means over the budgets; differences in points with 95 % intervals."""
+    columns = f"{'right':>6} {'$/1,000':>8} {'over static plan':>20} {'prom.':>6} {'spent':>6} {'plan s':>7}"
+    lines = [f"{'mean over budgets':<17} {columns}"]
+    for name, one in found["methods"].items():
+        gap = found["differences"]["static"].get(name)
+        over = "" if gap is None else f"{100 * gap['value']:+5.1f} [{100 * gap['low']:+.1f}, {100 * gap['high']:+.1f}]"
+        promised, spent = one["promised_less_achieved"], one["spent_over_promised"]
+        lines.append(
+            f"{TITLES.get(name, name):<17} {one['accuracy']:6.3f} {1000 * one['cost_usd']:8.2f} {over:>20} "
+            f"{'' if promised is None else f'{100 * promised:+.1f}':>6} {'' if spent is None else f'{spent:.2f}':>6} "
+            f"{one['plan_s']:7.2f}"
+        )
+    return lines
+
+
+def by_budget(found: dict[str, Any]) -> list[str]:
+    """Accuracy under each budget, a column per method."""
+    methods = found["methods"]
+    short = {name: TITLES.get(name, name).split()[0][:7] for name in methods}
+    lines = ["", f"{'$/1,000':>8}" + "".join(f"{short[name]:>8}" for name in methods)]
+    rows = next(iter(methods.values()))["budgets"]
+    for i in sorted(range(len(rows)), key=lambda i: rows[i]["max_cost_usd"]):
+        mark = " " if rows[i]["is_in_mean"] else "*"
+        figures = "".join(f"{methods[name]['budgets'][i]['accuracy']:8.3f}" for name in methods)
+        lines.append(f"{1000 * rows[i]['max_cost_usd']:7.2f}{mark}{figures}")
+    return [*lines, "* not part of the mean"]

@@ -1,0 +1,205 @@
+"""Complete tables of independent first answers: what each system says to each request, and what an application sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.observation import Observation
+from vinelm.protocols import RequestPath
+from vinelm.recorded_table import RecordedTable
+from vinelm.template import Template
+from vinelm.trie import BoolArray, FloatArray
+
+_ARRAYS = ("success", "signal", "passed", "answer_class", "cost_usd")
+NO_ANSWER = -1
+"""The class of a call without an answer; agrees with nothing."""
+NO_SIGNAL = -1
+"""The label of a call where no signal is declared."""
+
+
+class Cell(NamedTuple):
+    """One invocation along a path: row of the request, models so far, and whether an earlier answer had passed the check."""
+
+    row: int
+    prefix: tuple[str, ...]
+    is_continued: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutcomeTable:
+    """The first answer of each system to each request, with the outcome that it shows.
+
+    A system that is asked again repeats its answer and its price, and no answer depends on earlier ones. So the table holds the
+    exact result of every policy over these systems, whatever it looks at: :meth:`as_recorded_table` has those of paths.
+
+    Args:
+        request_ids: The requests, in row order.
+        systems: Names of the systems, in column order.
+        success: The answer is correct by the ground truth; shape (requests, systems).
+        signal: What the application's signal said, as an index into ``labels``; :data:`NO_SIGNAL` without one; same shape.
+        labels: The labels of the signal.
+        passed: The application's own check passed the answer; same shape.
+        answer_class: Answers of one request with equal numbers agree; :data:`NO_ANSWER` without an answer; same shape.
+        cost_usd: Dollars of the call, >= 0; same shape.
+        groups: The group of each request. Requests of one group depend on each other: they fall to the same side of a split,
+            and a bootstrap draws them together.
+
+    Raises:
+        ConfigError: A shape differs, a name repeats, or a label, class or amount is out of range.
+    """
+
+    request_ids: tuple[str, ...]
+    systems: tuple[str, ...]
+    success: BoolArray
+    signal: npt.NDArray[np.int64]
+    labels: tuple[str, ...]
+    passed: BoolArray
+    answer_class: npt.NDArray[np.int64]
+    cost_usd: FloatArray
+    groups: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        shape = (len(self.request_ids), len(self.systems))
+        for name in _ARRAYS:
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ConfigError(f"{name} has shape {found}: the table needs {shape}")
+        if len(self.groups) != shape[0]:
+            raise ConfigError(f"groups has {len(self.groups)} items: the table has {shape[0]} requests")
+        for name in ("request_ids", "systems", "labels"):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ConfigError(f"{name}: a name repeats")
+        if self.signal.size and not (self.signal.min() >= NO_SIGNAL and self.signal.max() < len(self.labels)):
+            raise ConfigError(f"signal: an index is outside of the {len(self.labels)} labels")
+        if self.answer_class.size and self.answer_class.min() < NO_ANSWER:
+            raise ConfigError(f"answer_class: classes are counted from 0, and {NO_ANSWER} is no answer")
+        if not np.all(np.isfinite(self.cost_usd)) or np.any(self.cost_usd < 0):
+            raise ConfigError("cost_usd: dollars must be finite numbers >= 0")
+
+    def __len__(self) -> int:
+        return len(self.request_ids)
+
+    @cached_property
+    def column(self) -> dict[str, int]:
+        """The column of each system."""
+        return {name: m for m, name in enumerate(self.systems)}
+
+    @cached_property
+    def _row(self) -> dict[str, int]:
+        return {request_id: r for r, request_id in enumerate(self.request_ids)}
+
+    def columns(self, systems: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return the columns of these systems.
+
+        Raises:
+            ConfigError: The table lacks one.
+        """
+        for name in systems:
+            if name not in self.column:
+                raise ConfigError(f"unknown system {name!r}: the table has {', '.join(self.systems)}")
+        return np.array([self.column[name] for name in systems], np.intp)
+
+    def rows(self, requests: Sequence[int]) -> OutcomeTable:
+        """Return the table of these requests only, given by row index."""
+        keep = np.asarray(requests, dtype=np.intp)
+        named: dict[str, Any] = {name: getattr(self, name)[keep] for name in _ARRAYS}
+        named |= {name: tuple(getattr(self, name)[r] for r in keep) for name in ("request_ids", "groups")}
+        return replace(self, **named)
+
+    def for_systems(self, systems: Sequence[str]) -> OutcomeTable:
+        """Return the table of these systems only, in this order.
+
+        Raises:
+            ConfigError: The table lacks one.
+        """
+        keep = self.columns(systems)
+        arrays: dict[str, Any] = {name: getattr(self, name)[:, keep] for name in _ARRAYS}
+        return replace(self, systems=tuple(systems), **arrays)
+
+    def as_recorded_table(self, template: Template, catalog: Catalog) -> RecordedTable:
+        """Return the table of every path of models, where the application's own check ends a request. Latencies are 0.
+
+        Args:
+            template: Linear; its stages may run on every system.
+            catalog: Has a model of the name of every system, in the same order.
+
+        Raises:
+            ConfigError: The catalog has other models.
+        """
+        bound = self._bound(template, catalog)
+        return RecordedTable.from_answers(
+            bound,
+            catalog,
+            self.request_ids,
+            success=self.success,
+            stopped=self.passed,
+            cost_usd=self.cost_usd,
+            latency_s=np.zeros(self.cost_usd.shape),
+        )
+
+    def cells(self, path: RequestPath) -> Iterator[Cell]:
+        """Yield the invocations of a path in order, to the first answer that passes the check, or to its end if it ``goes_on``.
+
+        Raises:
+            ConfigError: The table lacks the request or a model, or the path names models by stage.
+        """
+        row, has_passed = self._row.get(path.request_id), False
+        if row is None:
+            raise ConfigError(f"unknown request {path.request_id!r}")
+        for depth, model in enumerate(path.path, start=1):
+            if not isinstance(model, str) or model not in self.column:
+                raise ConfigError(f"the path names {model!r}: the table has {', '.join(self.systems)}")
+            yield Cell(row, tuple(str(name) for name in path.path[:depth]), has_passed)
+            has_passed |= bool(self.passed[row, self.column[model]])
+            if has_passed and not path.goes_on:
+                return
+
+    def observations(self, paths: Iterable[RequestPath], template: Template) -> list[Observation]:
+        """Return the rows that executing these paths leaves, each (request, prefix) once, in order.
+
+        Classes are numbered within a request in the order of its rows, as in a store: they tell nothing about systems that were
+        not asked.
+
+        Args:
+            paths: Requests and models; see :meth:`cells`.
+            template: Linear; names the stage of each depth.
+
+        Raises:
+            ConfigError: See :meth:`cells`.
+        """
+        return self.observations_of(dict.fromkeys(cell for path in paths for cell in self.cells(path)), template)
+
+    def observations_of(self, cells: Iterable[Cell], template: Template) -> list[Observation]:
+        """Return the rows of these cells, which must differ; as :meth:`observations`."""
+        stages = [stage.name for stage in template.invocations]
+        numbers: dict[int, dict[int, int]] = {}
+        return [self._observation(cell, stages[len(cell.prefix) - 1], numbers.setdefault(cell.row, {})) for cell in cells]
+
+    def _observation(self, cell: Cell, stage: str, numbers: dict[int, int]) -> Observation:
+        at = cell.row, self.column[cell.prefix[-1]]
+        label, kind = int(self.signal[at]), int(self.answer_class[at])
+        return Observation(
+            request_id=self.request_ids[cell.row],
+            prefix=cell.prefix,
+            stage=stage,
+            success=bool(self.success[at]),
+            stopped=bool(self.passed[at]),
+            cost_usd=float(self.cost_usd[at]),
+            latency_s=0.0,
+            signal=None if label == NO_SIGNAL else self.labels[label],
+            answer_class=None if kind == NO_ANSWER else numbers.setdefault(kind, len(numbers)),
+            is_continued=cell.is_continued,
+        )
+
+    def _bound(self, template: Template, catalog: Catalog) -> Template:
+        if tuple(catalog) != self.systems:
+            raise ConfigError("the catalog's models are not the table's systems, in their order")
+        return template.with_stop("workflow").bind(self.systems)

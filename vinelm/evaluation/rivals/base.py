@@ -1,0 +1,150 @@
+"""What all rivals share: the evidence that they choose from, the policy that they choose, and what they promise of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import Planner
+from vinelm.evaluation.outcome_table import OutcomeTable
+from vinelm.evaluation.rivals.answer_model import AnswerModel
+from vinelm.observation import Observation
+from vinelm.trie import FloatArray
+
+
+class PolicyResult(NamedTuple):
+    """What a policy did on a table.
+
+    Args:
+        success: The answer returned to each request is correct; a chance in [0, 1] where the policy draws. Shape (requests,).
+        cost_usd: Dollars spent on each request, expected where the policy draws; same shape.
+    """
+
+    success: FloatArray
+    cost_usd: FloatArray
+
+
+class AnswerPolicy(Protocol):
+    """Decides which systems to ask and which answer to return. Sees outcomes, never ``OutcomeTable.success``."""
+
+    def run(self, table: OutcomeTable) -> PolicyResult:
+        """Serve every request of the table.
+
+        Raises:
+            ConfigError: The table lacks a system.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChoice:
+    """A policy that was chosen under a budget, and what was expected of it.
+
+    Args:
+        policy: The policy.
+        promised_accuracy: Share of right answers to expect, in [0, 1].
+        promised_cost_usd: Dollars per request to expect.
+        words: The policy in words.
+        lookup_us: Microseconds of one decision while serving, where the method has measured them.
+    """
+
+    policy: AnswerPolicy
+    promised_accuracy: float
+    promised_cost_usd: float
+    words: str
+    lookup_us: float | None = None
+
+
+class Chooser(Protocol):
+    """A method that has seen its evidence."""
+
+    def choose(self, max_cost_usd: float) -> PolicyChoice:
+        """Return the policy with the highest estimated accuracy among those expected to cost at most that much per request.
+
+        Where none fits, the cheapest. Deterministic. Nothing random may be left to the policy either.
+        """
+
+
+class Method(Protocol):
+    """A method: turns evidence into a choice for every budget."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and JSON keys."""
+
+    def fit(self, evidence: Evidence) -> Chooser:
+        """Prepare the choice. Pure: equal evidence gives equal choices."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What every method chooses from.
+
+    Args:
+        rows: The bought rows, with their outcomes.
+        estimate: The trie estimated from them; its template is bound, its catalog names the systems.
+        depth: The most calls that a policy may make for one request, >= 1.
+    """
+
+    rows: Sequence[Observation]
+    estimate: AnnotatedTrie
+    depth: int
+
+    @cached_property
+    def planner(self) -> Planner:
+        """A planner over the estimate."""
+        return Planner(self.estimate)
+
+    @cached_property
+    def model(self) -> AnswerModel:
+        """The model of first answers, fitted to the rows: tells what policies do that look at several answers."""
+        return AnswerModel.fit(self.rows, tuple(self.estimate.catalog))
+
+    @cached_property
+    def drawn(self) -> OutcomeTable:
+        """Requests drawn from :attr:`model`, on which such policies are tried."""
+        return self.model.draw()
+
+
+@dataclass(frozen=True)
+class TriedPolicies:
+    """A chooser over a list of policies that were tried on drawn requests.
+
+    Args:
+        policies: The candidates, each with its words.
+        accuracy: Share of right answers of each, shape (candidates,).
+        cost_usd: Mean dollars of each, same shape; infinite where a system was never observed.
+    """
+
+    policies: Sequence[tuple[AnswerPolicy, str]]
+    accuracy: FloatArray
+    cost_usd: FloatArray
+
+    @classmethod
+    def on(cls, table: OutcomeTable, policies: Sequence[tuple[AnswerPolicy, str]]) -> TriedPolicies:
+        """Try every policy on every request of the table."""
+        results = [policy.run(table) for policy, _ in policies]
+        return cls(
+            policies,
+            np.array([float(result.success.mean()) for result in results]),
+            np.array([float(result.cost_usd.mean()) for result in results]),
+        )
+
+    def choose(self, max_cost_usd: float) -> PolicyChoice:
+        """See :meth:`Chooser.choose`; ties go to the cheaper policy, then to the first."""
+        fits = self.cost_usd <= max_cost_usd
+        if fits.any():
+            best = min((int(i) for i in np.flatnonzero(fits)), key=lambda i: (-self.accuracy[i], self.cost_usd[i], i))
+        else:
+            best = int(np.argmin(self.cost_usd))
+        policy, words = self.policies[best]
+        return PolicyChoice(
+            policy=policy,
+            promised_accuracy=float(self.accuracy[best]),
+            promised_cost_usd=float(self.cost_usd[best]),
+            words=words,
+        )
