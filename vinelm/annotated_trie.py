@@ -14,7 +14,7 @@ import numpy.typing as npt
 from vinelm.catalog import Catalog
 from vinelm.errors import VineLMError
 from vinelm.io import data_frame, html_table
-from vinelm.signal_trie import SignalTrie
+from vinelm.signals import Outcomes
 from vinelm.template import Template
 from vinelm.trie import BoolArray, DifficultyRates, FloatArray, MergedTrie, Trie, no_single_path
 
@@ -60,7 +60,8 @@ class AnnotatedTrie:
     path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which follows
     what a plan does for its own requests; None where the estimator gives none.
 
-    ``signals`` is the trie of what requests show; None where nothing is declared, or it was not estimated.
+    ``signals`` is the trie of what requests show, whose arms are outcomes; that trie has ``outcomes``. None where nothing is
+    declared, or it was not estimated.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
@@ -91,7 +92,8 @@ class AnnotatedTrie:
     arm_success: FloatArray | None = None
     arm_se: FloatArray | None = None
     difficulty: DifficultyRates | None = None
-    signals: SignalTrie | None = None
+    outcomes: Outcomes | None = None
+    signals: AnnotatedTrie | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -128,6 +130,27 @@ class AnnotatedTrie:
             up = self.trie.parent[level]
             reach[level] = reach[up] * (1.0 - self.stop[up] if self.arm is None else self.arm[level])
         return _read_only(reach)
+
+    def returning_last(self) -> AnnotatedTrie:
+        """Return the same trie of what requests show where only the last answer can be returned."""
+        outcomes, trie, size = self.outcomes, self.trie, len(self.trie)
+        if outcomes is None or not outcomes.returns_earlier:
+            return self
+        goes_on = outcomes.arm >= 0
+        right = outcomes.right_last
+        key = outcomes.node.astype(np.int64)[goes_on] * len(trie.stages) + outcomes.arm[goes_on]
+        order = np.argsort(key)
+        below = trie.parent > 0
+        wanted = trie.parent[below].astype(np.int64) * len(trie.stages) + trie.stage[below]
+        arm_success = np.zeros(size)
+        arm_success[below] = right[goes_on][order][np.searchsorted(key[order], wanted)]
+        return replace(
+            self,
+            success=np.asarray(np.bincount(outcomes.node, right, size), np.float64),
+            stop_success=np.asarray(np.bincount(outcomes.node, np.where(goes_on, 0.0, right), size), np.float64),
+            arm_success=arm_success,
+            outcomes=outcomes.returning_last(),
+        )
 
     @property
     def is_contingent(self) -> bool:

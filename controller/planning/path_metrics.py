@@ -28,14 +28,10 @@ class PathMetrics:
     Args:
         annotated: The trie with its estimates.
         available: Models that can be served (None: all); no path through another model may be planned.
-        passed: Where arms are outcomes: whether the workflow's own check passed the answer, by stage of the trie; else None.
     """
 
-    def __init__(
-        self, annotated: AnnotatedTrie, available: Iterable[str] | None = None, passed: BoolArray | None = None
-    ) -> None:
+    def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
-        self.passed = passed
         self.trie = annotated.trie
         self.missing = () if available is None else tuple(sorted(set(self.trie.models) - set(available)))
         """Models of the trie that cannot be served."""

@@ -23,7 +23,6 @@ from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
-from vinelm.signal_trie import SignalTrie
 from vinelm.trie import BoolArray, FloatArray
 
 SMALL = 10_000
@@ -37,20 +36,15 @@ class Planner:
     Args:
         annotated: The trie with its estimates; must not change any more.
         available: Models that can be served (None: all); paths through other models are never planned.
-        signals: Plan over what requests show: ``annotated.signals``, or the same ``returning_last()`` where earlier answers
-            cannot be returned. The planner's trie is then that of ``signals``, and its plans are contingent. None plans over
-            paths alone.
+
+    A trie whose arms are outcomes (``annotated.signals``, or the same ``returning_last()`` where earlier answers cannot be
+    returned) is planned over like any other that branches.
     """
 
-    def __init__(
-        self, annotated: AnnotatedTrie, *, available: Iterable[str] | None = None, signals: SignalTrie | None = None
-    ) -> None:
-        self.signals = signals
-        if signals is not None:
-            annotated = signals.annotated
+    def __init__(self, annotated: AnnotatedTrie, *, available: Iterable[str] | None = None) -> None:
         self.annotated = annotated
         self.trie = annotated.trie
-        self.metrics = PathMetrics(annotated, available, None if signals is None else signals.passed)
+        self.metrics = PathMetrics(annotated, available)
         self._cache = FrontierCache(self.metrics)
         self._size = len(annotated.trie)
         self._engines = annotated.engines

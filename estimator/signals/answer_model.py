@@ -92,7 +92,7 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerModel:
+class AnswerFit:
     """A fitted latent model.
 
     Args:
@@ -220,7 +220,7 @@ def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[in
     return found or [tuple(OWN for _ in shared)]
 
 
-def fit_answers(table: AnswerTable, *, weights: FloatArray | None = None, iterations: int = 40) -> AnswerModel:
+def fit_answers(table: AnswerTable, *, weights: FloatArray | None = None, iterations: int = 40) -> AnswerFit:
     """Fit the model by EM.
 
     Args:
@@ -232,7 +232,7 @@ def fit_answers(table: AnswerTable, *, weights: FloatArray | None = None, iterat
     labelings, grid = Labelings.of(table), Grid.new()
     n = len(table.contexts)
     right_features, usual_features = Features.of(table.contexts, 1.0), Features.of(table.contexts, 0.7)
-    model = AnswerModel(
+    model = AnswerFit(
         contexts=table.contexts, labels=table.labels, grid=grid, log_weights=grid.log_prior, features=right_features,
         right_effects=np.zeros(right_features.matrix.shape[1]), usual_effects=np.zeros(usual_features.matrix.shape[1]),
         none=np.full(n, 0.05), alike=0.02, second=0.3, label_rates=_label_rates(table, weights),
@@ -248,7 +248,7 @@ class _Fit:
         self.labelings, self.weights, self.usual = labelings, weights, usual
         self.starts = np.searchsorted(labelings.request, np.arange(len(weights)))
 
-    def run(self, model: AnswerModel, iterations: int) -> AnswerModel:
+    def run(self, model: AnswerFit, iterations: int) -> AnswerFit:
         for _ in range(iterations):
             posterior = self.posterior(model)
             counts = (self.labelings.counts.T @ posterior).reshape(len(model.contexts), N_TYPES, -1)
@@ -269,7 +269,7 @@ class _Fit:
             )  # fmt: skip
         return model
 
-    def posterior(self, model: AnswerModel) -> FloatArray:
+    def posterior(self, model: AnswerFit) -> FloatArray:
         """P(labeling, point | request) times the request's weight, shape (labelings, points)."""
         log = self.labelings.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
         highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.request]
@@ -278,7 +278,7 @@ class _Fit:
         return np.asarray(mass * (self.weights / total)[self.labelings.request][:, None])
 
 
-def _with_dollars(model: AnswerModel, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerModel:
+def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
     """Dollars by context, and the size of requests by latent pair: harder requests often are larger.
 
     A row's size is its dollars over the mean of its model and stage. Contexts with few rows lean on those of their model.

@@ -9,12 +9,12 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
-from vinelm.estimator.signals.answer_model import AnswerModel, fit_answers
+from vinelm.estimator.signals.answer_model import AnswerFit, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Ints
-from vinelm.estimator.signals.histories import LEAST_REACH, Level, histories
+from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, histories
 from vinelm.estimator.signals.optimism import selection_optimism
 from vinelm.observation import Observation
-from vinelm.signal_trie import SignalTrie, arm_title
+from vinelm.signals import Outcomes, arm_title
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
@@ -37,7 +37,9 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
     return None
 
 
-def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, resamples: int = RESAMPLES) -> SignalTrie | None:
+def estimate_signals(
+    annotated: AnnotatedTrie, rows: Iterable[Observation], *, resamples: int = RESAMPLES
+) -> AnnotatedTrie | None:
     """Estimate the trie of what requests show.
 
     Args:
@@ -71,7 +73,7 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, r
     return _Builder(annotated, model, levels).build(goes_on, meta)
 
 
-def _levels(model: AnswerModel, annotated: AnnotatedTrie, *, goes_on: bool) -> list[Level]:
+def _levels(model: AnswerFit, annotated: AnnotatedTrie, *, goes_on: bool) -> list[HistoryLevel]:
     """The histories; of very many the less likely ones are not continued, until the trie is small enough."""
     stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
     least = LEAST_REACH
@@ -84,8 +86,8 @@ def _levels(model: AnswerModel, annotated: AnnotatedTrie, *, goes_on: bool) -> l
 
 def _optimism(
     table: AnswerTable,
-    model: AnswerModel,
-    levels: Sequence[Level],
+    model: AnswerFit,
+    levels: Sequence[HistoryLevel],
     annotated: AnnotatedTrie,
     *,
     goes_on: bool,
@@ -104,12 +106,12 @@ def _optimism(
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
-    def __init__(self, annotated: AnnotatedTrie, model: AnswerModel, levels: Sequence[Level]) -> None:
+    def __init__(self, annotated: AnnotatedTrie, model: AnswerFit, levels: Sequence[HistoryLevel]) -> None:
         self.base, self.model, self.levels = annotated, model, levels
         self.invocations = annotated.template.invocations
         self.n_models = len(annotated.trie.models)
 
-    def build(self, goes_on: bool, meta: dict[str, Any]) -> SignalTrie:
+    def build(self, goes_on: bool, meta: dict[str, Any]) -> AnnotatedTrie:
         """Return the trie."""
         of_history, parents, models, order = self._nodes()
         sizes = [len(p) for p in parents]
@@ -122,7 +124,7 @@ class _Builder:
         stage, model_of, base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
         reach, cost, came, came_right = np.ones(n), np.zeros(n), np.ones(n), np.zeros(n)
         success, stop, stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
-        outcomes: list[dict[str, Any]] = []
+        parts: list[dict[str, Any]] = []
         passed = np.array([label.passed for label in self.model.labels])
         child_of = _Children(self.base.trie)
         for d, level in enumerate(self.levels):
@@ -149,7 +151,7 @@ class _Builder:
             success[here] = np.bincount(of_history[d], best, len(at)) / reach[here]
             stop[here] = np.bincount(of_history[d], level.reach * closes, len(at)) / reach[here]
             stop_success[here] = np.bincount(of_history[d], best * closes, len(at)) / reach[here]
-            outcomes.append(
+            parts.append(
                 {
                     "node": place[node],
                     "label": level.label,
@@ -164,17 +166,17 @@ class _Builder:
         labels = {"depth": depth[order], "stage": stage[order], "model": model_of[order]}
         parent = np.where(up[order] < 0, -1, place[np.maximum(up[order], 0)])
         trie = self._trie(arms, parent, labels)
-        annotated = AnnotatedTrie(
-            trie=trie, template=self.base.template, catalog=self.base.catalog, success=success[order],
-            stop=np.clip(stop[order], 0.0, 1.0), stop_success=stop_success[order],
-            **self._amounts(cost[order], base[order]), arm=came[order], arm_success=came_right[order], meta=meta,
-        )  # fmt: skip
-        table = {name: np.concatenate([part[name] for part in outcomes]) for name in outcomes[0]}
+        table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds = {"node": np.int32, "label": np.int16, "answer_class": np.int16, "returned": np.int16, "arm": np.int16}
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
         stages = (self._stage_index(0), *(stage for stage, *_ in arms))
-        return SignalTrie(annotated, self.model.labels, stages, goes_on, **arrays)
+        return AnnotatedTrie(
+            trie=trie, template=self.base.template, catalog=self.base.catalog, success=success[order],
+            stop=np.clip(stop[order], 0.0, 1.0), stop_success=stop_success[order],
+            **self._amounts(cost[order], base[order]), arm=came[order], arm_success=came_right[order],
+            outcomes=Outcomes(self.model.labels, stages, goes_on, **arrays), meta=meta,
+        )  # fmt: skip
 
     def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
         """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""
@@ -255,6 +257,6 @@ class _Children:
         return found[model]
 
 
-def _last_right(level: Level) -> FloatArray:
+def _last_right(level: HistoryLevel) -> FloatArray:
     has = level.kind >= 0
     return np.where(has, level.right[np.arange(len(level)), np.maximum(level.kind, 0)], 0.0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL, AnswerModel
+from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL, AnswerFit
 from vinelm.estimator.signals.answers import Context, Ints
 from vinelm.trie import BoolArray, FloatArray
 
@@ -25,7 +25,7 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class HistoryLevel:
     """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
 
     Args:
@@ -55,7 +55,7 @@ class Level:
     def __len__(self) -> int:
         return len(self.parent)
 
-    def usd(self, model: AnswerModel) -> FloatArray:
+    def usd(self, model: AnswerFit) -> FloatArray:
         """Return each history's part of the expected dollars of its last invocation: over a node's outcomes they sum up."""
         return np.asarray(self.reach * self.size * model.cost_usd[self.context])
 
@@ -79,13 +79,13 @@ class _Rows(NamedTuple):
 
 
 def histories(
-    model: AnswerModel,
+    model: AnswerFit,
     stages: Sequence[tuple[str, Sequence[str]]],
     models: Sequence[str],
     *,
     goes_on: bool,
     least_reach: float = LEAST_REACH,
-) -> list[Level]:
+) -> list[HistoryLevel]:
     """Return the histories of each length from 1.
 
     Args:
@@ -100,7 +100,7 @@ def histories(
     passed = np.array([label.passed for label in labels])
     one, zero = np.ones(1), np.zeros(1, np.int64)
     never = np.full((1, len(models)), NOT_ASKED)
-    root = Level(zero, zero, zero, zero, one, np.zeros((1, depth)), one, zero, never, np.ones(1, np.bool_))
+    root = HistoryLevel(zero, zero, zero, zero, one, np.zeros((1, depth)), one, zero, never, np.ones(1, np.bool_))
     rows = _Rows(np.zeros(1, np.int64), np.full((1, depth), -1, np.int8), np.exp(model.log_weights)[None, :])
     label_of_class = np.full((1, depth), -1, np.int64)
     before, found = root, []
@@ -128,7 +128,7 @@ def histories(
         is_open = reach >= least_reach if goes_on else (reach >= least_reach) & ~passed[label_first]
         size = _sums(of, mass @ model.size, len(codes)) / reach
         is_open &= d + 1 < depth
-        level = Level(parent, m_first, label_first, kind_first, reach, right, size, context[first], last, is_open)
+        level = HistoryLevel(parent, m_first, label_first, kind_first, reach, right, size, context[first], last, is_open)
         classes = label_of_class[parent].copy()
         new = (kind_first >= 0) & (classes[np.arange(len(codes)), np.maximum(kind_first, 0)] < 0)
         classes[np.flatnonzero(new), kind_first[new]] = label_first[new]
@@ -144,7 +144,7 @@ class _Contexts(NamedTuple):
     again: dict[str, int]
 
     @classmethod
-    def of(cls, model: AnswerModel, stage: str, is_later: bool) -> _Contexts:
+    def of(cls, model: AnswerFit, stage: str, is_later: bool) -> _Contexts:
         index = {context: i for i, context in enumerate(model.contexts)}
         first: dict[str, int] = {}
         again: dict[str, int] = {}
@@ -165,12 +165,12 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
 class _Before:
     """What was known of the histories before an invocation."""
 
-    level: Level
+    level: HistoryLevel
     label_of_class: Ints
     depth: int
 
 
-def _expand(model: AnswerModel, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
+def _expand(model: AnswerFit, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
     """The rows after asking one model (its index and name), in parts."""
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from vinelm.estimator.signals.answer_model import AnswerModel
+from vinelm.estimator.signals.answer_model import AnswerFit
 from vinelm.estimator.signals.answers import Ints
-from vinelm.estimator.signals.histories import Level
+from vinelm.estimator.signals.histories import HistoryLevel
 from vinelm.trie import FloatArray
 
 END = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class HistoryPolicy:
     """A model for each history, :data:`END` where the request ends; item 0 of ``choices`` belongs to the first level."""
 
     first: int
     choices: tuple[Ints, ...]
 
 
-def best_policy(model: AnswerModel, levels: Sequence[Level], n_models: int, price: float) -> Policy:
+def best_policy(model: AnswerFit, levels: Sequence[HistoryLevel], n_models: int, price: float) -> HistoryPolicy:
     """Return the policy with the highest accuracy less ``price`` times dollars, by backward induction."""
     value: FloatArray | None = None
     choices: list[Ints] = []
@@ -42,10 +42,10 @@ def best_policy(model: AnswerModel, levels: Sequence[Level], n_models: int, pric
         value = end
     assert value is not None
     first = int(_of_choices(levels[0], value, price * levels[0].usd(model), (1, n_models))[0].argmax())
-    return Policy(first, tuple(choices[::-1]))
+    return HistoryPolicy(first, tuple(choices[::-1]))
 
 
-def _of_choices(below: Level, value: FloatArray, usd: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def _of_choices(below: HistoryLevel, value: FloatArray, usd: FloatArray, shape: tuple[int, int]) -> FloatArray:
     """What each next model is worth at each history, in masses, shape (histories, models); -inf where it is not offered.
 
     ``usd`` are priced dollars of the level below.
@@ -55,7 +55,7 @@ def _of_choices(below: Level, value: FloatArray, usd: FloatArray, shape: tuple[i
     return np.where(np.bincount(code, minlength=size) > 0, worth, -np.inf).reshape(shape)
 
 
-def worth(model: AnswerModel, levels: Sequence[Level], policy: Policy) -> tuple[float, float]:
+def worth(model: AnswerFit, levels: Sequence[HistoryLevel], policy: HistoryPolicy) -> tuple[float, float]:
     """Return (accuracy, expected dollars) of a policy."""
     accuracy = cost = 0.0
     runs = levels[0].model == policy.first
@@ -70,7 +70,9 @@ def worth(model: AnswerModel, levels: Sequence[Level], policy: Policy) -> tuple[
     return accuracy, cost
 
 
-def carried_over(policy: Policy, made_for: Sequence[Level], to: Sequence[Level], n_labels: int) -> Policy:
+def carried_over(
+    policy: HistoryPolicy, made_for: Sequence[HistoryLevel], to: Sequence[HistoryLevel], n_labels: int
+) -> HistoryPolicy:
     """Return the policy on the histories of another fit; those that the first fit lacks end."""
     place = np.zeros(1, np.int64)  # of each history of ``to`` among those of ``made_for``, -1: none
     choices: list[Ints] = []
@@ -81,16 +83,16 @@ def carried_over(policy: Policy, made_for: Sequence[Level], to: Sequence[Level],
         at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
         place = np.where((known[at] == wanted) & (place[ours.parent] >= 0), at, -1)
         choices.append(np.where(place >= 0, chosen[np.maximum(place, 0)], END))
-    return Policy(policy.first, tuple(choices))
+    return HistoryPolicy(policy.first, tuple(choices))
 
 
-def _codes(level: Level, parent: Ints, n_labels: int) -> Ints:
+def _codes(level: HistoryLevel, parent: Ints, n_labels: int) -> Ints:
     return ((parent * 1024 + level.model) * 64 + level.kind + 1) * n_labels + level.label
 
 
 def selection_optimism(
-    fit: tuple[AnswerModel, Sequence[Level]],
-    resampled: Sequence[tuple[AnswerModel, Sequence[Level]]],
+    fit: tuple[AnswerFit, Sequence[HistoryLevel]],
+    resampled: Sequence[tuple[AnswerFit, Sequence[HistoryLevel]]],
     n_models: int,
     prices: FloatArray,
 ) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
-from vinelm.signal_trie import OUTCOME_ARRAYS, SignalTrie
+from vinelm.signals import OUTCOME_ARRAYS, Outcomes
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
 from vinelm.vinefile.structure import check_annotated, check_edges
@@ -126,8 +126,9 @@ def _manifest(path: Path, annotated: AnnotatedTrie) -> str:
         "catalog": annotated.catalog.to_dict(),
         "meta": dict(annotated.meta),
     }
-    if annotated.signals is not None:
-        plain["signals"] = annotated.signals.to_dict()
+    signals = annotated.signals
+    if signals is not None and signals.outcomes is not None:
+        plain["signals"] = {"arms": list(signals.trie.stages), "meta": dict(signals.meta), **signals.outcomes.to_dict()}
     try:
         return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -145,8 +146,8 @@ def _version(annotated: AnnotatedTrie) -> int:
 def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
     arrays = _arrays_of(annotated)
     if annotated.signals is not None:
-        arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals.annotated).items()}
-        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals, name) for name in OUTCOME_ARRAYS}
+        arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals).items()}
+        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals.outcomes, name) for name in OUTCOME_ARRAYS}
     return arrays
 
 
@@ -274,17 +275,17 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
     return replace(annotated, signals=_signals(manifest, arrays)) if "signals" in manifest else annotated
 
 
-def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
+def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
     """The trie of what requests show. It returns earlier answers: how it is served decides whether it may."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
-    annotated = _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own)
-    labels = SignalTrie.labels_from(about["labels"])
-    outcomes: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in OUTCOME_ARRAYS}
-    return SignalTrie(annotated, labels, tuple(about["stages"]), bool(about["goes_on"]), **outcomes)
+    labels = Outcomes.labels_from(about["labels"])
+    columns: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in OUTCOME_ARRAYS}
+    outcomes = Outcomes(labels, tuple(about["stages"]), bool(about["goes_on"]), **columns)
+    return _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own, outcomes)
 
 
-def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> AnnotatedTrie:
+def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array], outcomes: Outcomes | None = None) -> AnnotatedTrie:
     template = Template.from_dict(manifest["template"])
     names, kind = (MERGED_ARRAYS, MergedTrie) if template.merges else (ARRAYS, Trie)
     if kind is MergedTrie:
@@ -299,6 +300,7 @@ def _trie_of(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Annota
         catalog=Catalog.from_dict(manifest["catalog"], where="catalog of the trie file"),
         meta=manifest["meta"],
         difficulty=_difficulty(arrays),
+        outcomes=outcomes,
         **required,
         **optional,
     )

@@ -13,7 +13,7 @@ from vinelm.trie import DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, DifficultyRate
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
-    from vinelm.signal_trie import SignalTrie
+    from vinelm.signals import Outcomes
     from vinelm.template import Template
     from vinelm.trie import Trie
 
@@ -38,13 +38,12 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
         if not annotated.template.is_linear:
             _check_flow(trie, annotated.template)
     _check_amounts(annotated)
-    if annotated.signals is not None:
-        check_signals(annotated.signals)
+    if annotated.signals is not None and annotated.signals.outcomes is not None:
+        _check_signals(annotated.signals, annotated.signals.outcomes)
 
 
-def check_signals(signals: SignalTrie) -> None:
+def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     """The same for the trie of what requests show, whose stages are arms."""
-    annotated = signals.annotated
     trie, n = annotated.trie, len(annotated.trie)
     for name in ("parent", "end", "depth", "stage", "model", "answerable"):
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
@@ -58,6 +57,7 @@ def check_signals(signals: SignalTrie) -> None:
     _require(bool(np.all((signals.label >= 0) & (signals.label < len(signals.labels)))), "outcomes.label is out of range")
     _require(bool(np.all((arm >= -1) & (arm < len(trie.stages)))), "outcomes.arm is out of range")
     stages = annotated.template.stages
+    _require(len(signals.stages) == len(trie.stages), "the arms' stages have another length than the arms")
     _require(bool(np.all((np.array(signals.stages) >= 0) & (np.array(signals.stages) < len(stages)))), "an arm has no stage")
 
 

@@ -75,12 +75,9 @@ class DecisionGraph:
     checked: BoolArray
 
     @classmethod
-    def of_tree(cls, annotated: AnnotatedTrie, passed: BoolArray | None = None) -> Self:
-        """Return the graph of a trie in which each node has one parent.
-
-        ``passed`` is given where arms are outcomes: whether the workflow's own check passed the answer, by stage of the trie.
-        """
-        trie = annotated.trie
+    def of_tree(cls, annotated: AnnotatedTrie) -> Self:
+        """Return the graph of a trie in which each node has one parent."""
+        trie, outcomes = annotated.trie, annotated.outcomes
         nodes = np.concatenate(trie.levels)
         position = np.empty(len(trie), np.int64)
         position[nodes] = np.arange(len(nodes))
@@ -104,8 +101,8 @@ class DecisionGraph:
             **_chances(annotated, nodes, nodes[1:][first], source, trie.answerable),
             cost_usd=annotated.cost_usd[nodes[1:]],
             latency_s=annotated.latency_s[nodes[1:]],
-            slot=stage[first] if passed is None else trie.depth[nodes[source]].astype(np.int64),
-            checked=np.zeros(len(first), np.bool_) if passed is None else passed[stage[first]],
+            slot=stage[first] if outcomes is None else trie.depth[nodes[source]].astype(np.int64),
+            checked=np.zeros(len(first), np.bool_) if outcomes is None else outcomes.passed[stage[first]],
         )
 
     def with_ends(self, ends: BoolArray) -> Self:

@@ -111,7 +111,7 @@ class ContingentPlanner:
     @cached_property
     def graph(self) -> DecisionGraph:
         """The decision graph of the trie."""
-        graph = DecisionGraph.of_tree(self.metrics.annotated, self.metrics.passed)
+        graph = DecisionGraph.of_tree(self.metrics.annotated)
         return graph if self._ends is None else graph.with_ends(self._ends)
 
     # -- from the root on, at zero load --------------------------------------------------------------------------

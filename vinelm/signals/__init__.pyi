@@ -1,0 +1,14 @@
+from .declaration import MOST_SIGNALS as MOST_SIGNALS
+from .declaration import STATUS as STATUS
+from .declaration import Agree as Agree
+from .declaration import Label as Label
+from .declaration import Labels as Labels
+from .declaration import Outcome as Outcome
+from .declaration import Signal as Signal
+from .declaration import Signals as Signals
+from .declaration import canonical as canonical
+from .declaration import digest_of_text as digest_of_text
+from .outcomes import OUTCOME_ARRAYS as OUTCOME_ARRAYS
+from .outcomes import Outcomes as Outcomes
+from .outcomes import Seen as Seen
+from .outcomes import arm_title as arm_title
