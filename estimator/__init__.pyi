@@ -9,6 +9,8 @@ from .registry import ESTIMATORS as ESTIMATORS
 from .registry import make_estimator as make_estimator
 from .sampling.goal import Goal as Goal
 from .sampling.neyman import NeymanSampler as NeymanSampler
+from .signals.build import estimate_signals as estimate_signals
+from .signals.build import why_without_signals as why_without_signals
 from .stage_plans import FixedStagePlans as FixedStagePlans
 from .validation import ValidationReport as ValidationReport
 from .validation import more_evidence as more_evidence

@@ -281,25 +281,24 @@ class _Fit:
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
     """Dollars by context, and the size of requests by latent pair: harder requests often are larger.
 
-    A row's size is its dollars over the mean of its model and stage. Contexts with few rows lean on those of their model.
+    A row's size is its dollars over the mean of its context. Contexts with few rows lean on those of their model.
     """
     weight = table.weight * weights[table.request]
-    kinds = [(c.stage, c.model) for c in table.contexts]
-    same = np.array([[a == b for b in kinds] for a in kinds], float)
-    paid, count = (
-        np.bincount(table.context, weight * table.cost_usd, len(kinds)),
-        np.bincount(table.context, weight, len(kinds)),
-    )
-    mean = np.divide(same @ paid, same @ count, out=np.zeros(len(kinds)), where=same @ count > 0.0)
+    n = len(table.contexts)
+    models = [c.model for c in table.contexts]
+    of_model = np.array([[a == b for b in models] for a in models], float)
+    paid, count = np.bincount(table.context, weight * table.cost_usd, n), np.bincount(table.context, weight, n)
+    overall = np.divide(of_model @ paid, of_model @ count, out=np.zeros(n), where=of_model @ count > 0.0)
+    mean = (paid + PSEUDO_COUNTS * overall) / (count + PSEUDO_COUNTS)
     size = np.divide(table.cost_usd, mean[table.context], out=np.ones(len(table)), where=mean[table.context] > 0.0)
     posterior = np.add.reduceat(fit.posterior(model), fit.starts, axis=0)
     posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), TINY)
     at = posterior[table.request] * weight[:, None]
     of_point = ((at * size[:, None]).sum(axis=0) + PSEUDO_COUNTS) / (at.sum(axis=0) + PSEUDO_COUNTS)
     of_point /= float(np.exp(model.log_weights) @ of_point)
-    expected = np.bincount(table.context, weight * (posterior @ of_point)[table.request], len(kinds))
-    of_kind = np.divide(same @ paid, same @ expected, out=np.zeros(len(kinds)), where=same @ expected > 0.0)
-    return replace(model, cost_usd=(paid + PSEUDO_COUNTS * of_kind) / (expected + PSEUDO_COUNTS), size=of_point)
+    expected = np.bincount(table.context, weight * (posterior @ of_point)[table.request], n)
+    usual = np.divide(of_model @ paid, of_model @ expected, out=np.zeros(n), where=of_model @ expected > 0.0)
+    return replace(model, cost_usd=(paid + PSEUDO_COUNTS * usual) / (expected + PSEUDO_COUNTS), size=of_point)
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class AnswerTable:
 
     Args:
         requests: The distinct requests, sorted.
-        contexts: The distinct contexts.
+        contexts: The distinct contexts, those of the template included that no row has.
         labels: The distinct labels, at most 16.
         request: Index into ``requests``.
         context: Index into ``contexts``.
@@ -85,17 +85,17 @@ class AnswerTable:
         return pairs > len(seen)
 
     @classmethod
-    def of(cls, rows: Iterable[Observation], answering: Sequence[str]) -> AnswerTable:
+    def of(cls, rows: Iterable[Observation], invocations: Sequence[str]) -> AnswerTable:
         """Encode rows.
 
         Args:
             rows: Of a linear template.
-            answering: Stages that write an answer; rows of others are left out.
+            invocations: The stage of each invocation; each writes an answer.
 
         Raises:
             EvidenceError: No row is scored, or more than 8 signals occur.
         """
-        kept = [row for row in rows if row.stage in answering]
+        kept = list(rows)
         by_cell = {(row.request_id, row.prefix): row for row in kept}
         scored = [row for row in kept if row.success is not None or row.failure is not None]
         if not scored:
@@ -112,7 +112,8 @@ class AnswerTable:
             contexts.append(context)
             labels.append(Label(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal))
             counts[row.request_id, row.model, context.is_again] += 1
-        names, kinds = sorted(set(contexts)), sorted(set(labels), key=str)
+        names = sorted({*contexts, *_possible(invocations, {c.model for c in contexts}, any(c.is_again for c in contexts))})
+        kinds = sorted(set(labels), key=str)
         requests = tuple(sorted({row.request_id for row in scored}))
         place = {name: i for i, name in enumerate(requests)}
         return cls(
@@ -130,6 +131,15 @@ class AnswerTable:
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
         )
+
+
+def _possible(invocations: Sequence[str], models: set[str], knows_again: bool) -> Iterator[Context]:
+    """The contexts that may occur; asking a model again only if some row has done so."""
+    for depth, stage in enumerate(invocations):
+        for model in models:
+            yield Context(stage, model, depth > 0, False)
+            if depth and knows_again:
+                yield Context(stage, model, True, True)
 
 
 def _context(

@@ -150,8 +150,7 @@ class _Contexts(NamedTuple):
         again: dict[str, int] = {}
         for name in {c.model for c in model.contexts}:
             for into, is_again in ((first, False), (again, True)):
-                known = (index.get(Context(stage, name, later, is_again)) for later in (is_later, not is_later))
-                found = next((i for i in known if i is not None), None)
+                found = index.get(Context(stage, name, is_later, is_again))
                 if found is not None:
                     into[name] = found
         return cls(first, again)

@@ -121,5 +121,6 @@ def selection_optimism(
     return {
         "cost_usd": [cost[i] for i in keep],
         "accuracy": [optimism[i] for i in keep],
+        "advantage": [optimism[i] for i in keep],  # at most as large: what it is compared with is chosen among fewer
         "standard_error": [error[i] for i in keep],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from signals_parts.buying import catalog_of, template_of
+from signals_parts.vinelm_signals import VineLMSignals
 
 from vinelm.evaluation import OutcomeTable, oracle
 from vinelm.evaluation.rivals import (
@@ -42,7 +43,7 @@ def methods() -> tuple[Method, ...]:
     rivals: tuple[Method, ...] = (
         PathOnly(), StaticPlan(), BestSingle(), MixedSingle(), VoteOfK(), UntilTwoAgree(), ScoredCascade()
     )  # fmt: skip
-    return rivals
+    return (VineLMSignals(), *rivals)
 
 
 @dataclass(frozen=True)

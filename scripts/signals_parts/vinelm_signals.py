@@ -1,0 +1,123 @@
+"""VineLM's plan over what requests show, as one of the methods that are compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import Planner
+from vinelm.estimator import estimate_signals
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL
+from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
+from vinelm.objective import Objective
+from vinelm.signals import Outcome
+
+TIMED = 300
+"""Look-ups that are timed."""
+
+
+@dataclass(frozen=True)
+class SignalPolicy:
+    """Serves by the plan of one objective: what a session does, without a graph around it."""
+
+    planner: Planner
+    objective: Objective
+
+    def run(self, table: OutcomeTable) -> PolicyResult:
+        """See :meth:`AnswerPolicy.run`."""
+        success, cost = np.zeros(len(table)), np.zeros(len(table))
+        known: dict[tuple[int, str | None], tuple[str | None, int]] = {}
+        for row in range(len(table)):
+            success[row], cost[row] = self._serve(table, row, known)
+        return PolicyResult(success, cost)
+
+    def _serve(
+        self, table: OutcomeTable, row: int, known: dict[tuple[int, str | None], tuple[str | None, int]]
+    ) -> tuple[float, float]:
+        """Whether the answer returned to one request is correct, and its dollars."""
+        annotated, trie = self.planner.annotated, self.planner.trie
+        outcomes = annotated.outcomes
+        assert outcomes is not None
+        node, arm, spent, last = 0, None, 0.0, -1
+        firsts: list[int] = []  # the column of the first answer of each class
+        while True:
+            if (node, arm) not in known:
+                model = self.planner.plan(self.objective, node=node, stage=arm, may_stop=node > 0).next_model
+                known[node, arm] = model, -1 if model is None else trie.child(node, model, arm)
+            model, below = known[node, arm]
+            if model is None:
+                return float(table.success[row, last]), spent  # of the answer chosen below
+            node, m = below, table.column[model]
+            spent += float(table.cost_usd[row, m])
+            answer_class = self._class_of(table, row, m, firsts)
+            signal = int(table.signal[row, m])
+            shown = Outcome(None if signal == NO_SIGNAL else table.labels[signal], answer_class)
+            seen = outcomes.seen(node, shown, passed=bool(table.passed[row, m]))
+            returned = outcomes.returned_class(seen.place)
+            last = m if returned is None or returned >= len(firsts) else firsts[returned]
+            if seen.place < 0 or outcomes.arm[seen.place] < 0:
+                return float(table.success[row, last]), spent
+            arm = trie.stages[int(outcomes.arm[seen.place])]
+
+    @staticmethod
+    def _class_of(table: OutcomeTable, row: int, m: int, firsts: list[int]) -> int | None:
+        own = int(table.answer_class[row, m])
+        if own == NO_ANSWER:
+            return None
+        for j, first in enumerate(firsts):
+            if int(table.answer_class[row, first]) == own:
+                return j
+        firsts.append(m)
+        return len(firsts) - 1
+
+
+@dataclass(frozen=True)
+class SignalChooser:
+    """The chooser of :class:`VineLMSignals`."""
+
+    signals: AnnotatedTrie
+    planner: Planner
+
+    def choose(self, max_cost_usd: float) -> PolicyChoice:
+        """See :meth:`Chooser.choose`."""
+        objective = Objective(maximize="accuracy", max_cost_usd=max_cost_usd)
+        decision = self.planner.plan(objective)
+        return PolicyChoice(
+            policy=SignalPolicy(self.planner, objective),
+            promised_accuracy=decision.promise.accuracy,
+            promised_cost_usd=decision.path_cost_usd,
+            words=f"{decision.next_model} first",
+            lookup_us=self._lookup_us(objective, decision.next_models),
+        )
+
+    def _lookup_us(self, objective: Objective, first: Mapping[str, str | None]) -> float:
+        """Microseconds of one decision after the first answer."""
+        model = next(iter(first.values()))
+        trie = self.planner.trie
+        node = trie.child(0, str(model))
+        arms = list(trie.arms(node))
+        if not arms:
+            return float("nan")
+        self.planner.plan(objective, node=node, stage=arms[0])
+        started = time.perf_counter()
+        for _ in range(TIMED):
+            self.planner.plan(objective, node=node, stage=arms[0])
+        return (time.perf_counter() - started) / TIMED * 1e6
+
+
+@dataclass(frozen=True)
+class VineLMSignals:
+    """VineLM's contingent plan over signals and agreement."""
+
+    name: str = "vinelm"
+
+    def fit(self, evidence: Evidence) -> SignalChooser:
+        """See :meth:`Method.fit`."""
+        signals = estimate_signals(evidence.estimate, evidence.rows)
+        assert signals is not None, "the tables' rows have answers, and the template is a loop"
+        return SignalChooser(signals, Planner(signals))
