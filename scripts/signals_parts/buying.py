@@ -6,8 +6,7 @@ from datetime import date
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.estimator import NeymanSampler
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import Cell
+from vinelm.evaluation import OutcomeCell, OutcomeTable
 from vinelm.observation import Observation
 from vinelm.profiler import SAMPLERS, make_sampler
 from vinelm.protocols import Sampler
@@ -48,7 +47,7 @@ def bought(
         seed: of the sampler.
     """
     made = new_sampler(sampler, template, catalog, table.request_ids, seed)
-    cells: dict[Cell, None] = {}
+    cells: dict[OutcomeCell, None] = {}
     spent, idle, round_ = 0.0, 0, 0
     while idle < MOST_IDLE:
         before = len(cells)

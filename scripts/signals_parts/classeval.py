@@ -9,8 +9,7 @@ import numpy as np
 from signals_parts.record import Record, UsdPer1000, number, read_rows
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import NO_ANSWER
+from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.trie import FloatArray
 
 FILE = Path("outcomes") / "classeval.csv.gz"

@@ -12,13 +12,10 @@ import numpy as np
 from signals_parts.record import Record, UsdPer1000, read_rows
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import NO_ANSWER
+from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.trie import FloatArray
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql import Scorer, extract_sql, finished, nl2sql, shown
-from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
-from vinelm.workflows.nl2sql.sql import SqlResult
+from vinelm.workflows.nl2sql import Scorer, SqlResult, extract_sql, finished, nl2sql, orders_rows, same_result, shown
 
 FILE = Path("outcomes") / "spider_sql.csv.gz"
 LABELS = ("error", "empty", "rows")
