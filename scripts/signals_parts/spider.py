@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from signals_parts.record import Record, UsdPer1000, read_rows
+from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
 from vinelm.evaluation import NO_ANSWER, OutcomeTable
@@ -49,7 +48,6 @@ OTHERS = {
     "graphix_t5_3b": 0.15,
 }
 """Assumed dollars per 1,000 calls of the other systems, as in `bench_estimator.py`."""
-N_SYSTEMS = 8
 OTHER_SEEDS = (1, 2)
 
 
@@ -140,8 +138,9 @@ def choices(systems: tuple[str, ...], base: Mapping[str, str]) -> dict[str, UsdP
     if set(DEVELOPMENT) <= set(systems):
         found["spider"] = dict(DEVELOPMENT)
     for seed in OTHER_SEEDS:
-        names = sorted(random.Random(f"signals:{seed}").sample(sorted(systems), min(N_SYSTEMS, len(systems))))
-        found[f"spider-{seed}"] = {name: price(name, base[name]) for name in names}
+        names = some_systems(systems, seed)
+        if all(set(names) != set(other) for other in found.values()):
+            found[f"spider-{seed}"] = {name: price(name, base[name]) for name in names}
     return found
 
 
