@@ -65,6 +65,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--coverage", type=float, default=Settings().coverage, help="share of the dollars (default %(default)s)"
     )
+    parser.add_argument(
+        "--continued-share",
+        type=float,
+        default=Settings().continued_share,
+        help="of the paths of sampler priced that go on below a passed answer (default %(default)s)",
+    )
     parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--quick", action="store_true", help="two splits, four budgets, depth 3, no measured optimism")
@@ -116,7 +122,10 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         raise ConfigError(f"--coverage {arguments.coverage}: it must be a share in (0, 1]")
     if arguments.splits < 1 or arguments.jobs < 1:
         raise ConfigError("--splits and --jobs: at least 1")
-    chosen: dict[str, Any] = {"splits": arguments.splits, "coverage": arguments.coverage, "estimator": arguments.estimator}
+    if not 0.0 <= arguments.continued_share < 1.0:
+        raise ConfigError(f"--continued-share {arguments.continued_share}: it must be a share in [0, 1)")
+    named = ("splits", "coverage", "estimator", "continued_share")
+    chosen: dict[str, Any] = {name: getattr(arguments, name) for name in named}
     return Settings(**(chosen | QUICK if arguments.quick else chosen))
 
 

@@ -6,8 +6,7 @@ from datetime import date
 
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.estimator import NeymanSampler
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import Cell
+from vinelm.evaluation import OutcomeCell, OutcomeTable
 from vinelm.observation import Observation
 from vinelm.profiler import SAMPLERS, make_sampler
 from vinelm.protocols import Sampler
@@ -35,7 +34,14 @@ def catalog_of(table: OutcomeTable) -> Catalog:
 
 
 def bought(
-    table: OutcomeTable, template: Template, catalog: Catalog, *, sampler: str, budget_usd: float, seed: int
+    table: OutcomeTable,
+    template: Template,
+    catalog: Catalog,
+    *,
+    sampler: str,
+    budget_usd: float,
+    seed: int,
+    continued_share: float = 0.0,
 ) -> list[Observation]:
     """The rows that a sampler buys until the next one would exceed the budget.
 
@@ -46,9 +52,10 @@ def bought(
         sampler: a name of :data:`BUYERS`.
         budget_usd: dollars; a row that goes on below a passed answer counts as any other.
         seed: of the sampler.
+        continued_share: share of the paths that go on below a passed answer, where the sampler has that setting ("priced").
     """
-    made = new_sampler(sampler, template, catalog, table.request_ids, seed)
-    cells: dict[Cell, None] = {}
+    made = new_sampler(sampler, template, catalog, table.request_ids, seed, continued_share)
+    cells: dict[OutcomeCell, None] = {}
     spent, idle, round_ = 0.0, 0, 0
     while idle < MOST_IDLE:
         before = len(cells)
@@ -70,8 +77,12 @@ def bought(
     return table.observations_of(cells, template)
 
 
-def new_sampler(name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int) -> Sampler:
+def new_sampler(  # noqa: PLR0917
+    name: str, template: Template, catalog: Catalog, request_ids: tuple[str, ...], seed: int, continued_share: float
+) -> Sampler:
     """The sampler of that name over a bound template."""
+    if name == "priced":
+        return make_sampler(name, template, request_ids, seed, catalog=catalog, continued_share=continued_share)
     if name == "neyman":
         return NeymanSampler(template, catalog, request_ids, seed)
     return make_sampler(name, template, request_ids, seed)

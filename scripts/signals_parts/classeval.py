@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import numpy as np
-from signals_parts.record import Record, UsdPer1000, number, read_rows
+from signals_parts.record import Record, UsdPer1000, number, read_rows, some_systems
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import NO_ANSWER
+from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.trie import FloatArray
 
 FILE = Path("outcomes") / "classeval.csv.gz"
@@ -31,7 +30,6 @@ CHOICE = (
     "Magicoder-S-DS-6.7B@2024",
 )
 """Two of each class of price but the lowest."""
-N_SYSTEMS = 8
 
 
 def load_classeval(data: Path) -> Record:
@@ -68,7 +66,7 @@ def load_classeval(data: Path) -> Record:
         cost_usd=np.zeros(shape),
         groups=tuple(item.split(".")[0] for item in items),
     )
-    chosen = CHOICE if set(CHOICE) <= set(systems) else systems[:N_SYSTEMS]
+    chosen = CHOICE if set(CHOICE) <= set(systems) else some_systems(systems, 0)
     choice: dict[str, UsdPer1000] = {"classeval": dict.fromkeys(chosen)}
     return Record("classeval", outcomes, choice, lambda picked: costs(outcomes, chars, picked), ABOUT)
 

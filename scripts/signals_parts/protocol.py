@@ -36,6 +36,7 @@ class Settings:
         budgets: dollars per request that the means are over.
         extra_budgets: further ones, each shown by itself.
         estimator: of the annotated trie.
+        continued_share: share of the paths that go on below a passed answer, where the sampler has that setting.
         is_checked: measure the optimism of choosing paths, which what they promise allows for (some seven more fits).
     """
 
@@ -45,6 +46,7 @@ class Settings:
     budgets: tuple[float, ...] = tuple(round(float(b) / 1000, 7) for b in np.geomspace(*MEAN_RANGE, 9))
     extra_budgets: tuple[float, ...] = tuple(b / 1000 for b in EXTRA)
     estimator: str = "latent"
+    continued_share: float = 0.15
     is_checked: bool = True
 
     @property
@@ -117,7 +119,15 @@ def run_task(task: Task) -> SplitResult:
     template = template_of(task.depth).bind(tuple(catalog))
     everything = table.as_recorded_table(template, catalog).exhaustive_cost_usd
     budget_usd = settings.coverage * everything
-    rows = bought(table, template, catalog, sampler=task.sampler, budget_usd=budget_usd, seed=task.seed)
+    rows = bought(
+        table,
+        template,
+        catalog,
+        sampler=task.sampler,
+        budget_usd=budget_usd,
+        seed=task.seed,
+        continued_share=settings.continued_share,
+    )
     evidence = Evidence(rows, estimated(rows, template, catalog, settings), task.depth)
     served = {method.name: serve(method, evidence, held_out, settings) for method in methods()}
     served[ORACLE] = results([Oracle(budget).run(held_out) for budget in settings.every_budget])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,15 @@ class Record:
     def table(self, choice: UsdPer1000) -> OutcomeTable:
         """The table of a choice of systems, priced."""
         return replace(self.outcomes.for_systems(tuple(choice)), cost_usd=self.cost_usd(choice))
+
+
+N_SYSTEMS = 8
+"""Systems of a choice that is made here."""
+
+
+def some_systems(systems: tuple[str, ...], seed: int) -> tuple[str, ...]:
+    """Eight of the systems, drawn at random with a fixed seed, by name; all if they are no more."""
+    return tuple(sorted(random.Random(f"signals:{seed}").sample(sorted(systems), min(N_SYSTEMS, len(systems)))))
 
 
 def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from signals_parts.record import Record, UsdPer1000, read_rows
+from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import NO_ANSWER
+from vinelm.evaluation import NO_ANSWER, OutcomeTable
 from vinelm.trie import FloatArray
 from vinelm.workflow import Request
-from vinelm.workflows.nl2sql import Scorer, extract_sql, finished, nl2sql, shown
-from vinelm.workflows.nl2sql.result_comparison import orders_rows, same_result
-from vinelm.workflows.nl2sql.sql import SqlResult
+from vinelm.workflows.nl2sql import Scorer, SqlResult, extract_sql, finished, nl2sql, orders_rows, same_result, shown
 
 FILE = Path("outcomes") / "spider_sql.csv.gz"
 LABELS = ("error", "empty", "rows")
@@ -52,7 +48,6 @@ OTHERS = {
     "graphix_t5_3b": 0.15,
 }
 """Assumed dollars per 1,000 calls of the other systems, as in `bench_estimator.py`."""
-N_SYSTEMS = 8
 OTHER_SEEDS = (1, 2)
 
 
@@ -143,8 +138,9 @@ def choices(systems: tuple[str, ...], base: Mapping[str, str]) -> dict[str, UsdP
     if set(DEVELOPMENT) <= set(systems):
         found["spider"] = dict(DEVELOPMENT)
     for seed in OTHER_SEEDS:
-        names = sorted(random.Random(f"signals:{seed}").sample(sorted(systems), min(N_SYSTEMS, len(systems))))
-        found[f"spider-{seed}"] = {name: price(name, base[name]) for name in names}
+        names = some_systems(systems, seed)
+        if all(set(names) != set(other) for other in found.values()):
+            found[f"spider-{seed}"] = {name: price(name, base[name]) for name in names}
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from signals_parts.methods import TITLES
 
 WIDTH = 79
+SHORT = {"single": "single", "mixed_single": "mixed", "two_agree": "agree"}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -47,7 +48,7 @@ def of_methods(found: dict[str, Any]) -> list[str]:
 def by_budget(found: dict[str, Any]) -> list[str]:
     """Accuracy under each budget, a column per method."""
     methods = found["methods"]
-    short = {name: TITLES.get(name, name).split()[0][:7] for name in methods}
+    short = {name: SHORT.get(name, TITLES.get(name, name).split()[0])[:7] for name in methods}
     lines = ["", f"{'$/1,000':>8}" + "".join(f"{short[name]:>8}" for name in methods)]
     rows = next(iter(methods.values()))["budgets"]
     for i in sorted(range(len(rows)), key=lambda i: rows[i]["max_cost_usd"]):

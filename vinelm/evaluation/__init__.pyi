@@ -11,6 +11,9 @@ from .contingent.plans import ContingentPlans as ContingentPlans
 from .contingent.plans import plan_words as plan_words
 from .contingent.plans import plans_over as plans_over
 from .contingent.stage_plans import StagePlan as StagePlan
+from .outcome_table import NO_ANSWER as NO_ANSWER
+from .outcome_table import NO_SIGNAL as NO_SIGNAL
+from .outcome_table import OutcomeCell as OutcomeCell
 from .outcome_table import OutcomeTable as OutcomeTable
 from .pareto import frontier_nodes as frontier_nodes
 from .pareto import pareto_frontier as pareto_frontier

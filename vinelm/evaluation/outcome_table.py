@@ -25,7 +25,7 @@ NO_SIGNAL = -1
 """The label of a call where no signal is declared."""
 
 
-class Cell(NamedTuple):
+class OutcomeCell(NamedTuple):
     """One invocation along a path: row of the request, models so far, and whether an earlier answer had passed the check."""
 
     row: int
@@ -145,7 +145,7 @@ class OutcomeTable:
             latency_s=np.zeros(self.cost_usd.shape),
         )
 
-    def cells(self, path: RequestPath) -> Iterator[Cell]:
+    def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
         """Yield the invocations of a path in order, to the first answer that passes the check, or to its end if it ``goes_on``.
 
         Raises:
@@ -157,7 +157,7 @@ class OutcomeTable:
         for depth, model in enumerate(path.path, start=1):
             if not isinstance(model, str) or model not in self.column:
                 raise ConfigError(f"the path names {model!r}: the table has {', '.join(self.systems)}")
-            yield Cell(row, tuple(str(name) for name in path.path[:depth]), has_passed)
+            yield OutcomeCell(row, tuple(str(name) for name in path.path[:depth]), has_passed)
             has_passed |= bool(self.passed[row, self.column[model]])
             if has_passed and not path.goes_on:
                 return
@@ -177,13 +177,13 @@ class OutcomeTable:
         """
         return self.observations_of(dict.fromkeys(cell for path in paths for cell in self.cells(path)), template)
 
-    def observations_of(self, cells: Iterable[Cell], template: Template) -> list[Observation]:
+    def observations_of(self, cells: Iterable[OutcomeCell], template: Template) -> list[Observation]:
         """Return the rows of these cells, which must differ; as :meth:`observations`."""
         stages = [stage.name for stage in template.invocations]
         numbers: dict[int, dict[int, int]] = {}
         return [self._observation(cell, stages[len(cell.prefix) - 1], numbers.setdefault(cell.row, {})) for cell in cells]
 
-    def _observation(self, cell: Cell, stage: str, numbers: dict[int, int]) -> Observation:
+    def _observation(self, cell: OutcomeCell, stage: str, numbers: dict[int, int]) -> Observation:
         at = cell.row, self.column[cell.prefix[-1]]
         label, kind = int(self.signal[at]), int(self.answer_class[at])
         return Observation(

@@ -5,7 +5,10 @@ from .graph import State as State
 from .graph import finished as finished
 from .graph import shown as shown
 from .prompts import extract_sql as extract_sql
+from .result_comparison import orders_rows as orders_rows
+from .result_comparison import same_result as same_result
 from .simulated_writer import SqlWriter as SqlWriter
+from .sql import SqlResult as SqlResult
 from .workflow import Scorer as Scorer
 from .workflow import load_bundled as load_bundled
 from .workflow import nl2sql as nl2sql
