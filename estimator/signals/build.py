@@ -9,18 +9,14 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
-from vinelm.estimator.signals.answer_model import AnswerFit, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Ints
 from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, histories
-from vinelm.estimator.signals.optimism import selection_optimism
+from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
 from vinelm.signals import Outcomes, arm_title
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
-RESAMPLES = 8
-"""Resampled fits by which the optimism of a chosen plan is measured."""
-N_PRICES = 12
 MOST_NODES = 300_000
 
 
@@ -37,15 +33,13 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
     return None
 
 
-def estimate_signals(
-    annotated: AnnotatedTrie, rows: Iterable[Observation], *, resamples: int = RESAMPLES
-) -> AnnotatedTrie | None:
+def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, fits: int = FITS) -> AnnotatedTrie | None:
     """Estimate the trie of what requests show.
 
     Args:
         annotated: The path trie of the same rows: its seconds are used, and its template and catalog.
         rows: All rows, those below a passed check included.
-        resamples: Resampled fits for the optimism of a chosen plan; 0 leaves it out.
+        fits: Fits to resampled requests that are joined; see :class:`Predictive`.
 
     Returns:
         The trie; None where :func:`why_without_signals` has a reason.
@@ -59,7 +53,7 @@ def estimate_signals(
         return None
     table = AnswerTable.of(rows, [stage.name for stage in template.invocations])
     goes_on = any(row.is_continued for row in rows)
-    model = fit_answers(table)
+    model = Predictive.of(table, fits=fits)
     levels = _levels(model, annotated, goes_on=goes_on)
     meta: dict[str, Any] = {
         **{name: value for name, value in annotated.meta.items() if name != "evidence"},
@@ -68,12 +62,10 @@ def estimate_signals(
         "requests": len(table.requests),
         "goes_on": goes_on,
     }
-    if resamples:
-        meta["evidence"] = {"selection": _optimism(table, model, levels, annotated, goes_on=goes_on, resamples=resamples)}
     return _Builder(annotated, model, levels).build(goes_on, meta)
 
 
-def _levels(model: AnswerFit, annotated: AnnotatedTrie, *, goes_on: bool) -> list[HistoryLevel]:
+def _levels(model: Predictive, annotated: AnnotatedTrie, *, goes_on: bool) -> list[HistoryLevel]:
     """The histories; of very many the less likely ones are not continued, until the trie is small enough."""
     stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
     least = LEAST_REACH
@@ -84,29 +76,10 @@ def _levels(model: AnswerFit, annotated: AnnotatedTrie, *, goes_on: bool) -> lis
         least *= 2.0
 
 
-def _optimism(
-    table: AnswerTable,
-    model: AnswerFit,
-    levels: Sequence[HistoryLevel],
-    annotated: AnnotatedTrie,
-    *,
-    goes_on: bool,
-    resamples: int,
-) -> dict[str, Any]:
-    rng, n = np.random.default_rng(0), len(table.requests)
-    resampled = []
-    for _ in range(resamples):
-        other = fit_answers(table, weights=rng.multinomial(n, np.full(n, 1.0 / n)).astype(float), iterations=25)
-        resampled.append((other, _levels(other, annotated, goes_on=goes_on)))
-    usual = max(float(model.cost_usd.max()), 1e-12)
-    prices = np.geomspace(1e-3, 1e3, N_PRICES) / usual
-    return selection_optimism((model, levels), resampled, len(annotated.trie.models), prices)
-
-
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
-    def __init__(self, annotated: AnnotatedTrie, model: AnswerFit, levels: Sequence[HistoryLevel]) -> None:
+    def __init__(self, annotated: AnnotatedTrie, model: Predictive, levels: Sequence[HistoryLevel]) -> None:
         self.base, self.model, self.levels = annotated, model, levels
         self.invocations = annotated.template.invocations
         self.n_models = len(annotated.trie.models)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL, AnswerFit
+from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import Context, Ints
+from vinelm.estimator.signals.predictive import Predictive
 from vinelm.trie import BoolArray, FloatArray
 
 LEAST_REACH = 1e-3
@@ -35,6 +36,7 @@ class HistoryLevel:
         kind: Class of its answer, -1 without one.
         reach: P(the history | its models).
         right: P(the history and an answer of class j is right | its models), shape (histories, classes).
+        spread: The same for the class that is most probably right, by fit, as masses; shape (histories, fits).
         size: Mean size of the requests with this history, relative to all; shape (histories,).
         context: The context of the last answer, an index into the model's contexts.
         last: The class of each model's last answer, :data:`NO_ANSWER` or :data:`NOT_ASKED`; shape (histories, models).
@@ -47,6 +49,7 @@ class HistoryLevel:
     kind: Ints
     reach: FloatArray
     right: FloatArray
+    spread: FloatArray
     size: FloatArray
     context: Ints
     last: Ints
@@ -55,7 +58,7 @@ class HistoryLevel:
     def __len__(self) -> int:
         return len(self.parent)
 
-    def usd(self, model: AnswerFit) -> FloatArray:
+    def usd(self, model: Predictive) -> FloatArray:
         """Return each history's part of the expected dollars of its last invocation: over a node's outcomes they sum up."""
         return np.asarray(self.reach * self.size * model.cost_usd[self.context])
 
@@ -79,7 +82,7 @@ class _Rows(NamedTuple):
 
 
 def histories(
-    model: AnswerFit,
+    model: Predictive,
     stages: Sequence[tuple[str, Sequence[str]]],
     models: Sequence[str],
     *,
@@ -100,7 +103,9 @@ def histories(
     passed = np.array([label.passed for label in labels])
     one, zero = np.ones(1), np.zeros(1, np.int64)
     never = np.full((1, len(models)), NOT_ASKED)
-    root = HistoryLevel(zero, zero, zero, zero, one, np.zeros((1, depth)), one, zero, never, np.ones(1, np.bool_))
+    root = HistoryLevel(
+        zero, zero, zero, zero, one, np.zeros((1, depth)), np.zeros((1, 1)), one, zero, never, np.ones(1, np.bool_)
+    )  # fmt: skip
     rows = _Rows(np.zeros(1, np.int64), np.full((1, depth), -1, np.int8), np.exp(model.log_weights)[None, :])
     label_of_class = np.full((1, depth), -1, np.int64)
     before, found = root, []
@@ -128,7 +133,10 @@ def histories(
         is_open = reach >= least_reach if goes_on else (reach >= least_reach) & ~passed[label_first]
         size = _sums(of, mass @ model.size, len(codes)) / reach
         is_open &= d + 1 < depth
-        level = HistoryLevel(parent, m_first, label_first, kind_first, reach, right, size, context[first], last, is_open)
+        spread = _by_fit(model, right.argmax(axis=1), of, types, mass)
+        level = HistoryLevel(
+            parent, m_first, label_first, kind_first, reach, right, spread, size, context[first], last, is_open
+        )
         classes = label_of_class[parent].copy()
         new = (kind_first >= 0) & (classes[np.arange(len(codes)), np.maximum(kind_first, 0)] < 0)
         classes[np.flatnonzero(new), kind_first[new]] = label_first[new]
@@ -144,7 +152,7 @@ class _Contexts(NamedTuple):
     again: dict[str, int]
 
     @classmethod
-    def of(cls, model: AnswerFit, stage: str, is_later: bool) -> _Contexts:
+    def of(cls, model: Predictive, stage: str, is_later: bool) -> _Contexts:
         index = {context: i for i, context in enumerate(model.contexts)}
         first: dict[str, int] = {}
         again: dict[str, int] = {}
@@ -154,6 +162,15 @@ class _Contexts(NamedTuple):
                 if found is not None:
                     into[name] = found
         return cls(first, again)
+
+
+def _by_fit(model: Predictive, best: Ints, of: Ints, types: npt.NDArray[np.int8], mass: FloatArray) -> FloatArray:
+    """Mass of "the class ``best`` of the history is right" by fit, shape (histories, fits)."""
+    rows = np.flatnonzero(types[np.arange(len(of)), best[of]] == RIGHT)
+    found = np.zeros((len(best), model.n_fits))
+    starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
+    np.add.at(found, of[rows], np.add.reduceat(mass[rows], starts, axis=1) * model.n_fits)
+    return found
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
@@ -169,7 +186,7 @@ class _Before:
     depth: int
 
 
-def _expand(model: AnswerFit, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
+def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
     """The rows after asking one model (its index and name), in parts."""
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked

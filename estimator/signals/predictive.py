@@ -1,0 +1,88 @@
+"""Fits to resampled requests, joined: what may happen, with the uncertainty of the estimate in it.
+
+A single fit to few rows is too sure of itself: an answer that it calls right with probability .98 is so less often. The
+Bayesian bootstrap (Rubin 1981) weighs the requests at random. The mean over the fits of "this history, and class j is right" is
+the predictive probability, by which plans are chosen, and the spread over the fits is the standard error of a whole plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.estimator.signals.answer_model import AnswerFit, fit_answers
+from vinelm.estimator.signals.answers import AnswerTable, Context
+from vinelm.signals import Label
+from vinelm.trie import FloatArray
+
+FITS = 8
+"""Fits to resampled requests."""
+LEAST_WEIGHT = 1e-4
+"""A latent pair of less weight in its fit is left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """The joined fits. A *point* is a latent pair of one fit.
+
+    Args:
+        contexts: The contexts.
+        labels: The labels.
+        log_types: Log P(type | context, point), shape (contexts, types, points).
+        log_weights: Log of the points' weights, which sum to 1 over all fits; shape (points,).
+        size: Size of a point's requests relative to the mean, shape (points,).
+        fit: The fit of each point, shape (points,).
+        n_fits: Number of fits.
+        label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
+        same_again: P(the model's earlier answer again), shape (contexts,); NaN where a context is no repetition.
+        label_follows_class: Answers of one class have one label.
+        cost_usd: Dollars for a request of mean size, shape (contexts,).
+    """
+
+    contexts: tuple[Context, ...]
+    labels: tuple[Label, ...]
+    log_types: FloatArray
+    log_weights: FloatArray
+    size: FloatArray
+    fit: npt.NDArray[np.int64]
+    n_fits: int
+    label_rates: FloatArray
+    same_again: FloatArray
+    label_follows_class: bool
+    cost_usd: FloatArray
+
+    @classmethod
+    def of(cls, table: AnswerTable, *, fits: int = FITS, seed: int = 0) -> Predictive:
+        """Fit to the rows and to resampled requests.
+
+        Args:
+            table: The answers.
+            fits: Number of resampled fits; 0 takes the one fit to all requests as it is.
+            seed: Of the weights.
+        """
+        whole = fit_answers(table)
+        found = [whole]
+        if fits:
+            rng, n = np.random.default_rng(seed), len(table.requests)
+            found = [fit_answers(table, weights=n * rng.dirichlet(np.ones(n))) for _ in range(fits)]
+        kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
+        return cls(
+            contexts=whole.contexts,
+            labels=whole.labels,
+            log_types=np.concatenate([one.log_types[:, :, at] for one, at in zip(found, kept, strict=True)], axis=2),
+            log_weights=np.concatenate([_weights(one, at) for one, at in zip(found, kept, strict=True)]) - np.log(len(found)),
+            size=np.concatenate([one.size[at] for one, at in zip(found, kept, strict=True)]),
+            fit=np.repeat(np.arange(len(found)), [len(at) for at in kept]),
+            n_fits=len(found),
+            label_rates=whole.label_rates,
+            same_again=whole.same_again,
+            label_follows_class=whole.label_follows_class,
+            cost_usd=whole.cost_usd,
+        )
+
+
+def _weights(one: AnswerFit, at: npt.NDArray[np.intp]) -> FloatArray:
+    log = one.log_weights[at]
+    return np.asarray(log - np.logaddexp.reduce(log))
