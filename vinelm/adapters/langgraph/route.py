@@ -123,6 +123,8 @@ class RouteEdge:
             found = self._host.path_of(config)
             if found is None:
                 return onward
+            if found.run.outcomes is not None:
+                found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=finished)
             goes_on = self._goes_on(found, places, finished, state)
             if goes_on is not None:
                 return goes_on if finished else onward
