@@ -76,6 +76,8 @@ def _finished(
 ) -> dict[str, Any]:
     """The node's update."""
     channels, keys = channels_of(config), outcomes.signals.answer
+    if not channels:
+        raise RuntimeError("this LangGraph hides its channels")
     _refuse(channels, keys)
     outcomes.tell_at(config, path, fresh=False, own=state)
     stored = channel_of(config)
