@@ -143,6 +143,15 @@ def test_a_second_turn_on_the_thread_begins_with_no_answers():
         assert [event[2] for event in policy.outcomes] == [0, 1]
 
 
+def test_a_second_request_in_one_run_begins_with_no_answers():
+    vine, policy = adapter(), Watching(["m0", "m0"])
+    graph = answering(vine, end="finish")
+    graph.edges.discard(("finish", END))
+    graph.add_conditional_edges("finish", lambda state: END if len(state["log"]) > 2 else "generate", ["generate", END])
+    graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))
+    assert policy.outcomes == [(1, "1 lines", 0), (2, "2 lines", 0), (1, "3 lines", 0), (2, "4 lines", 0)]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_failed_attempt_is_told_and_its_repetition_replaces_it(mode):
     failed = []
@@ -203,11 +212,12 @@ def test_a_stage_inside_a_subgraph_is_seen_where_the_state_of_the_graph_is():
     policy = Watching(["m0", "m1", "m2"], wanted=0)
     result = graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))
     assert policy.outcomes == [(1, None, None), (2, "failed", 0), (3, "failed", 1)]
+    assert told(policy.events)[:3] == [("model", 0), ("observed", 1, None, None), ("model", 1)]
     assert result["a"] == "m1"
 
 
 def test_calls_of_one_node_show_what_the_node_leaves():
-    vine = adapter(STATUS)
+    vine = adapter(Signals(signal=lambda state: "seen", answer=("a",)))
     graph = StateGraph(Typed)
     model = VineLM(vine.catalog).chat_model("generate")
     graph.add_node("generate", lambda state: {"a": model.invoke("1").content + model.invoke("2").content})
@@ -217,7 +227,7 @@ def test_calls_of_one_node_show_what_the_node_leaves():
     vine.template = Template((Loop((Stage("generate"),), 4),)).bind(tuple(vine.catalog))
     policy = Watching(["m0", "m1"], template=vine.template)
     graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))
-    assert policy.outcomes == [(1, None, None), (2, "passed", 0)]
+    assert told(policy.events)[:4] == [("model", 0), ("observed", 1, None, None), ("model", 1), ("observed", 2, "seen", 0)]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "default"])
@@ -265,10 +275,11 @@ def test_an_answer_that_the_application_changes_in_place_keeps_its_class():
     graph = StateGraph(Typed)
     graph.add_node("generate", vine.stage("generate", generate, state=Typed))
     graph.add_node("repair", vine.stage("repair", lambda state, model: change(state), state=Typed))
+    graph.add_node("tool", lambda state: {"q": "!"})
     graph.add_node("finish", vine.finish)
     graph.add_edge(START, "generate")
-    route = vine.route(lambda state: False, again="repair", end="finish")
-    graph.add_conditional_edges("generate", route)
-    graph.add_conditional_edges("repair", route)
+    graph.add_edge("generate", "tool")
+    graph.add_edge("repair", "tool")
+    graph.add_conditional_edges("tool", vine.route(lambda state: False, again="repair", end="finish"))
     assert graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))["log"] == ["m0"]
     assert [event[2] for event in policy.outcomes] == [0, 1]
