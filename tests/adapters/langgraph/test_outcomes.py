@@ -262,6 +262,21 @@ def test_a_policy_that_was_written_before_is_told_nothing():
     assert policy.outcomes == []
 
 
+def test_the_check_judges_only_stages_that_answer():
+    template = Template((Loop((Stage("draft"), Stage("critique", answerable=False)), 2),))
+    vine = adapter(STATUS, template=False)
+    vine.template = template.bind(tuple(vine.catalog))
+    graph = StateGraph(Typed)
+    graph.add_node("draft", vine.stage("draft", lambda state, model: {"a": model.invoke("?").content}, state=Typed))
+    graph.add_node("critique", vine.stage("critique", lambda state, model: {"q": model.invoke("?").content}, state=Typed))
+    graph.add_edge(START, "draft")
+    graph.add_conditional_edges("draft", vine.route(lambda state: False, again="critique", end=END))
+    graph.add_conditional_edges("critique", vine.route(lambda state: False, again="draft", end=END))
+    policy = Watching(["m0", "m1", "m2"], template=vine.template)
+    graph.compile().invoke({"q": "?"}, context=vine.context(policy=policy))
+    assert [event[1] for event in policy.outcomes] == ["failed", None, "failed"]
+
+
 def test_an_answer_that_the_application_changes_in_place_keeps_its_class():
     def change(state):
         state["log"] += ["changed"]
