@@ -31,7 +31,7 @@ class ChannelSession:
     owned: dict[Any, Any] = field(default_factory=dict)
 
 
-class Shown(TypedDict):
+class ShownOutcome(TypedDict):
     """What an invocation showed, see :class:`~vinelm.signals.Outcome`.
 
     ``first`` holds the values of the declared keys of its answer, where that is the first of its class.
@@ -55,14 +55,14 @@ class Entry(TypedDict):
     model: str
     request: NotRequired[str]
     usd: NotRequired[float]
-    shown: NotRequired[Shown]
+    shown: NotRequired[ShownOutcome]
 
 
 class Note(TypedDict):
     """What the invocation at place ``k`` showed, written by a node after it, since routes write nothing."""
 
     k: int
-    shown: Shown
+    shown: ShownOutcome
 
 
 class PathValue(TypedDict):
@@ -241,7 +241,7 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
     return None
 
 
-def shown_of(value: PathValue | None) -> tuple[Shown | None, ...]:
+def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
     """Return what each invocation of the stored path showed; None where that is not stored."""
     return () if value is None else tuple(entry.get("shown") for entry in value["path"])
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from vinelm.adapters.langgraph.path_channel import Note, PathValue, Shown, models_of, shown_of
+from vinelm.adapters.langgraph.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
 from vinelm.adapters.langgraph.runs.graph_values import channels_of, graph_values
 from vinelm.signals import Outcome, Signals
 
 Path = tuple[str, ...]
-NOTHING: Shown = {"signal": None, "answer_class": None}
+NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
 
 
 class RunOutcomes:
@@ -37,7 +37,7 @@ class RunOutcomes:
         self.signals = signals
         self._observe, self._failed = observe, failed
         self._lock = RLock()
-        self._shown: dict[Path, Shown] = {}
+        self._shown: dict[Path, ShownOutcome] = {}
 
     def tell(self, path: Path, read: Callable[[], Mapping[str, Any]] | None = None, *, passed: bool | None = None) -> None:
         """Tell the policy what each invocation of ``path`` has shown that it was not told of.
@@ -74,7 +74,7 @@ class RunOutcomes:
         """Tell the policy that the invocation at the end of ``path`` has failed; another attempt may follow."""
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
-    def inherit(self, path: Path, shown: Sequence[Shown | None]) -> None:
+    def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
         """Tell the policy what the invocations of ``path`` have shown to another run; None where that is not stored."""
         with self._lock:
             for k, one in enumerate(shown, start=1):
@@ -105,12 +105,12 @@ class RunOutcomes:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return [one["first"] for one in shown if "first" in one]
 
-    def _add(self, path: Path, shown: Shown) -> None:
+    def _add(self, path: Path, shown: ShownOutcome) -> None:
         self._shown[path] = shown
         self._observe(path, Outcome(shown["signal"], shown["answer_class"]))
 
-    def _seen(self, path: Path, read: Callable[[], Mapping[str, Any]], passed: bool | None) -> Shown:
-        shown: Shown = {"signal": None, "answer_class": None}
+    def _seen(self, path: Path, read: Callable[[], Mapping[str, Any]], passed: bool | None) -> ShownOutcome:
+        shown: ShownOutcome = {"signal": None, "answer_class": None}
         state: Mapping[str, Any] = {}
         try:
             state = read()
@@ -123,7 +123,7 @@ class RunOutcomes:
             self._failed("the comparison of answers", error, path)
         return shown
 
-    def _classify(self, path: Path, state: Mapping[str, Any], shown: Shown) -> None:
+    def _classify(self, path: Path, state: Mapping[str, Any], shown: ShownOutcome) -> None:
         answer = self.signals.answer_of(state)
         if answer is None:
             return
