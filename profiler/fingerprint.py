@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from vinelm.adapters.langchain import VineChatModel
-from vinelm.adapters.langgraph import GraphAdapter, holds_stage
+from vinelm.adapters.langgraph import FINISH_MARK, GraphAdapter, holds_stage
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
@@ -88,6 +88,8 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
     for name, node in builder.nodes.items() if is_graph else ():
         function = getattr(node.runnable, "func", None) or getattr(node.runnable, "afunc", None)
+        if getattr(function, FINISH_MARK, False):
+            continue  # ours, and without effect in a profile
         if name not in recorder.stages and function is not None:
             parts[f"node {name}"] = code_digest(function)
         elif name not in recorder.stages and holds_stage(node.runnable):
@@ -136,6 +138,11 @@ class _Recorder:
         """See :class:`vinelm.protocols.Vine`."""
         self.routes.append(fn)
         return self.adapter.route(fn, **settings)
+
+    @property
+    def finish(self) -> Callable[..., Any]:
+        """See :class:`vinelm.protocols.Vine`."""
+        return self.adapter.finish
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """See :meth:`vinelm.api.application.VineLM.chat_model`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind
 from vinelm.observation import Observation, Usage
+from vinelm.signals import Outcome
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -198,6 +199,21 @@ class Policy(Protocol):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any) -> bool:
         """Return whether the loop goes on after ``prefix``; ``finished`` is the verdict of the workflow's own check."""
 
+    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
+        """Note what the invocation at the end of ``prefix`` has shown.
+
+        Told once for each invocation, in order, before :meth:`should_continue` is asked about that prefix and before the model
+        of the next invocation is; not at all where the workflow declares no signals. Invocations that another run executed are
+        told again, after :meth:`resumed`. A failed attempt is told as it fails; if the invocation is tried again with the same
+        model, what that attempt shows replaces it.
+        """
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return the class of the answer that a request ending after ``prefix`` should return; None for the last answer.
+
+        Asked by the node ``vine.finish`` only.
+        """
+
     def record(self, invocation: Invocation) -> None:
         """Record an invocation that has ended, whether it succeeded or failed."""
 
@@ -295,6 +311,10 @@ class Vine(Protocol):
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
         """Return a conditional edge to where ``fn`` says, or to ``end`` where ``fn``, the policy or a bound ends it."""
+
+    @property
+    def finish(self) -> Callable[..., Any]:
+        """A graph node that returns an earlier answer where the policy trusts it more than the last one."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
         """Return a chat model whose every call is an invocation of ``stage``, or of the node that makes it."""

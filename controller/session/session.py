@@ -196,6 +196,11 @@ class Session(StopRulePolicy):
         note = f"{what} failed ({type(error).__name__}): default model"
         self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
 
+    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
+        """Note in the trace which answer the request that ends after ``prefix`` returns, and why."""
+        with self._lock:
+            self.steps.append(TraceStep("end", prefix, None, None, self._elapsed(), self._spent(prefix), None, note))
+
     def trace(self) -> list[dict[str, Any]]:
         """Return every answer given, in order, as plain JSON types."""
         with self._lock:

@@ -112,6 +112,11 @@ class UnitAdapter:
             settings.pop("times", None)
         return self.adapter.route(fn, **settings)
 
+    @property
+    def finish(self) -> Callable[..., Any]:
+        """See :attr:`GraphAdapter.finish`; a profile always returns the last answer."""
+        return self.adapter.finish
+
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """See :meth:`vinelm.api.application.VineLM.chat_model`."""
         return VineChatModel(vine=self, stage=stage, **settings)

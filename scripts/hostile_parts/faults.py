@@ -48,7 +48,7 @@ THE_CALL = (
 """Modules of the model's call itself, and of what the caller makes before the run: what fails there is a failed call."""
 BOUNDARIES = frozenset(
     (
-        "GraphAdapter.invoke",
+        "RunFinder.invoke",
         "GraphRun.note_failure",
         "InvocationScope.__enter__",
         "InvocationScope.__exit__",
@@ -66,7 +66,7 @@ BOUNDARIES = frozenset(
         "GraphRun._degrade",
         "GraphRun._default_after",
         "GraphRun._announce",
-        "GraphAdapter._any_default",
+        "DefaultRuns.any_default",
     )
 )
 """The places where the application's own code, or LangGraph, enters ours: around them there is nothing of ours to catch."""
@@ -88,7 +88,7 @@ UNTOLD = (
     "_listens",
     "_safely",
     "WallClock.",
-    "GraphAdapter.path_of",
+    "RunFinder.path_of",
     "RunRegistry.known",
     "channel_of",
 )
@@ -100,6 +100,9 @@ OBJECTIVES = {
     "no cap": Objective(maximize="accuracy", max_latency_s=1000.0),
     "cap": Objective(maximize="accuracy", max_cost_usd=1.0, cost_budget="per_request"),
 }
+
+
+SIGNALS: dict[str, Any] = {"signal": lambda state: len(state["text"]) > 1, "answer": ("text",)}
 
 
 class InjectedFault(Exception):
@@ -184,7 +187,7 @@ class Application:
         quality = np.array([0.0, *(0.3 - 0.1 * trie.model[node] for node in range(1, len(trie)))]) * (trie.depth > 0)
         right = quality / np.maximum(trie.depth, 1)
         annotated = AnnotatedTrie(trie, template, catalog, right, zeros, zeros, zeros, zeros, zeros, zeros)
-        self.vine = VineLM(catalog, {"stub": StubBackend(down)}, trie=annotated, load=InFlightLoadMonitor())
+        self.vine = VineLM(catalog, {"stub": StubBackend(down)}, trie=annotated, load=InFlightLoadMonitor(), **SIGNALS)
         self.vine.observe(Watcher())
         self.vine.observe(object())  # type: ignore[arg-type]  # one without a method
         self.graph = {mode: self._built(mode) for mode in MODES}
@@ -202,8 +205,10 @@ class Application:
         graph = StateGraph(State)
         for name in ("answer", "repair"):
             graph.add_node(name, self.vine.stage(name, anode if mode == "async" else node, state=State))
-            graph.add_conditional_edges(name, self.vine.route(finished, again="repair", end=END))
+            graph.add_conditional_edges(name, self.vine.route(finished, again="repair", end="finish"))
+        graph.add_node("finish", self.vine.finish)
         graph.add_edge(START, "answer")
+        graph.add_edge("finish", END)
         return graph.compile(checkpointer=InMemorySaver())
 
     def serve(self, mode: str, objective: str, thread: str) -> State:

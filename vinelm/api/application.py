@@ -27,6 +27,7 @@ from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
 from vinelm.protocols import Backend, LoadMonitor, Policy, PricesCalls
+from vinelm.signals import Agree, Signal, Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Template
 from vinelm.vinefile import load_trie
@@ -68,6 +69,8 @@ class VineLM:
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
+        signal, signal_edges, agree, answer: what an invocation shows, as the profiled workflow declares it; see
+            :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
     """
 
     def __init__(
@@ -82,6 +85,10 @@ class VineLM:
         fallback: bool = True,
         labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
+        signal: Signal | None = None,
+        signal_edges: Sequence[float] = (),
+        agree: Agree | None = None,
+        answer: Sequence[str] = (),
     ) -> None:
         annotated = None if trie is None else _annotated(trie)
         if models is None:
@@ -96,6 +103,7 @@ class VineLM:
             on_error=on_error,
             enforces=mode == "enforce",
             fallback=fallback,
+            signals=Signals.of(signal, signal_edges, agree, answer),
         )
         self.mode: Mode = mode
         self.on_error: OnError = on_error
@@ -158,6 +166,17 @@ class VineLM:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
         """
         return self.adapter.route(fn, again=again, end=end, to=to, times=times)
+
+    @property
+    def finish(self) -> Node:
+        """A graph node that returns an earlier answer of the request where the plan trusts it more than the last one.
+
+        ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
+        writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
+        passed over. A request whose tokens were streamed to the caller returns its last answer. Without the node every
+        request does.
+        """
+        return self.adapter.finish
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.

@@ -129,7 +129,16 @@ class HeldOutServing:
     def __post_init__(self) -> None:
         annotated = self.plans.annotated
         self.vine = VineLM(
-            annotated.catalog, self.backends, template=annotated.template, trie=annotated, fallback=False, labelled=True
+            annotated.catalog,
+            self.backends,
+            template=annotated.template,
+            trie=annotated,
+            fallback=False,
+            labelled=True,
+            signal=self.workflow.signal,
+            signal_edges=self.workflow.signal_edges,
+            agree=self.workflow.agree,
+            answer=self.workflow.answer,
         )
         self.app = build_graph(self.workflow, self.vine)
 

@@ -124,7 +124,17 @@ def _prepared(
     workflow = replace(workflow, template=annotated.template)
     chosen = held_out(workflow.requests, seen, requests, seed)
     backends = create_backends(catalog, workflow=workflow, seed=seed)
-    vine = VineLM(catalog, backends, trie=annotated, fallback=False, labelled=True)
+    vine = VineLM(
+        catalog,
+        backends,
+        trie=annotated,
+        fallback=False,
+        labelled=True,
+        signal=workflow.signal,
+        signal_edges=workflow.signal_edges,
+        agree=workflow.agree,
+        answer=workflow.answer,
+    )
     app = build_graph(workflow, vine)
     decision = _plan(annotated, vine, replace(objective, on_infeasible="raise"))
     return _Run(workflow, annotated, vine, app, backends, objective, decision, chosen, seed)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallGuard, Invocation
+from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.workflow import Request
 
@@ -69,6 +70,16 @@ class RecordingPolicy(ABC):
         """Record an invocation that has ended."""
         with self._lock:
             self._add(invocation)
+
+    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:  # noqa: B027 - a default
+        """Ignore what an invocation has shown."""
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return None: the last answer is returned."""
+        return None
+
+    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:  # noqa: B027 - a default
+        """Ignore which answer the request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None]) -> None:  # noqa: B027 - a default
         """Ignore what another run has spent."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from vinelm.observation import Usage
 from vinelm.protocols import Invocation, Policy
+from vinelm.signals import Outcome
 from vinelm.template import Loop, Stage, Template
 
 TEMPLATE = Template((Stage("generate"), Loop((Stage("repair"),), 2))).bind(("m0", "m1", "m2"))
@@ -81,6 +82,28 @@ class PolicyContract:
         policy.resumed(("m0",), (None,))
         policy.resumed(("m0",), (0.002,))
         assert self.model_of(policy, ("m0",)) in {"m0", "m1", "m2"}
+
+    def test_outcomes_are_taken_and_an_answer_of_the_request_is_returned(self) -> None:
+        """It answers with and without having been told outcomes, and names no class that no answer had."""
+        policy = self.make()
+        prefix: tuple[str, ...] = ()
+        for outcome in (Outcome("passed", 0), Outcome("error", None), Outcome("a label that nobody has seen", 1)):
+            prefix = (*prefix, self.model_of(policy, prefix))
+            policy.record(self.ran(prefix))
+            policy.observed(prefix, outcome)
+            assert isinstance(policy.should_continue(prefix, False, {}), bool)
+            assert policy.returned(prefix) in (None, 0, 1)
+        assert self.make().returned(("m0",)) is None
+
+    def test_what_another_process_saw_is_taken(self) -> None:
+        """Outcomes of invocations that it has not recorded, and one of a failed attempt that is made good."""
+        policy = self.make()
+        policy.resumed(("m0",), (None,))
+        policy.observed(("m0",), Outcome(None, 0))
+        assert self.model_of(policy, ("m0",)) in {"m0", "m1", "m2"}
+        policy.observed(("m0", "m1"), Outcome("error", None))
+        policy.observed(("m0", "m1"), Outcome("failed", 1))
+        assert policy.returned(("m0", "m1")) in (None, 0, 1)
 
     def test_its_trace_is_plain_json(self) -> None:
         """The trace survives JSON, and the last step is its last item."""

@@ -139,7 +139,15 @@ def _vine(workflow: Workflow, spec: str, options: argparse.Namespace, defaults: 
     """The routed models with a loaded or newly estimated trie, and whether the models are simulated."""
     catalog = Catalog.from_file(options.models) if options.models else simulated_catalog().subset(SIMULATED)
     backends = create_backends(catalog, workflow=workflow, seed=options.seed)
-    vine = VineLM(catalog, backends, template=workflow.template)
+    vine = VineLM(
+        catalog,
+        backends,
+        template=workflow.template,
+        signal=workflow.signal,
+        signal_edges=workflow.signal_edges,
+        agree=workflow.agree,
+        answer=workflow.answer,
+    )
     is_free = all(backend.is_simulated for backend in backends.values())
     if options.trie:
         vine.load(options.trie)

@@ -165,7 +165,7 @@ def test_two_streams_read_in_turns_keep_their_policies():
 
 
 def test_where_langgraph_hides_its_channels_runs_are_found_by_their_control(monkeypatch):
-    monkeypatch.setattr("vinelm.adapters.langgraph.adapter.channel_of", lambda config: None)
+    monkeypatch.setattr("vinelm.adapters.langgraph.runs.run_finder.channel_of", lambda config: None)
     vine = Counting()
     graph = App().build(vine).compile()
     assert [graph.invoke({"q": "?"})["a"] for _ in range(2)] == ["m0;m0;m0;", "m1;m1;m1;"]

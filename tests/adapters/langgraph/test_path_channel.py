@@ -8,7 +8,7 @@ from langgraph._internal._typing import MISSING
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 
 from vinelm.adapters.langgraph import PathChannel
-from vinelm.adapters.langgraph.path_channel import is_new_request, models_of
+from vinelm.adapters.langgraph.path_channel import is_new_request, models_of, shown_of
 from vinelm.template import Loop, Stage, Template
 
 
@@ -54,6 +54,40 @@ def test_the_branches_of_a_fan_out_leave_one_entry():
 def test_different_entries_for_one_place_are_refused():
     with pytest.raises(InvalidUpdateError, match="'generate' and 'repair' ran in one superstep: put an edge between them"):
         PathChannel().update([[entry(0, stage="generate")], [entry(0, stage="repair")]])
+
+
+def note(k, signal="s", **more):
+    return {"k": k, "shown": {"signal": signal, "answer_class": 0, **more}}
+
+
+def test_a_note_is_added_to_the_entry_at_its_place_and_the_first_one_stands():
+    channel = PathChannel()
+    channel.update([[entry(0, "a", usd=0.5)]])
+    assert channel.update([[note(0, first={"a": 1}), entry(1, "b")], [note(0), entry(1, "b")]])
+    assert channel.path == (entry(0, "a", usd=0.5, shown=note(0, first={"a": 1})["shown"]), entry(1, "b"))
+    assert not channel.update([[note(0, "another")]])
+    assert channel.update([[note(1)]])
+    assert shown_of(channel.get()) == (channel.path[0]["shown"], note(1)["shown"])
+    assert channel.update([[entry(0, "c")]])  # another request, or a fork
+    assert shown_of(channel.get()) == (None,)
+
+
+def test_a_note_neither_opens_a_path_nor_adds_a_place():
+    channel = PathChannel()
+    assert not channel.update([[note(0)]])
+    channel.update([[entry(0)]])
+    channel.finish()
+    assert not channel.update([[note(4)]])
+    assert channel.update([[note(0)]])
+    assert (len(channel.path), channel.closed) == (1, True)
+
+
+def test_what_was_shown_survives_a_checkpoint():
+    channel = PathChannel()
+    channel.update([[entry(0)]])
+    channel.update([[note(0, first={"a": ["x"]})]])
+    again = PathChannel().from_checkpoint(channel.checkpoint())
+    assert again.get() == channel.get()
 
 
 def test_copies_do_not_share():

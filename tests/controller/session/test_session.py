@@ -258,3 +258,12 @@ def test_the_trace_is_plain_and_gives_reasons(planner):
 def test_unknown_settings_are_refused(planner, setting):
     with pytest.raises(ConfigError, match="use '"):
         Session(planner, OBJECTIVE, **setting)
+
+
+def test_the_trace_says_which_answer_was_returned(planner):
+    session = Session(planner, Objective(maximize="accuracy"), clock=VirtualClock())
+    path = ("m0", "m1")
+    session.note_returned(path, "returned answer 1: two of three agree")
+    assert session.last_step()["note"] == "returned answer 1: two of three agree"
+    assert session.explain().startswith("[m0/m1] end: end here (0 s and $")
+    assert session.explain().endswith("- returned answer 1: two of three agree")

@@ -70,7 +70,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         if scope.is_kept_by_run:
             return ExtendedModelResponse(model_response=response)
         try:
-            return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: [scope.entry()]}))
+            return ExtendedModelResponse(model_response=response, command=Command(update={PATH_KEY: scope.update()}))
         except Exception:
             if self._adapter.on_error == "raise":
                 raise

@@ -13,6 +13,7 @@ from .chat.search import holds_stage as holds_stage
 from .exits import resolved as resolved
 from .exits import route_ends as route_ends
 from .exits import with_graph_exits as with_graph_exits
+from .finish import FINISH_MARK as FINISH_MARK
 from .graph_run import GraphRun as GraphRun
 from .inner.app import FunctionApp as FunctionApp
 from .inner.places import PlaceKey as PlaceKey

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from vinelm.adapters.langgraph.inner.places import RunPlaces, Where
+from vinelm.adapters.langgraph.path_channel import PathValue, costs_of, models_of, shown_of, stage_names
 from vinelm.adapters.langgraph.run_context import RunContext
+from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
 from vinelm.adapters.langgraph.runs.policy_arguments import accepts
 from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
@@ -17,6 +19,7 @@ from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
 from vinelm.policies import BoundGuard
 from vinelm.protocols import CallGuard, Invocation, Policy
+from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
 from vinelm.template import Flow
 
@@ -43,6 +46,7 @@ class GraphRun:
         guard: the policy's; under ``on_error="default"`` one that does not fail.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
+        outcomes: what its invocations have shown; None if the workflow declares no signals.
     """
 
     __slots__ = (
@@ -62,6 +66,7 @@ class GraphRun:
         "guard",
         "is_rooted",
         "on_error",
+        "outcomes",
         "path",
         "policy",
         "stages",
@@ -74,6 +79,8 @@ class GraphRun:
         context: RunContext,
         observers: ObserverGroup = NOBODY,
         default: Callable[[str], str] | None = None,
+        *,
+        signals: Signals | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
         self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
@@ -98,6 +105,7 @@ class GraphRun:
         self.is_rooted = False
         self._unwritten_usd = 0.0
         self._turns: dict[str, int] = {}
+        self.outcomes = None if signals is None else RunOutcomes(signals, self._observe, self._degrade)
 
     def take_turn(self, again: str, allowed: int) -> bool:
         """Count one more turn of the loop to ``again``; False if ``allowed`` turns were taken since it was begun."""
@@ -162,6 +170,8 @@ class GraphRun:
             with self._lock:
                 if self._places.ended(invocation) and self.path == invocation.prefix:
                     self.path, self.stages = invocation.prefix[:-1], self.stages[:-1]
+        if self.outcomes is not None and invocation.failure is not None:
+            self.outcomes.tell_failed(invocation.prefix)
         cost_usd = invocation.cost_usd
         if cost_usd or invocation.failure is not None:
             with self._lock:
@@ -201,8 +211,12 @@ class GraphRun:
             self._announce("model", failed.stage, prefix, model, started=started)
         return path
 
-    def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: tuple[str, ...] = ()) -> None:
-        """Tell the policy that another run has executed ``prefix``, and these stages if the template does not know them."""
+    def resumed(self, value: PathValue) -> None:
+        """Tell the policy that another run has executed the stored path, what it cost and what it has shown.
+
+        The policy is told the stages, too, if the template does not know them.
+        """
+        prefix, costs_usd, stages = models_of(value), costs_of(value), stage_names(value)
         if type(self.guard) is BoundGuard:
             for usd in costs_usd:
                 self.guard.add_inherited(usd)
@@ -213,6 +227,31 @@ class GraphRun:
                 self.policy.resumed(prefix, costs_usd)
         except Exception as error:
             self._degrade("resumed", error, prefix)
+        if self.outcomes is not None:
+            self.outcomes.inherit(prefix, shown_of(value))
+
+    def _observe(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
+        observed = getattr(self.policy, "observed", None)  # a policy that was written before lacks it
+        if observed is None:
+            return
+        try:
+            observed(prefix, outcome)
+        except Exception as error:
+            self._degrade("observed", error, prefix)
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return the class of the answer that the policy wants returned after ``prefix``; None for the last answer."""
+        returned = getattr(self.policy, "returned", None)
+        try:
+            return None if returned is None else returned(prefix)
+        except Exception as error:
+            self._degrade("returned", error, prefix)
+            return None
+
+    def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
+        """Note in the policy's trace which answer is returned, and why; never raises."""
+        with suppress(Exception):
+            self.policy.note_returned(prefix, note)  # type: ignore[attr-defined]
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Tell the policy that the invocation at the end of ``prefix`` was interrupted."""
@@ -246,7 +285,13 @@ class GraphRun:
                 self.path, self.stages = path, stages
             return path
 
+    def is_past(self, where: Where) -> bool:
+        """Whether what begins at ``where`` begins after the superstep of the path's last invocation, if the run keeps it."""
+        return self._places is not None and self._places.last_step != where.step
+
     def _inner_model(self, stage: str, prefix: tuple[str, ...]) -> str:
+        if self.outcomes is not None:
+            self.outcomes.tell(prefix)
         choose = self._observed_model if self._observers.observers else self.policy.next_model
         try:
             return choose(stage, prefix)
@@ -285,7 +330,7 @@ class GraphRun:
             self._degrade("should_continue", error, prefix)
             goes_on = not finished
         if self._observers.observers:
-            self._announce("end", None, prefix, None, goes_on=goes_on, started=started, explains=not finished)
+            self._announce("end", None, prefix, None, goes_on=goes_on, started=started, explains=goes_on or not finished)
         return goes_on
 
     def _observed_model(self, stage: str, prefix: tuple[str, ...]) -> str:

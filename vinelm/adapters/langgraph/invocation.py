@@ -13,7 +13,7 @@ from langgraph.errors import GraphBubbleUp
 
 from vinelm.adapters.calls import PROTOTYPE, REPEATABLE, app_repeats
 from vinelm.adapters.langgraph.graph_run import GraphRun
-from vinelm.adapters.langgraph.path_channel import Entry
+from vinelm.adapters.langgraph.path_channel import Entry, Note
 from vinelm.errors import CallError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, ChatModelSource, Invocation
@@ -43,12 +43,14 @@ class InvocationScope:
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         request_id: the request's id if the caller gave one; goes into the path's entry.
         falls_back: False where the caller repeats failed calls itself.
+        notes: what earlier invocations showed, to be written with the path's entry.
     """
 
     __slots__ = (
         "_limits",
         "_lock",
         "_models",
+        "_notes",
         "_observers",
         "_recorded",
         "_request_id",
@@ -74,8 +76,10 @@ class InvocationScope:
         limits: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         falls_back: bool = True,
+        notes: Sequence[Note] = (),
     ) -> None:
         self.stage = stage
+        self._notes = notes
         self._run, self._models, self._limits, self._request_id = run, models, limits, request_id
         self._observers: ObserverGroup | None = observers if observers.observers else None
         self._usages: list[Usage] = []  # of all attempts: a call of the last one may end after the next has begun
@@ -164,6 +168,10 @@ class InvocationScope:
         if usd:
             entry["usd"] = usd
         return entry
+
+    def update(self) -> list[Entry | Note]:
+        """Return what the invocation writes to the path's channel."""
+        return [*self._notes, self.entry()]
 
     def __enter__(self) -> InvocationScope:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, TypeGuard
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
@@ -31,11 +31,23 @@ class ChannelSession:
     owned: dict[Any, Any] = field(default_factory=dict)
 
 
+class ShownOutcome(TypedDict):
+    """What an invocation showed, see :class:`~vinelm.signals.Outcome`.
+
+    ``first`` holds the values of the declared keys of its answer, where that is the first of its class.
+    """
+
+    signal: str | None
+    answer_class: int | None
+    first: NotRequired[dict[str, Any]]
+
+
 class Entry(TypedDict):
     """One invocation: its place in the path from 0, its stage and its model.
 
     ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
-    failed attempts included (absent: 0, or written by a version that did not record them).
+    failed attempts included (absent: 0, or written by a version that did not record them); ``shown`` what the invocation
+    showed, once a later node has written it.
     """
 
     k: int
@@ -43,6 +55,14 @@ class Entry(TypedDict):
     model: str
     request: NotRequired[str]
     usd: NotRequired[float]
+    shown: NotRequired[ShownOutcome]
+
+
+class Note(TypedDict):
+    """What the invocation at place ``k`` showed, written by a node after it, since routes write nothing."""
+
+    k: int
+    shown: ShownOutcome
 
 
 class PathValue(TypedDict):
@@ -52,12 +72,13 @@ class PathValue(TypedDict):
     closed: bool
 
 
-class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
+class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     """Entries of one request, written together with the update of their stage, so that a retry or a replay leaves one.
 
     An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
     with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
     entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
+    A note adds to the entry at its place what that invocation showed; the first one stands.
     The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
     """
 
@@ -109,17 +130,18 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
         """Whether any invocation was written."""
         return bool(self.path)
 
-    def update(self, values: Sequence[list[Entry]]) -> bool:
-        """Add the entries of one superstep."""
+    def update(self, values: Sequence[list[Entry | Note]]) -> bool:
+        """Add the entries and notes of one superstep."""
         if not values:
             return False
-        if len(values) == 1 and len(values[0]) == 1:  # no fan-out: nothing to compare with
-            [entry] = values[0]
-            self.path = (*self.path[: entry["k"]], entry)
+        if len(values) == 1 and len(values[0]) == 1 and self._is_entry(values[0][0]):  # no fan-out: nothing to compare with
+            self.path = (*self.path[: values[0][0]["k"]], values[0][0])
             self.closed = False
             return True
+        written = [item for items in values for item in items]
+        is_noted = self._note([item for item in written if not self._is_entry(item)])
         placed: dict[int, Entry] = {}
-        for entry in (entry for entries in values for entry in entries):
+        for entry in filter(self._is_entry, written):
             first = placed.setdefault(entry["k"], entry)
             if first["stage"] != entry["stage"]:
                 names = f"{first['stage']!r} and {entry['stage']!r}"
@@ -132,7 +154,21 @@ class PathChannel(BaseChannel[PathValue, list[Entry], PathValue]):
             place = min(k, len(self.path))  # less than k if a stage that was to run side by side did not
             self.path = (*self.path[:place], placed[k] if place == k else {**placed[k], "k": place})
             self.closed = False
-        return bool(placed)
+        return bool(placed) or is_noted
+
+    @staticmethod
+    def _is_entry(item: Entry | Note) -> TypeGuard[Entry]:
+        return "model" in item
+
+    def _note(self, notes: Sequence[Entry | Note]) -> bool:
+        """Add to the entries what they lack; returns whether any did."""
+        path = list(self.path)
+        for note in notes:
+            if note["k"] < len(path) and "shown" not in path[note["k"]]:
+                path[note["k"]] = {**path[note["k"]], "shown": note["shown"]}
+        is_changed = any(one is not other for one, other in zip(path, self.path, strict=True))
+        self.path = tuple(path)
+        return is_changed
 
     def finish(self) -> bool:
         """Close the path. LangGraph also calls this when only Sends are left; the next entry opens it again."""
@@ -203,6 +239,11 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
             if isinstance(channel, PathChannel):
                 return channel
     return None
+
+
+def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
+    """Return what each invocation of the stored path showed; None where that is not stored."""
+    return () if value is None else tuple(entry.get("shown") for entry in value["path"])
 
 
 def costs_of(value: PathValue | None) -> tuple[float | None, ...]:

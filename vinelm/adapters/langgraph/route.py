@@ -123,6 +123,9 @@ class RouteEdge:
             found = self._host.path_of(config)
             if found is None:
                 return onward
+            if found.run.outcomes is not None:
+                passed = finished if _is_answerable(found.run.policy.template or self._host.template, found.stages) else None
+                found.run.outcomes.tell_at(config, found.path, fresh=True, own=state, passed=passed)
             goes_on = self._goes_on(found, places, finished, state)
             if goes_on is not None:
                 return goes_on if finished else onward
@@ -160,9 +163,7 @@ class RouteEdge:
             return True
         if end is not None and end != END and self._arms_of(end, template):
             return False
-        if template is None or not stages:
-            return True
-        return all(stage.answerable for stage in template.stages if stage.name == stages[-1])
+        return _is_answerable(template, stages)
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
         """The stages that may come next, as the template has them here where it has one of them; None if not known."""
@@ -217,6 +218,13 @@ class RouteEdge:
                 )
             return False
         return True
+
+
+def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
+    """Whether there is an answer behind these stages, as far as the template says."""
+    if template is None or not stages:
+        return True
+    return all(stage.answerable for stage in template.stages if stage.name == stages[-1])
 
 
 def _leaves_room(template: Template, at: RunPath, arms: frozenset[str] | None) -> bool:

@@ -70,6 +70,8 @@ class RunContext:
         request_id: distinguishes two requests on one thread where the template cannot.
         owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
         chat_host: in charge of each of their calls, where the run is a profiled one.
+        returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
+            when the run begins, for whoever makes its policy.
     """
 
     objective: Objective | None = None
@@ -79,6 +81,7 @@ class RunContext:
     request_id: str | None = None
     owner: ContextOwner = field(default_factory=ContextOwner, compare=False, repr=False)
     chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
+    returns_earlier: bool = field(default=False, compare=False, repr=False)
 
 
 def attach(run: RunContext, user: Any) -> Any:

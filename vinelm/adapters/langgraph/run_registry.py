@@ -12,6 +12,7 @@ from vinelm.adapters.langgraph.graph_run import NOBODY, GraphRun
 from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
 from vinelm.protocols import Policy
+from vinelm.signals import Signals
 from vinelm.telemetry import ObserverGroup
 
 
@@ -26,6 +27,7 @@ class RunRegistry:
         bound: number of runs to keep, at least 1.
         observers: notified of the runs' decisions.
         default: returns a stage's default model.
+        signals: what the workflow declares.
     """
 
     def __init__(
@@ -34,8 +36,9 @@ class RunRegistry:
         bound: int = 4096,
         observers: ObserverGroup = NOBODY,
         default: Callable[[str], str] | None = None,
+        signals: Signals | None = None,
     ) -> None:
-        self._new_policy = new_policy
+        self._new_policy, self._signals = new_policy, signals
         self._default = default
         self._bound = bound
         self._observers = observers
@@ -67,7 +70,7 @@ class RunRegistry:
         with self._lock:
             run = self.known(opening, control)
             if run is None:
-                run = GraphRun(control, self._new_policy(context), context, self._observers, self._default)
+                run = self._new(control, context)
                 self._by_control[id(control)] = run
                 if opening is not None:
                     opening.owned[self] = run
@@ -89,7 +92,10 @@ class RunRegistry:
 
     def alone(self, context: RunContext) -> GraphRun:
         """Return a run of its own that nobody asks for again."""
-        return GraphRun(None, self._new_policy(context), context, self._observers, self._default)
+        return self._new(None, context)
+
+    def _new(self, control: Any, context: RunContext) -> GraphRun:
+        return GraphRun(control, self._new_policy(context), context, self._observers, self._default, signals=self._signals)
 
     def forget(self, control: Any) -> None:
         """Drop that run, if it is kept here."""

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 
 from vinelm.adapters.langgraph.invocation import InvocationScope
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, PathValue
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, Entry, Note, PathValue
 from vinelm.adapters.langgraph.signature import InjectedParameters
 from vinelm.adapters.langgraph.state_schema import announced, own_state
 from vinelm.errors import VineLMError, WorkflowError
@@ -77,7 +77,7 @@ def _written(host: StageHost, out: Any, scope: InvocationScope, name: str) -> An
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # from inside a subgraph to the graph around it, where no channel of the subgraph is known
-        return with_entry(out, scope.entry(), name)
+        return with_entry(out, scope.update(), name)
     except Exception as error:
         if host.on_error == "raise" or isinstance(error, VineLMError):
             raise
@@ -98,9 +98,9 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
     return found
 
 
-def with_entry(out: Any, entry: Entry, stage: str) -> Any:
-    """Return ``out`` and the entry as one update of one node, so that LangGraph writes both or neither."""
-    mine = {PATH_KEY: [entry]}
+def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
+    """Return ``out`` and what goes to the path's channel as one update, so that LangGraph writes both or neither."""
+    mine = {PATH_KEY: written}
     if out is None:
         return mine
     if isinstance(out, dict):

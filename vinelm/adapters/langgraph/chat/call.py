@@ -11,7 +11,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from vinelm.adapters.langgraph.chat.channel import path_here, write_entry
+from vinelm.adapters.langgraph.chat.channel import path_here, write_path
 from vinelm.adapters.langgraph.inner.places import is_inner, where_of
 from vinelm.adapters.langgraph.invocation import InvocationScope
 from vinelm.adapters.langgraph.path_channel import models_of
@@ -107,7 +107,7 @@ class ChatCall:
         self.scope.done()
         if self._config is not None:
             try:
-                write_entry(self._config, self.scope.entry())
+                write_path(self._config, self.scope.update())
             except Exception as error:
                 if self._adapter.on_error == "raise":
                     raise

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.graph.state import CompiledStateGraph
 
-from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, PathChannel, PathValue, channel_of
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, ChannelSession, Entry, Note, PathChannel, PathValue, channel_of
 
 _READ, _SEND, _CHECKPOINTER = "__pregel_read", "__pregel_send", "__pregel_checkpointer"  # LangGraph's, in a task's config
 
@@ -23,9 +23,9 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
     return graph.copy(update={"channels": {**graph.channels, PATH_KEY: PathChannel(dict, PATH_KEY)}})
 
 
-def write_entry(config: RunnableConfig, entry: Entry) -> None:
-    """Write the entry together with the update of the node that ``config`` belongs to; a failing node writes neither."""
-    config["configurable"][_SEND]([(PATH_KEY, [entry])])
+def write_path(config: RunnableConfig, written: list[Entry | Note]) -> None:
+    """Write to the path's channel together with the update of ``config``'s node; a failing node writes neither."""
+    config["configurable"][_SEND]([(PATH_KEY, written)])
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
@@ -102,4 +102,4 @@ def _channels(read: Any) -> dict[str, BaseChannel[Any, Any, Any]] | None:
     return None
 
 
-__all__ = ["ThreadPaths", "path_here", "with_path_channel", "write_entry"]
+__all__ = ["ThreadPaths", "path_here", "with_path_channel", "write_path"]

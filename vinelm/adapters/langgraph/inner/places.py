@@ -53,6 +53,9 @@ class RunPlaces:
     Invocations of a stage in tasks of one superstep that are the same stage's n-th there share a place and a model, like the
     branches of a fan-out. So do calls under way at once in one task. A place is given again if all of its attempts failed.
 
+    Attributes:
+        last_step: superstep of the place that was begun last; empty before the first.
+
     Args:
         choose: returns the model of a stage after a prefix.
         locate: returns the whole path of an invocation instead, where the policy of a replayed unit knows it.
@@ -63,6 +66,7 @@ class RunPlaces:
     ) -> None:
         self._choose, self._locate = choose, locate
         self._lock = RLock()
+        self.last_step = ""
         self._places: dict[PlaceKey, _Place] = {}
         self._ended: dict[tuple[str, str], int] = {}  # by task and stage
         self._open: dict[tuple[str, ...], tuple[PlaceKey, _Place, set[str]]] = {}
@@ -87,6 +91,7 @@ class RunPlaces:
                 before = stages if place is None else place.stages[:-1]
                 place = self._places[key] = _Place(found, (*before[: len(found) - 1], stage))
                 self._open[found] = key, place, set()
+                self.last_step = where.step
             place.begun += 1
             self._open[place.path][2].add(where.task)
             return place.path, place.stages

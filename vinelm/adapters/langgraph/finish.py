@@ -1,0 +1,134 @@
+"""The node that returns an earlier answer of the request where the policy trusts it more than the last one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import AnyValue, BinaryOperatorAggregate, EphemeralValue, LastValue, UntrackedValue
+from langgraph.channels.base import BaseChannel
+from langgraph.channels.delta import DeltaChannel
+from langgraph.channels.last_value import LastValueAfterFinish
+from langgraph.types import Overwrite
+
+from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
+from vinelm.adapters.langgraph.path_channel import PATH_KEY, channel_of
+from vinelm.adapters.langgraph.runs.graph_values import channels_of
+from vinelm.adapters.langgraph.runs.outcomes import RunOutcomes
+from vinelm.adapters.langgraph.runs.streaming import streams_tokens
+from vinelm.errors import VineLMError, WorkflowError
+from vinelm.policies import OnError
+
+FINISH_MARK = "__vinelm_finish__"
+"""Attribute of the node's function: True."""
+_REPLACED = (LastValue, LastValueAfterFinish, AnyValue, EphemeralValue, UntrackedValue)
+_REDUCED = (BinaryOperatorAggregate, DeltaChannel)
+_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_LOG = logging.getLogger(__name__)
+
+
+class FinishHost(Protocol):
+    """What the node needs of its adapter."""
+
+    @property
+    def path_of(self) -> Callable[[RunnableConfig], RunPath | None]:
+        """Returns the run that a node belongs to and its path; None where no run is in progress."""
+
+    @property
+    def on_error(self) -> OnError:
+        """What follows a failure of VineLM itself."""
+
+
+def make_finish(host: FinishHost) -> Callable[..., Any]:
+    """Return a LangGraph node for the end of a request.
+
+    It writes the ``answer=`` keys with the values of the first answer of the class that the policy returns, where that is not
+    the class of the last answer, and nothing else. Where the caller reads tokens as they come, the last answer stays.
+
+    Its runs raise :class:`WorkflowError` where such a key is none of the graph's state or cannot be replaced.
+    """
+
+    def finish(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        found: RunPath | None = None
+        try:
+            found = host.path_of(config)
+            if found is None or found.run.outcomes is None:
+                return {}
+            return _finished(found.run, found.run.outcomes, found.path, state, config)
+        except Exception as error:
+            if host.on_error == "raise" or isinstance(error, VineLMError):
+                raise
+            if found is None:
+                _LOG.warning("the finish node lost its run (%s): the last answer is returned", type(error).__name__)
+            else:
+                found.run.note_failure("the finish node", error, found.path)
+            return {}
+
+    finish.__annotations__ = {"config": RunnableConfig}
+    setattr(finish, FINISH_MARK, True)
+    return finish
+
+
+def _finished(
+    run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
+) -> dict[str, Any]:
+    """The node's update."""
+    channels, keys = channels_of(config), outcomes.signals.answer
+    if not channels:
+        raise RuntimeError("this LangGraph hides its channels")
+    _refuse(channels, keys)
+    outcomes.tell_at(config, path, fresh=False, own=state)
+    stored = channel_of(config)
+    notes = outcomes.notes(stored.get()) if stored is not None and stored.path else []
+    update: dict[str, Any] = {PATH_KEY: notes} if notes else {}
+    wanted, classes = run.returned(path), outcomes.classes(path)
+    if wanted is None or wanted == classes[-1]:
+        return update
+    if wanted not in classes:
+        raise WorkflowError(f"the policy returns an answer of class {wanted}, of which the request has none")
+    why = f"{_place(classes, wanted)}: {_agreement(classes, wanted)}"
+    if streams_tokens(config):
+        run.note_returned(path, f"returned the last answer, whose tokens were streamed, instead of {why}")
+        return update
+    run.note_returned(path, f"returned {why}")
+    first = outcomes.firsts(path)[wanted]
+    return update | {key: _replacing(channels[key], first[key]) for key in keys}
+
+
+def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
+    """Raise for keys that the node could not write."""
+    for key in keys:
+        channel = channels.get(key)
+        if channel is None:
+            raise WorkflowError(f"vine.finish cannot return an earlier answer: the graph's state has no key {key!r} (answer=)")
+        if not isinstance(channel, _REPLACED + _REDUCED):
+            raise WorkflowError(
+                f"vine.finish cannot return an earlier answer: the state keeps {key!r} in a {type(channel).__name__}, "
+                "which cannot be replaced: name another key in answer="
+            )
+
+
+def _replacing(channel: BaseChannel[Any, Any, Any], value: Any) -> Any:
+    """The update that makes ``value`` the channel's value. A reducer without a value takes the first one as it is."""
+    return Overwrite(value) if isinstance(channel, _REDUCED) and channel.is_available() else value
+
+
+def _place(classes: Sequence[int | None], wanted: int) -> str:
+    return f"answer {list(classes).index(wanted) + 1}"
+
+
+def _agreement(classes: Sequence[int | None], wanted: int) -> str:
+    """How many answers of the request agree, in words."""
+    agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
+    if agreeing > 1:
+        return f"{_word(agreeing)} of {_word(all_)} agree"
+    return "no other answer" if all_ == 1 else f"none of {_word(all_)} agrees with it"
+
+
+def _word(number: int) -> str:
+    return _WORDS[number] if number < len(_WORDS) else str(number)
+
+
+__all__ = ["FINISH_MARK", "make_finish"]

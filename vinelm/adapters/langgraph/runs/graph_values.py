@@ -1,0 +1,55 @@
+"""The state of a graph as one of its nodes or edges sees it: LangGraph's channels by name, without its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.base import BaseChannel
+from pydantic import BaseModel
+
+from vinelm.adapters.langgraph.path_channel import PATH_KEY
+
+_READ = "__pregel_read"
+_OF_LANGGRAPH = ("__", "branch:", "join:")
+"""How the names of its own channels begin."""
+
+
+def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
+    """Return the channels of the graph that a node or an edge belongs to, by key of the state; empty where they are hidden."""
+    for given in getattr(config.get("configurable", {}).get(_READ), "args", ()):
+        if type(given) is dict and any(isinstance(channel, BaseChannel) for channel in given.values()):
+            return {name: channel for name, channel in given.items() if name != PATH_KEY and not name.startswith(_OF_LANGGRAPH)}
+    return {}
+
+
+def graph_values(config: RunnableConfig, own: Any, *, fresh: bool, keys: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the whole state of the graph, whatever part of it the node or edge asked for. Keys without a value are left out.
+
+    Args:
+        config: what LangGraph gave the node or the edge.
+        own: the state that it gave it besides; used where this LangGraph hides its channels.
+        fresh: include what the current node has just written, as an edge sees it.
+        keys: these are None as long as nothing was written to them.
+    """
+    names = list(channels_of(config))
+    if not names:
+        return as_mapping(own)
+    unwritten: dict[str, Any] = {key: None for key in keys if key in names}
+    return {**unwritten, **config["configurable"][_READ](names, fresh)}
+
+
+def as_mapping(state: Any) -> Mapping[str, Any]:
+    """Return a state of any type by key."""
+    if isinstance(state, Mapping):
+        return state
+    if isinstance(state, BaseModel):
+        return dict(state)
+    if is_dataclass(state) and not isinstance(state, type):
+        return {one.name: getattr(state, one.name) for one in fields(state) if hasattr(state, one.name)}
+    return {}
+
+
+__all__ = ["as_mapping", "channels_of", "graph_values"]

@@ -1,0 +1,144 @@
+"""What the invocations of one run have shown: computed where the state is seen, told to the policy once, kept in the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from threading import RLock
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from vinelm.adapters.langgraph.path_channel import Note, PathValue, ShownOutcome, models_of, shown_of
+from vinelm.adapters.langgraph.runs.graph_values import channels_of, graph_values
+from vinelm.signals import Outcome, Signals
+
+Path = tuple[str, ...]
+NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
+
+
+class RunOutcomes:
+    """The outcomes of one run's invocations. Thread-safe.
+
+    The first place that sees the state after an invocation computes its outcome: the edge behind it, or the next stage. An
+    invocation after which no such place came before the next one began (two in one node, stages side by side) shows nothing.
+
+    Args:
+        signals: what the workflow declares.
+        observe: tells the policy the outcome of the invocation at the end of a prefix.
+        failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
+            lacks a part of an answer; it raises, or the invocation shows nothing of that kind.
+    """
+
+    def __init__(
+        self, signals: Signals, observe: Callable[[Path, Outcome], None], failed: Callable[[str, Exception, Path], None]
+    ) -> None:
+        self.signals = signals
+        self._observe, self._failed = observe, failed
+        self._lock = RLock()
+        self._shown: dict[Path, ShownOutcome] = {}
+
+    def tell(self, path: Path, read: Callable[[], Mapping[str, Any]] | None = None, *, passed: bool | None = None) -> None:
+        """Tell the policy what each invocation of ``path`` has shown that it was not told of.
+
+        Args:
+            path: models of the invocations so far; empty tells nothing.
+            read: returns the state after the last of them; called at most once. None: it is not known.
+            passed: the verdict of the workflow's own check on that state; None if it has not judged it.
+        """
+        with self._lock:
+            if not path or path in self._shown:
+                return
+            for k in range(1, len(path)):
+                if path[:k] not in self._shown:
+                    self._add(path[:k], NOTHING)
+            self._add(path, NOTHING if read is None else self._seen(path, read, passed))
+
+    def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
+        """The same at a node or an edge of a graph, whose ``config`` leads to the state.
+
+        Args:
+            config: what LangGraph gave it.
+            path: models of the invocations so far.
+            fresh: include what the node has just written, as an edge sees it.
+            own: the state that it was given, used where this LangGraph hides its channels; None if not known.
+            passed: see :meth:`tell`.
+        """
+        if own is None and not channels_of(config):
+            self.tell(path)
+        else:
+            self.tell(path, lambda: graph_values(config, own, fresh=fresh, keys=self.signals.answer), passed=passed)
+
+    def tell_failed(self, path: Path) -> None:
+        """Tell the policy that the invocation at the end of ``path`` has failed; another attempt may follow."""
+        self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
+
+    def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
+        """Tell the policy what the invocations of ``path`` have shown to another run; None where that is not stored."""
+        with self._lock:
+            for k, one in enumerate(shown, start=1):
+                if one is not None and path[:k] not in self._shown:
+                    self._add(path[:k], one)
+
+    def forget(self) -> None:
+        """Forget all invocations: another request begins in this run."""
+        with self._lock:
+            self._shown.clear()
+
+    def notes(self, value: PathValue | None) -> list[Note]:
+        """Return what the stored path lacks, to be written with the update of the node that runs."""
+        models, stored = models_of(value), shown_of(value)
+        with self._lock:
+            known = [self._shown.get(models[: k + 1]) for k in range(len(models))]
+        return [{"k": k, "shown": one} for k, one in enumerate(known) if one is not None and stored[k] is None]
+
+    def classes(self, path: Path) -> tuple[int | None, ...]:
+        """Return the class of each answer of ``path``; None where there was none, or it is not known."""
+        with self._lock:
+            shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
+        return tuple(one["answer_class"] for one in shown)
+
+    def firsts(self, path: Path) -> list[dict[str, Any]]:
+        """Return the values of the declared keys of the first answer of each class of ``path``."""
+        with self._lock:
+            shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
+        return [one["first"] for one in shown if "first" in one]
+
+    def _add(self, path: Path, shown: ShownOutcome) -> None:
+        self._shown[path] = shown
+        self._observe(path, Outcome(shown["signal"], shown["answer_class"]))
+
+    def _seen(self, path: Path, read: Callable[[], Mapping[str, Any]], passed: bool | None) -> ShownOutcome:
+        shown: ShownOutcome = {"signal": None, "answer_class": None}
+        state: Mapping[str, Any] = {}
+        try:
+            state = read()
+            shown["signal"] = self.signals.label(state, passed=passed)
+        except Exception as error:
+            self._failed("the signal", error, path)
+        try:
+            self._classify(path, state, shown)
+        except Exception as error:
+            self._failed("the comparison of answers", error, path)
+        return shown
+
+    def _classify(self, path: Path, state: Mapping[str, Any], shown: ShownOutcome) -> None:
+        answer = self.signals.answer_of(state)
+        if answer is None:
+            return
+        firsts = self.firsts(path)
+        found = self.signals.class_of(answer, [self.signals.answer_of(first) for first in firsts])
+        if found == len(firsts):
+            shown["first"] = {key: _kept(state[key]) for key in self.signals.answer}
+        shown["answer_class"] = found
+
+
+def _kept(value: Any) -> Any:
+    """A copy, since a later node may change the application's own object."""
+    with suppress(Exception):
+        return deepcopy(value)
+    return value
+
+
+__all__ = ["RunOutcomes"]

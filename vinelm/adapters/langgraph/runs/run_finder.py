@@ -1,0 +1,267 @@
+"""Which run a node, an edge or a chat model belongs to, and where in its path it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import Runtime
+
+from vinelm.adapters.langgraph.chat.channel import path_here
+from vinelm.adapters.langgraph.graph_run import GraphRun, RunPath
+from vinelm.adapters.langgraph.inner.places import is_inner, where_of
+from vinelm.adapters.langgraph.invocation import InvocationScope
+from vinelm.adapters.langgraph.path_channel import (
+    ChannelSession,
+    Note,
+    PathChannel,
+    PathValue,
+    channel_of,
+    is_new_request,
+    models_of,
+    read_path,
+    stage_names,
+)
+from vinelm.adapters.langgraph.run_context import AMBIENT, RunContext, carried_by
+from vinelm.adapters.langgraph.run_registry import RunRegistry
+from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns, current_runtime
+from vinelm.adapters.langgraph.runs.streaming import streams_tokens
+from vinelm.errors import VineLMError, WorkflowError
+from vinelm.objective import Objective
+from vinelm.protocols import ChatModelSource
+from vinelm.telemetry import ObserverGroup
+
+
+class FinderHost(Protocol):
+    """What the finder needs of its adapter."""
+
+    @property
+    def models(self) -> ChatModelSource:
+        """Makes the chat models."""
+
+    @property
+    def observers(self) -> ObserverGroup:
+        """Notified of invocations."""
+
+    @property
+    def returns_earlier(self) -> bool:
+        """Whether the graph has a node that can return an earlier answer wherever a request is ended."""
+
+
+class RunFinder:
+    """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
+
+    Args:
+        host: the adapter.
+        runs: the runs in progress.
+        defaults: what stands in where VineLM itself fails.
+    """
+
+    def __init__(self, host: FinderHost, runs: RunRegistry, defaults: DefaultRuns) -> None:
+        self._host, self._runs, self._defaults = host, runs, defaults
+
+    def invoke(
+        self,
+        stage: str,
+        carried: PathValue | None,
+        config: RunnableConfig,
+        runtime: Runtime[Any],
+        *,
+        continues: bool = False,
+        run_is_request: bool = False,
+        limits: Mapping[str, Any] | None = None,
+        own_writes: bool = False,
+        falls_back: bool = True,
+    ) -> InvocationScope:
+        """Begin the invocation of a stage that a node runs, in the root graph or inside a subgraph.
+
+        Args:
+            stage: name of the stage.
+            carried: the path as the node's state has it; None if it has none.
+            config: what LangGraph gave the node.
+            runtime: the same.
+            continues: the path is known to go on, whatever the template says.
+            run_is_request: the same for a path that this very run has written.
+            limits: fields of the catalog entry to replace, such as ``max_tokens``.
+            own_writes: the invocation follows those that the node has written itself: a chat model may be called repeatedly.
+            falls_back: False where the caller repeats failed calls itself.
+
+        Raises:
+            WorkflowError: the node runs outside of a graph's run.
+        """
+        run: GraphRun | None = None
+        prefix: tuple[str, ...] = ()
+        stages: tuple[str, ...] = ()
+        try:
+            if is_inner(runtime):
+                run = self._inner_run(stage, config, runtime)
+                return self._kept_scope(run, stage, config, limits, falls_back=falls_back, is_inner=True)
+            channel = channel_of(config)
+            opening = None if channel is None else channel.opening
+            run = self._runs.known(opening, runtime.control) or self._new_run(opening, runtime, config)
+            if run.keeps_path:
+                return self._kept_scope(run, stage, config, limits, falls_back=falls_back)
+            value, is_repeated = self._value(channel, carried, config, own_writes=own_writes)
+            step: Any = config.get("metadata", {}).get("langgraph_step", len(models_of(value)))
+            if is_repeated:
+                step = (step, len(models_of(value)))
+            if value is not None:
+                prefix, stages = models_of(value), stage_names(value)
+                if self._begins(run, stage, value, continues=continues, run_is_request=run_is_request):
+                    prefix = stages = ()
+                elif run.path is None:
+                    run.resumed(value)
+            notes = self._notes(run, prefix, value, None if is_repeated else config)
+            path = run.decide(step, stage, prefix, stages)
+            return self._scope(run, stage, path, limits, falls_back=falls_back, notes=notes)
+        except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
+            raise
+        except Exception as error:
+            return self._defaults.default_scope(error, stage, prefix, run, runtime)
+
+    @staticmethod
+    def _value(
+        channel: PathChannel | None, carried: PathValue | None, config: RunnableConfig, *, own_writes: bool
+    ) -> tuple[PathValue | None, bool]:
+        """The path before the invocation, and whether this execution of the node has written a part of it itself."""
+        if own_writes:
+            return path_here(config)
+        if channel is not None:
+            return (channel.get() if channel.path else None), False
+        return (carried if carried is not None else read_path(config, fresh=False)), False
+
+    @staticmethod
+    def _begins(run: GraphRun, stage: str, value: PathValue, *, continues: bool, run_is_request: bool) -> bool:
+        """Whether the invocation is the first of a request, not the next of the stored path."""
+        is_same_run = run.knows(models_of(value))
+        if continues or (run_is_request and is_same_run):
+            return False
+        return is_new_request(value, stage, run.policy.template, run.context.request_id, is_same_run=is_same_run)
+
+    @staticmethod
+    def _notes(
+        run: GraphRun, prefix: tuple[str, ...], value: PathValue | None, config: RunnableConfig | None
+    ) -> Sequence[Note]:
+        """Tell the policy what the invocations of ``prefix`` have shown; returns what of that the stored path lacks.
+
+        Without ``config`` the state does not show the last of them: the node that made it has not ended.
+        """
+        if run.outcomes is None:
+            return ()
+        if not prefix:
+            run.outcomes.forget()
+            return ()
+        if config is None:
+            run.outcomes.tell(prefix)
+        else:
+            run.outcomes.tell_at(config, prefix, fresh=False)
+        return run.outcomes.notes(value)
+
+    def _inner_run(self, stage: str, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
+        """The run of a stage inside a subgraph."""
+        context = self._context_of(runtime, None, config)
+        if context.chat_host is not None:
+            context.chat_host.admit_inner(stage, node=where_of(config).task.partition(":")[0])
+        return self._runs.inner(runtime.control, context)
+
+    def _kept_scope(
+        self, run: GraphRun, stage: str, config: RunnableConfig, limits: Mapping[str, Any] | None, *, falls_back: bool,
+        is_inner: bool = False,
+    ) -> InvocationScope:  # fmt: skip
+        """The invocation of a run that keeps its path itself."""
+        where = where_of(config)
+        if run.outcomes is not None and run.path is not None and not is_inner and run.is_past(where):
+            run.outcomes.tell_at(config, run.path, fresh=False)  # a subgraph sees a part of the state only
+        return self._scope(run, stage, run.enter(where, stage), limits, falls_back=falls_back)
+
+    def _scope(
+        self,
+        run: GraphRun,
+        stage: str,
+        path: tuple[str, ...],
+        limits: Mapping[str, Any] | None,
+        *,
+        falls_back: bool,
+        notes: Sequence[Note] = (),
+    ) -> InvocationScope:
+        host, request_id = self._host, run.context.request_id
+        return InvocationScope(
+            host.models, host.observers, run, stage, path,
+            limits=limits, request_id=request_id, falls_back=falls_back, notes=notes,
+        )  # fmt: skip
+
+    def path_of(self, config: RunnableConfig) -> RunPath | None:
+        """Return the run that an edge belongs to and its path; None where no run is in progress (``update_state``)."""
+        channel = channel_of(config)
+        opening = None if channel is None else channel.opening
+        runtime = current_runtime() if channel is None else None
+        run = self._runs.known(opening, None if runtime is None else runtime.control)
+        if run is not None and run.path is not None:
+            return RunPath(run, run.path, run.stages)
+        runtime = current_runtime()  # resumed behind the stage
+        if runtime is None or runtime.control is None:
+            return None
+        run = run or self._runs.known(opening, runtime.control)
+        if run is not None and run.path is not None:  # begun inside a subgraph
+            return RunPath(run, run.path, run.stages)
+        value = read_path(config, fresh=True)
+        if value is None or value["closed"]:
+            return None
+        run = run or self._new_run(opening, runtime, config)
+        run.resumed(value)
+        return RunPath(run, models_of(value), stage_names(value))
+
+    def run_here(self, objective: Objective | None = None) -> GraphRun:
+        """Return the run that a chat model belongs to when it is called.
+
+        That of the graph around it, the surrounding ``with vine.request(...)``, or a new one. ``objective`` applies where
+        neither names one.
+        """
+        try:
+            return self._run_here(objective)
+        except (VineLMError, GraphBubbleUp):
+            raise
+        except Exception as error:
+            return self._defaults.default_run(error, "", (), current_runtime())
+
+    def _run_here(self, objective: Objective | None) -> GraphRun:
+        runtime = current_runtime()
+        config = None if runtime is None else get_config()
+        context = carried_by(None if runtime is None else runtime.context)
+        channel = None if config is None else channel_of(config)
+        opening = None if channel is None else channel.opening
+        key: Any = None if runtime is None else runtime.control
+        if key is None and AMBIENT.get() is context:
+            key = context
+        if context.objective is None and objective is not None:
+            context = replace(context, objective=objective)
+        if runtime is not None and runtime.control is not None and is_inner(runtime):
+            return self._runs.inner(runtime.control, self._filled(context, None, config))
+        context = self._filled(context, opening, config)
+        if key is None:
+            return self._runs.alone(context)
+        return self._runs.of(opening, key, context)
+
+    def _new_run(self, opening: ChannelSession | None, runtime: Runtime[Any], config: RunnableConfig) -> GraphRun:
+        context = self._context_of(runtime, opening, config)
+        return self._runs.of(opening, runtime.control, context)
+
+    def _context_of(self, runtime: Runtime[Any], opening: ChannelSession | None, config: RunnableConfig) -> RunContext:
+        if runtime.control is None:
+            raise WorkflowError("a stage ran outside a graph's run: invoke the compiled graph")
+        return self._filled(carried_by(runtime.context), opening, config)
+
+    def _filled(self, context: RunContext, opening: ChannelSession | None, config: RunnableConfig | None) -> RunContext:
+        """The context with what only the run itself knows: its arrival, and whether it may return an earlier answer."""
+        if context.started_at is None and opening is not None and not self._host.models.is_virtual_time:
+            context = replace(context, started_at=opening.at_s)
+        if config is not None and self._host.returns_earlier and not streams_tokens(config):
+            context = replace(context, returns_earlier=True)
+        return context
+
+
+__all__ = ["RunFinder"]
