@@ -156,10 +156,8 @@ def line(name: str, found: dict[str, Any]) -> str:
     both = found["plan_vs_static"]
     size = f"{found['changed_lines']} lines, {found['profile_rows']:4d} rows, {found['nodes']:6,d} nodes"
     compared = " against ".join(f"{one['accuracy']:.1%} for ${one['cost_usd']:.5f}" for one in (both["plan"], both["static"]))
-    return (
-        f"{name:18s} {size}, MAE {found['mae_points']:4.1f} points; within ${both['max_cost_usd']:.5f}: plan {compared} static"
-        f" ({found['seconds']} s)"
-    )
+    estimate = f"MAE {found['mae_points']:4.1f} points (serving alone: sd {found['noise_points']:.1f})"
+    return f"{name:18s} {size}, {estimate}; within ${both['max_cost_usd']:.5f}: plan {compared} static ({found['seconds']} s)"
 
 
 def _rounded(value: float | None) -> float | None:

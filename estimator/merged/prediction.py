@@ -74,6 +74,8 @@ def _arms(
     if trie.is_linear:
         return None
     source = trie.source[np.diff(trie.edge_arm, prepend=-1) != 0]
+    on_right, on_wrong = on_right.copy(), on_wrong.copy()
+    on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
     if fit.arms is None:
         return (on_right + on_wrong)[source], on_right[source]
     shares = fit.arms.shares()

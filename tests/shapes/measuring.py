@@ -17,6 +17,7 @@ from shapes.kit import MODELS, Shape, ShapeBackend, catalog
 from vinelm import AnnotatedTrie, Objective, ObservationStore, Request, Template, VineLM, Workflow
 from vinelm.adapters.langgraph import build_graph
 from vinelm.api import bind_workflow, identity_of
+from vinelm.merged_paths import stage_runs
 from vinelm.policies import RecordingPolicy
 from vinelm.profiler import profile
 
@@ -105,6 +106,9 @@ class Service:
 def expected(annotated: AnnotatedTrie, models: Mapping[str, str]) -> tuple[float, float]:
     """Accuracy and dollars that the trie promises for a model per stage, ended by the workflow's own checks."""
     trie = annotated.trie
+    if trie.is_merged:
+        *_, whole = stage_runs(annotated, [models[stage] for stage in trie.stages])
+        return whole.accuracy, whole.cost_usd + float(annotated.cost_usd[0])
 
     @cache
     def below(node: int) -> tuple[float, float]:
@@ -114,7 +118,7 @@ def expected(annotated: AnnotatedTrie, models: Mapping[str, str]) -> tuple[float
             return float(annotated.success[node]), float(dollars)
         children = [trie.child(node, models[stage], stage) for stage in arms]
         shares = [1.0] if annotated.arm is None else [annotated.arm[child] for child in children]
-        scale = (1.0 - annotated.stop[node]) / (sum(shares) or 1.0)  # a merged node's arm is an average over its parents
+        scale = (1.0 - annotated.stop[node]) / (sum(shares) or 1.0)
         for child, share in zip(children, (scale * share for share in shares), strict=True):
             accuracy, cost = below(child)
             right, dollars = right + share * accuracy, dollars + share * cost

@@ -150,6 +150,10 @@ def test_arms_are_learned_and_add_up():
     np.testing.assert_allclose(np.bincount(source, fitted.arm[is_first], len(trie))[inner], on, atol=1e-9)
     np.testing.assert_allclose(np.bincount(source, fitted.arm_success[is_first], len(trie))[inner], right, atol=1e-9)
     assert np.all(fitted.arm_success <= fitted.arm + 1e-12)
+    known = fitted.difficulty
+    for point in range(known.arm.shape[1]):  # for requests of every difficulty, and at the root as well
+        on = np.bincount(source, known.arm[:, point], len(trie))[inner]
+        np.testing.assert_allclose(on, 1.0 - known.stop[inner, point], atol=1e-9)
     errors = []
     for edge in np.flatnonzero(is_first):
         node = int(trie.source[edge])
