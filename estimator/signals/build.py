@@ -117,7 +117,9 @@ class _Builder:
                 came_right[here] = before.right[history].max(axis=1) / reach[node_before]
             node = at[0] + of_history[d]
             reach[here] = np.bincount(of_history[d], level.reach, len(at))
-            cost[here] = np.bincount(of_history[d], level.usd(self.model), len(at)) / reach[here]
+            size = 1.0 if before is None else before.size[history]
+            cost[at[of_history[d]]] = self.model.cost_usd[level.context]  # of the node's context
+            cost[here] *= size
             best, last = level.right.max(axis=1), _last_right(level)
             is_leaf = d + 1 == len(self.levels)
             closes = passed[level.label] if is_leaf else ~level.is_open

@@ -37,7 +37,7 @@ class HistoryLevel:
         reach: P(the history | its models).
         right: P(the history and an answer of class j is right | its models), shape (histories, classes).
         spread: The same for the class that is most probably right, by fit, as masses; shape (histories, fits).
-        size: Mean size of the requests with this history, relative to all; shape (histories,).
+        size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
         context: The context of the last answer, an index into the model's contexts.
         last: The class of each model's last answer, :data:`NO_ANSWER` or :data:`NOT_ASKED`; shape (histories, models).
         is_open: Whether it is continued.
@@ -57,10 +57,6 @@ class HistoryLevel:
 
     def __len__(self) -> int:
         return len(self.parent)
-
-    def usd(self, model: Predictive) -> FloatArray:
-        """Return each history's part of the expected dollars of its last invocation: over a node's outcomes they sum up."""
-        return np.asarray(self.reach * self.size * model.cost_usd[self.context])
 
 
 class _Part(NamedTuple):
@@ -101,6 +97,7 @@ def histories(
     depth = len(stages)
     labels = model.labels
     passed = np.array([label.passed for label in labels])
+    of_fit = (model.fit[:, None] == np.arange(model.n_fits)).astype(float)
     one, zero = np.ones(1), np.zeros(1, np.int64)
     never = np.full((1, len(models)), NOT_ASKED)
     root = HistoryLevel(
@@ -116,7 +113,13 @@ def histories(
         open_rows = _Rows(rows.history[keep], rows.types[keep], rows.mass[keep])
         for m, name in enumerate(models):
             if name in allowed:
-                parts += _expand(model, contexts, open_rows, _Before(before, label_of_class, d), (m, name))
+                parts += _expand(
+                    model,
+                    contexts,
+                    open_rows,
+                    _Before(before, label_of_class, d, of_fit if d + 1 == depth else None),
+                    (m, name),
+                )
         if not parts:
             break
         history, m_, label, kind, types, mass, context = map(np.concatenate, zip(*parts, strict=True))
@@ -131,7 +134,7 @@ def histories(
         last = before.last[parent].copy()
         last[np.arange(len(codes)), m_first] = np.where(kind_first < 0, NO_ANSWER, kind_first)
         is_open = reach >= least_reach if goes_on else (reach >= least_reach) & ~passed[label_first]
-        size = _sums(of, mass @ model.size, len(codes)) / reach
+        size = _sums(of, mass @ model.size, len(codes)) / reach if d + 1 < depth else np.ones(len(codes))
         is_open &= d + 1 < depth
         spread = _by_fit(model, right.argmax(axis=1), of, types, mass)
         level = HistoryLevel(
@@ -169,7 +172,9 @@ def _by_fit(model: Predictive, best: Ints, of: Ints, types: npt.NDArray[np.int8]
     rows = np.flatnonzero(types[np.arange(len(of)), best[of]] == RIGHT)
     found = np.zeros((len(best), model.n_fits))
     starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
-    np.add.at(found, of[rows], np.add.reduceat(mass[rows], starts, axis=1) * model.n_fits)
+    of_fits = mass[rows] if mass.shape[1] == model.n_fits else np.add.reduceat(mass[rows], starts, axis=1)
+    for fit in range(model.n_fits):
+        found[:, fit] = np.bincount(of[rows], of_fits[:, fit] * model.n_fits, len(best))
     return found
 
 
@@ -179,11 +184,12 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What was known of the histories before an invocation."""
+    """What was known of the histories before an invocation; ``points`` as in :class:`_Parts`."""
 
     level: HistoryLevel
     label_of_class: Ints
     depth: int
+    points: FloatArray | None
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
@@ -197,60 +203,77 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         at = np.flatnonzero(was_asked == is_again)
         if context is None or not len(at):
             continue
-        p = np.exp(model.log_types[context])  # (types, points)
         same = float(model.same_again[context]) if is_again else 0.0
-        new_draw = 1.0 - same
-        earlier = before.last[rows.history[at], m]
-        n_classes = (label_of_class[rows.history[at]] >= 0).sum(axis=1)
-        part = _Parts(parts, rows, m, context)
-        for label in range(len(model.labels)):
-            rate = model.label_rates[context, :, label]
-            part.add(at, (label, NO_ANSWER), p[NONE], rate[1] * new_draw)
-            part.add(at[earlier == NO_ANSWER], (label, NO_ANSWER), None, rate[1] * same)
-            for kind in range(depth + 1):
-                fresh, old = at[n_classes == kind], at[n_classes > kind]
-                for type_ in (RIGHT, ALIKE, USUAL, SECOND, OWN):
-                    unused = fresh[~np.isin(rows.types[fresh], _EXCLUDES[type_]).any(axis=1)]
-                    part.add(unused, (label, kind), p[type_], rate[OF_TYPE[type_]] * new_draw, type_)
-                of_class = label_of_class[rows.history[old], kind]
-                for type_ in (RIGHT, ALIKE, USUAL, SECOND):
-                    fits = rows.types[old, kind] == type_
-                    joins = p[RIGHT] + p[ALIKE] if type_ in (RIGHT, ALIKE) else p[type_]
-                    if model.label_follows_class:
-                        part.add(old[fits & (of_class == label)], (label, kind), joins, new_draw)
-                    else:
-                        part.add(old[fits], (label, kind), joins, rate[OF_TYPE[type_]] * new_draw)
-                again = at[earlier == kind]
-                again = again[label_of_class[rows.history[again], kind] == label]
-                part.add(again, (label, kind), None, same)
+        part = _Parts(parts, _Rows(rows.history[at], rows.types[at], rows.mass[at]), known.points, m, context)
+        history, types = part.rows.history, part.rows.types
+        earlier = before.last[history, m]
+        classes = label_of_class[history]
+        n_classes = (classes >= 0).sum(axis=1)
+        p = np.exp(model.log_types[context])  # (types, points)
+        everyone = np.arange(len(at))
+        part.add(everyone, NO_ANSWER, p[NONE], model.label_rates[context, 1] * (1.0 - same))
+        part.add(np.flatnonzero(earlier == NO_ANSWER), NO_ANSWER, None, model.label_rates[context, 1] * same)
+        for kind in range(depth + 1):
+            fresh, old = np.flatnonzero(n_classes == kind), np.flatnonzero(n_classes > kind)
+            for type_ in (RIGHT, ALIKE, USUAL, SECOND, OWN):
+                rates = model.label_rates[context, OF_TYPE[type_]] * (1.0 - same)
+                unused = fresh[~np.isin(types[fresh], _EXCLUDES[type_]).any(axis=1)]
+                part.add(unused, kind, p[type_], rates, new_type=type_)
+                if type_ == OWN:
+                    continue
+                joins = p[RIGHT] + p[ALIKE] if type_ in (RIGHT, ALIKE) else p[type_]
+                fits = old[types[old, kind] == type_]
+                if model.label_follows_class:
+                    part.add(fits, kind, joins, 1.0 - same, label=classes[fits, kind])
+                else:
+                    part.add(fits, kind, joins, rates)
+            again = np.flatnonzero(earlier == kind)
+            part.add(again, kind, None, same, label=classes[again, kind])
     return parts
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows after asking one model."""
+    """Collects the rows after asking one model. ``points`` joins the points of a fit, for rows that are not continued."""
 
     parts: list[_Part]
     rows: _Rows
+    points: FloatArray | None
     model: int
     context: int
 
     def add(
         self,
         at: npt.NDArray[np.intp],
-        outcome: tuple[int, int],
+        kind: int,
         of_points: FloatArray | None,
-        scale: float,
+        scale: FloatArray | float,
+        *,
+        label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows ``at`` after an outcome (label, class); their mass is multiplied by ``of_points`` and ``scale``."""
-        n, (label, kind) = len(at), outcome
-        if not n or scale <= 0.0:
+        """Add the rows ``at`` after an answer of a class; their mass is multiplied by ``of_points`` and ``scale``.
+
+        Without ``label`` they are added once for each label, ``scale`` being its rate; else with that label of each row.
+        """
+        if not len(at):
             return
         types = self.rows.types[at]
         if new_type is not None:
             types[:, kind] = new_type
-        mass = self.rows.mass[at] * (scale if of_points is None else of_points * scale)
-        history = self.rows.history[at]
-        model, labels, kinds, context = (np.full(n, value) for value in (self.model, label, kind, self.context))
-        self.parts.append(_Part(history, model, labels, kinds, types, mass, context))
+        mass = self.rows.mass[at]
+        if self.points is not None:
+            mass = mass @ (self.points if of_points is None else self.points * of_points[:, None])
+        elif of_points is not None:
+            mass = mass * of_points
+        if label is not None:
+            if float(np.max(scale)) > 0.0:
+                self._append(at, label, kind, types, mass * scale)
+            return
+        for index, rate in enumerate(np.asarray(scale).tolist()):
+            if rate > 0.0:
+                self._append(at, np.full(len(at), index), kind, types, mass * rate)
+
+    def _append(self, at: npt.NDArray[np.intp], label: Ints, kind: int, types: npt.NDArray[np.int8], mass: FloatArray) -> None:
+        model, kinds, context = (np.full(len(at), value) for value in (self.model, kind, self.context))
+        self.parts.append(_Part(self.rows.history[at], model, label, kinds, types, mass, context))
