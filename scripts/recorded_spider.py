@@ -241,7 +241,7 @@ def main() -> int:
             arguments.coverage,
             arguments.held_out,
             arguments.seeds,
-            arguments.sampler,
+            sampler=arguments.sampler,
         )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -250,7 +250,9 @@ def main() -> int:
     return 0
 
 
-def run(data: Path, estimator: str, coverage: float, held_out: float, seeds: int, sampler: str = "cascade") -> dict[str, Any]:
+def run(
+    data: Path, estimator: str, coverage: float, held_out: float, seeds: int, *, sampler: str = "cascade"
+) -> dict[str, Any]:
     """Both stop rules; the oracle's keys at the top, as in the paper, the workflow's own check under ``workflow_stop``."""
     with tempfile.TemporaryDirectory() as folder:
         study = Study.load(data, Path(folder), estimator, sampler)
