@@ -20,6 +20,7 @@ from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
+from vinelm.profiler.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
 from vinelm.profiler.scheduling import interrupts
@@ -40,7 +41,7 @@ def profile(
     store: ObservationStore,
     *,
     requests: Sequence[Request] | None = None,
-    sampler: str | Sampler = "cascade",
+    sampler: str | Sampler = "priced",
     coverage: float | None = None,
     budget_usd: float | None = None,
     budget_calls: int | None = None,
@@ -65,7 +66,7 @@ def profile(
         backends: one for each provider of the catalog.
         store: a store of this workflow; held exclusively during the run.
         requests: those to sample from; default: all of the workflow's.
-        sampler: ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.protocols.Sampler`.
+        sampler: ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any :class:`~vinelm.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.
@@ -102,7 +103,10 @@ def profile(
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
     digests = request_digests(workflow, chosen)
     if isinstance(sampler, str):
-        sampler = make_sampler(sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed)
+        sampler = make_sampler(
+            sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed,
+            catalog=catalog, continued_share=continued_share(workflow),
+        )  # fmt: skip
     units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
     with interrupts.raised(), store.exclusive():
@@ -131,6 +135,11 @@ def profile(
         state.conclude()
         classify_new(store, units.signals, on_note)
         return _result(state)
+
+
+def continued_share(workflow: Workflow) -> float:
+    """Return the share of the default sampler's paths that go on below a passed check: only signals tell what they are for."""
+    return 0.0 if workflow.signals is None else CONTINUED_SHARE
 
 
 def check_uncheckpointed(

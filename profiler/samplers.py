@@ -6,12 +6,13 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
+from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
+from vinelm.profiler.model_choices import Models, models_by_depth
+from vinelm.profiler.priced_sampler import PricedSampler
 from vinelm.protocols import Choice, RequestPath, Sampler
 from vinelm.template import Template
-
-Models = tuple[str, ...]
 
 
 class CascadeSampler:
@@ -57,29 +58,6 @@ class ExhaustiveSampler:
         return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
 
 
-def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the models that each invocation may run on; by stage where several stages with different models may come.
-
-    Raises:
-        ConfigError: several stages may come first, with different models: which one comes is only known once it runs.
-    """
-    if template.is_linear:
-        return [stage.models or () for stage in template.invocations]
-    first, *others = template.first_stages
-    for other in others:
-        if set(other.models or ()) != set(first.models or ()):
-            raise ConfigError(
-                f"the stages {first.name!r} and {other.name!r} may both come first and allow different models, but which one "
-                "comes is only known once it runs: allow the same models in both"
-            )
-    found: list[Models | Mapping[str, Models]] = []
-    for stages in template.flow.stages_at:
-        models = {name: template.stage(name).models or () for name in stages}
-        one = next(iter(models.values()))
-        found.append(one if all(set(other) == set(one) for other in models.values()) else models)
-    return found
-
-
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
     """The model at this share of the list, of each stage's list where they differ."""
     if isinstance(models, tuple):
@@ -87,21 +65,36 @@ def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}
 
 
-_SAMPLERS: Mapping[str, type[CascadeSampler] | type[ExhaustiveSampler]] = {
-    "cascade": CascadeSampler,
-    "exhaustive": ExhaustiveSampler,
-}
-
-SAMPLERS: tuple[str, ...] = tuple(_SAMPLERS)
-"""The names that :func:`make_sampler` accepts."""
+SAMPLERS: tuple[str, ...] = ("priced", "cascade", "exhaustive")
+"""The names that :func:`make_sampler` accepts; the first is the default."""
 
 
-def make_sampler(name: str, template: Template, request_ids: Sequence[str], seed: int) -> Sampler:
+def make_sampler(
+    name: str,
+    template: Template,
+    request_ids: Sequence[str],
+    seed: int,
+    *,
+    catalog: Catalog | None = None,
+    continued_share: float = 0.0,
+) -> Sampler:
     """Return the sampler of that name over a bound template.
 
+    Args:
+        name: One of :data:`SAMPLERS`.
+        template: The template.
+        request_ids: The requests to sample from.
+        seed: Seed of the random choices.
+        catalog: List prices for ``"priced"``; None: its first round asks all models equally often.
+        continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
+
     Raises:
-        ConfigError: no sampler has that name.
+        ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
     """
-    if name not in _SAMPLERS:
-        raise ConfigError(f"unknown sampler {name!r}: use {' or '.join(_SAMPLERS)}")
-    return _SAMPLERS[name](template, request_ids, seed)
+    if name == "priced":
+        return PricedSampler(template, catalog, request_ids, seed, continued_share=continued_share)
+    if name == "cascade":
+        return CascadeSampler(template, request_ids, seed)
+    if name == "exhaustive":
+        return ExhaustiveSampler(template, request_ids, seed)
+    raise ConfigError(f"unknown sampler {name!r}: use {', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]}")

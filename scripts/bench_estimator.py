@@ -33,6 +33,7 @@ from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator import NeymanSampler, ObservationTable, RateEstimator, make_estimator
 from vinelm.profiler import make_sampler
+from vinelm.protocols import Sampler
 from vinelm.recorded_table import RecordedTable
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import answers_table
@@ -130,18 +131,18 @@ def catalog_of(models: list[str]) -> Catalog:
 # -- sampling --------------------------------------------------------------------------------------------------
 
 
-def buy(table: RecordedTable, sampler: str, coverage: float, seed: int) -> Bools:
-    """Cells bought until their dollars reach the coverage, shape (requests, n + 1)."""
+def buy(table: RecordedTable, sampler: str | Sampler, coverage: float, seed: int) -> Bools:
+    """Cells bought until their dollars reach the coverage, shape (requests, n + 1). The seed is that of a sampler by name."""
     budget = coverage * table.exhaustive_cost_usd
     row = {name: i for i, name in enumerate(table.request_ids)}
     nodes: dict[tuple[str, ...], list[int]] = {}
     bought = np.zeros(table.success.shape, np.bool_)
     spent, round_ = 0.0, 0
-    make: Any = (
-        NeymanSampler(table.template, table.catalog, table.request_ids, seed)
-        if sampler == "neyman"
-        else make_sampler(sampler, table.template, table.request_ids, seed)
-    )
+    make: Any = sampler
+    if sampler == "neyman":
+        make = NeymanSampler(table.template, table.catalog, table.request_ids, seed)
+    elif isinstance(sampler, str):
+        make = make_sampler(sampler, table.template, table.request_ids, seed)
     while spent < budget:
         seen = [table.observation(int(r), int(u)) for r, u in np.argwhere(bought)] if round_ else []
         before = spent
@@ -291,7 +292,9 @@ def main() -> None:
     parser.add_argument("--table", action="append", help="only tables whose name contains this (repeatable)")
     parser.add_argument("--held-out", action="store_true", help="systems and truths kept back from development")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--sampler", action="append", dest="samplers", help="cascade, neyman (repeatable; by default both)")
+    parser.add_argument(
+        "--sampler", action="append", dest="samplers", help="cascade, neyman (the two by default), priced; repeatable"
+    )
     parser.add_argument("--coverage", action="append", type=float, dest="coverages")
     settings = parser.parse_args()
     settings.data = Path(settings.data) if settings.data else None

@@ -69,9 +69,10 @@ class Study:
     table: RecordedTable
     folder: Path
     estimator: str
+    sampler: str
 
     @classmethod
-    def load(cls, data: Path, folder: Path, estimator: str) -> Study:
+    def load(cls, data: Path, folder: Path, estimator: str, sampler: str = "cascade") -> Study:
         """Execute each system's answer to each question, and lay the outcomes out over all paths."""
         workflow = nl2sql(data / "nl2sql")
         answers = folder / "answers.csv"
@@ -83,7 +84,7 @@ class Study:
         )
         backends = create_backends(catalog, workflow=workflow)
         say(f"executing {len(workflow.requests) * len(catalog):,} recorded answers")
-        return cls(workflow, catalog, backends, exact_cascade(workflow, catalog, backends), folder, estimator)
+        return cls(workflow, catalog, backends, exact_cascade(workflow, catalog, backends), folder, estimator, sampler)
 
     def measure(self, rule: StopRule, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
         """Estimation error over all requests, and the frontier chosen on a training half, measured on the other."""
@@ -117,7 +118,10 @@ class Study:
         workflow = replace(self.workflow, template=self.workflow.template.with_stop(rule))
         path = self.folder / f"{rule}-{seed}-{len(requests)}.db"
         with ObservationStore.create(path, store_identity(workflow, self.catalog, self.backends)) as store:
-            result = profile(workflow, self.catalog, self.backends, store, requests=requests, coverage=coverage, seed=seed)
+            result = profile(
+                workflow, self.catalog, self.backends, store,
+                requests=requests, sampler=self.sampler, coverage=coverage, seed=seed,
+            )  # fmt: skip
             rows = store.observations()
         return make_estimator(self.estimator).fit(rows, workflow.template, self.catalog).annotated_, result.spent_usd
 
@@ -225,12 +229,20 @@ def main() -> int:
     parser.add_argument("--held-out", type=float, default=0.5, help="share of requests kept for the frontier (default 0.5)")
     parser.add_argument("--seeds", type=int, default=5, help="independent sparse profiles to average over (default 5)")
     parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
+    parser.add_argument("--sampler", default="cascade", help="cascade (the paper's, default), priced or exhaustive")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args()
     if arguments.data is None:
         parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
     try:
-        result = run(Path(arguments.data), arguments.estimator, arguments.coverage, arguments.held_out, arguments.seeds)
+        result = run(
+            Path(arguments.data),
+            arguments.estimator,
+            arguments.coverage,
+            arguments.held_out,
+            arguments.seeds,
+            sampler=arguments.sampler,
+        )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -238,10 +250,12 @@ def main() -> int:
     return 0
 
 
-def run(data: Path, estimator: str, coverage: float, held_out: float, seeds: int) -> dict[str, Any]:
+def run(
+    data: Path, estimator: str, coverage: float, held_out: float, seeds: int, *, sampler: str = "cascade"
+) -> dict[str, Any]:
     """Both stop rules; the oracle's keys at the top, as in the paper, the workflow's own check under ``workflow_stop``."""
     with tempfile.TemporaryDirectory() as folder:
-        study = Study.load(data, Path(folder), estimator)
+        study = Study.load(data, Path(folder), estimator, sampler)
         by_rule = {}
         for rule in ("oracle", "workflow"):
             say(f"{rule} stop: {seeds} sparse profiles")
@@ -249,6 +263,7 @@ def run(data: Path, estimator: str, coverage: float, held_out: float, seeds: int
         return {
             "about": HEAD,
             "estimator": estimator,
+            "sampler": sampler,
             "n_requests": len(study.workflow.requests),
             "n_paths": study.table.trie.n_nodes,
             "seeds": seeds,

@@ -76,7 +76,7 @@ WORDS = {
     "--minimize": ("cost", "latency"),
     "--risk": ("mean", "mean+sd", "dp"),
     "--stop": ("workflow", "oracle"),
-    "--sampler": ("cascade", "neyman", "exhaustive"),
+    "--sampler": ("priced", "cascade", "neyman", "exhaustive"),
     "--isolation": ("process", "thread"),
     "--estimator": ("latent", "cascade", "average"),
     "--cost-budget": ("population", "per_request"),

@@ -286,7 +286,7 @@ def test_rows_without_their_checkpoint_are_executed_again_to_be_extended(tmp_pat
     [
         ({"coverage": 0.0}, ConfigError, "coverage is 0.0"),
         ({"coverage": 1.5}, ConfigError, "coverage is 1.5"),
-        ({"sampler": "random"}, ConfigError, "unknown sampler 'random': use cascade or exhaustive"),
+        ({"sampler": "random"}, ConfigError, "unknown sampler 'random': use priced, cascade or exhaustive"),
         ({"budget_usd": -1.0}, ConfigError, "budget is -1.0"),
         ({"budget_usd": float("nan")}, ConfigError, "budget is nan"),
         ({"budget_calls": -1}, ConfigError, "budget is -1 calls"),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from rounds_toy import DoublingRounds, TwoRounds
 
 from vinelm.estimator import Goal, NeymanSampler
-from vinelm.profiler import CascadeSampler, ExhaustiveSampler
+from vinelm.profiler import CascadeSampler, ExhaustiveSampler, PricedSampler
 from vinelm.profiler.testing import SamplerContract
 from vinelm.workflow import Request
 
@@ -18,6 +18,11 @@ class TestCascade(SamplerContract):
 class TestExhaustive(SamplerContract):
     def make_sampler(self, template, catalog, request_ids):
         return ExhaustiveSampler(template, request_ids)
+
+
+class TestPriced(SamplerContract):
+    def make_sampler(self, template, catalog, request_ids):
+        return PricedSampler(template, catalog, request_ids, 3, continued_share=0.2)
 
 
 class TestNeyman(SamplerContract):

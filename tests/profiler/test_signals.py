@@ -336,3 +336,17 @@ def test_a_sampler_sees_classes_among_the_rows_that_it_is_shown(tmp_path):
     wanted = answer_classes(seen[1], Signals(answer=("answer",))).of
     assert {(row.request_id, row.prefix): row.answer_class for row in seen[1]} == wanted
     assert {row.round for row in seen[1]} == {0}
+
+
+@pytest.mark.parametrize("coverage", [0.3, 0.8])
+def test_the_default_sampler_goes_on_below_passed_checks_and_buys_the_same_with_any_number_of_workers(tmp_path, coverage):
+    workflow = replace(toy(n_requests=12), signal="status")
+    found = [run(tmp_path / f"{i}.db", workflow, coverage=coverage, execution=place)[2] for i, place in enumerate(PLACES)]
+    kept = [{cell: (row.is_continued, row.sampler, row.round, row.probability) for cell, row in rows.items()} for rows in found]
+    assert kept[0] == kept[1]
+    assert {row.sampler for row in found[0].values()} == {"priced"}
+    assert all(0.0 < row.probability <= 1.0 for row in found[0].values())
+    share = sum(row.is_continued for row in found[0].values()) / len(found[0])
+    assert 0.03 < share < 0.2
+    silent = run(tmp_path / "silent.db", toy(n_requests=12), coverage=coverage)[2]
+    assert not any(row.is_continued for row in silent.values())

@@ -29,7 +29,7 @@ def profile(
     store: ObservationStore | str | Path,
     *,
     requests: Sequence[Request] | None = None,
-    sampler: str | Sampler = "cascade",
+    sampler: str | Sampler = "priced",
     coverage: float | None = None,
     budget_usd: float | None = None,
     budget_calls: int | None = None,
@@ -51,8 +51,8 @@ def profile(
         models: A catalog, the path of its file, ready LangChain chat models by name, or ``provider:model`` strings.
         store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
         requests: The labelled requests to sample from; None takes all of the workflow's.
-        sampler: Which cells to execute next: ``"cascade"`` (uniform), ``"neyman"`` (those that narrow the estimate most),
-            ``"exhaustive"``, or an object.
+        sampler: Which cells to execute next: ``"priced"`` (each model about as often as its price allows), ``"cascade"``
+            (uniform, as in the paper), ``"neyman"`` (those that narrow the estimate most), ``"exhaustive"``, or an object.
         coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
@@ -79,7 +79,7 @@ def profile(
         >>> result.stopped_by
         'coverage'
         >>> result.executed
-        110
+        193
     """
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits, check_uncheckpointed

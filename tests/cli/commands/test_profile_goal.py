@@ -59,7 +59,7 @@ def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
 def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_goal(shop, capsys):
     dry = ["--dry-run", "--coverage", "0.6", "--store", "s.db"]
     adaptive = profiled(capsys, "s.db", "--sampler", "neyman", "--goal", "frontier", *dry)
-    uniform = profiled(capsys, "s.db", *dry)
+    uniform = profiled(capsys, "s.db", "--sampler", "cascade", *dry)
     assert adaptive["rounds"] > 1
     assert (uniform["rounds"], uniform["held_back_by"]) == (1, "1 worker")
     assert adaptive["stopped_by"] == "coverage"
@@ -99,9 +99,9 @@ def test_what_a_run_would_refuse_is_refused_before_a_store_is_made_or_put_aside(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--goal", "frontier"], "--goal has no effect with --sampler cascade"),
+        (["--goal", "frontier"], "--goal has no effect with --sampler priced"),
         (["--sampler", "neyman", "--goal", "best"], "goal is 'best': use everything, frontier, floor:0.9"),
-        (["--sampler", "magic"], "unknown sampler 'magic': use cascade, exhaustive or neyman"),
+        (["--sampler", "magic"], "unknown sampler 'magic': use priced, cascade, exhaustive or neyman"),
     ],
 )
 def test_a_goal_or_sampler_that_makes_no_sense_is_refused(shop, capsys, args, words):

@@ -85,7 +85,19 @@ def made(tmp_path_factory):
         catalog.write_text(
             "".join(ENTRY.format(name=n, model=m, input=p, cached=p / 10, options=options) for n, m, p in models)
         )
-        profile = ["profile", SPEC, "--models", str(catalog), "--store", str(store), "--coverage", "0.15", "--quiet"]
+        profile = [
+            "profile",
+            SPEC,
+            "--models",
+            str(catalog),
+            "--store",
+            str(store),
+            "--coverage",
+            "0.15",
+            "--quiet",
+            "--sampler",
+            "cascade",
+        ]
         assert main([*profile, "--isolation", "inline"]) == 0  # a process per unit takes four times as long
         assert main(["estimate", str(store), "-o", str(trie), "--no-check", "--quiet"]) == 0
         found[has_cache] = (store, trie, catalog)

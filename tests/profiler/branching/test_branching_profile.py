@@ -20,7 +20,7 @@ def rows_of(tmp_path, workflow, name="store.db", **settings):
         return store.observations()
 
 
-@pytest.mark.parametrize("sampler", ["exhaustive", "cascade"])
+@pytest.mark.parametrize("sampler", ["exhaustive", "cascade", "priced"])
 def test_without_a_cap_every_reached_cell_is_run_once(tmp_path, sampler):
     workflow, backend = branching(), BranchingBackend()
     with new_store(tmp_path / "s.db", workflow) as store:
@@ -44,7 +44,7 @@ def test_without_a_cap_every_reached_cell_is_run_once(tmp_path, sampler):
 
 
 @pytest.mark.parametrize("coverage", [0.3, 1.0])
-@pytest.mark.parametrize("sampler", ["exhaustive", "cascade"])
+@pytest.mark.parametrize("sampler", ["exhaustive", "cascade", "priced"])
 def test_any_number_of_workers_buys_the_same_rows(tmp_path, sampler, coverage):
     workflow = branching(n_requests=12)
     one = rows_of(tmp_path, workflow, "one.db", sampler=sampler, coverage=coverage)

@@ -38,8 +38,8 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 @click.option("--budget-usd", type=float, metavar="USD", help="Never spend more than this, earlier runs on the store included.")
 @click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
 @click.option(
-    "--sampler", default="cascade", show_default=True, metavar="NAME",
-    help="cascade (uniform), neyman (what narrows the estimate most), or exhaustive with --coverage 1.",
+    "--sampler", default="priced", show_default=True, metavar="NAME",
+    help="priced (cheap models more often), cascade (uniform), neyman (what narrows the estimate most), or exhaustive.",
 )  # fmt: skip
 @click.option(
     "--goal", metavar="GOAL",
@@ -203,7 +203,7 @@ def _forecast(
     sampler: str | Sampler,
     quiet: bool,
 ) -> Forecast:
-    from vinelm.profiler import forecast_profile, make_sampler, rates_of
+    from vinelm.profiler import continued_share, forecast_profile, make_sampler, rates_of
 
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
@@ -212,7 +212,10 @@ def _forecast(
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):
-        sampler = make_sampler(sampler, inputs.workflow.template, ids, settings["seed"])
+        sampler = make_sampler(
+            sampler, inputs.workflow.template, ids, settings["seed"],
+            catalog=inputs.catalog, continued_share=continued_share(inputs.workflow),
+        )  # fmt: skip
     return forecast_profile(
         inputs.workflow.template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
         rates=rates_of(inputs.catalog, inputs.backends), checkpoints=not settings["no_checkpoints"],

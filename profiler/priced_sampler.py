@@ -1,0 +1,244 @@
+"""The default sampler: cheap models are asked more often than dear ones, and their first answers are about the same requests.
+
+If every model were asked equally often, nearly all dollars of a profile would go to the dearest ones. Here a model is asked in
+proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.observation import Observation
+from vinelm.profiler.model_choices import Models, models_by_depth
+from vinelm.profiler.open_cells import OpenCells
+from vinelm.protocols import Choice, RequestPath
+from vinelm.template import Template
+
+ALPHA = 1.0
+"""Default exponent of the price: about the same dollars for each model."""
+CONTINUED_SHARE = 0.15
+"""Default share of the paths that go on below a passed check, where a workflow declares signals."""
+LOWEST_PRICE = 0.01
+"""The share of the median price that a model counts with at least."""
+NOMINAL_TOKENS = (1000, 250)
+"""Prompt and completion tokens of the call that list prices are compared by."""
+PILOT = 2
+"""Paths per model in round 0."""
+
+
+class PricedSampler:
+    """Asks each model in proportion to price ** -alpha (:class:`~vinelm.protocols.Sampler`).
+
+    The requests have one random order, and the first answers of a model are those of the first requests in it: a request that
+    a dear model answered was answered by the cheaper ones too, which shows where they agree. Once a model has answered every
+    request, its paths go on where its first answers did not end the request, and its weight is multiplied by the share of the
+    requests that go on. Below the first answer a model is drawn for each invocation.
+
+    A draw takes one of the models that were drawn less often than their weights ask for, in proportion to what each lacks, so
+    that any prefix of the order is close to the weights. Each path has at least one cell without a row.
+
+    Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
+    of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
+    a run off.
+
+    The ``probability`` of a path is that of its models from the first invocation without a row on: the product of the chances
+    that each had in its draw, given all earlier draws. The request follows from the order. Where stages with different models
+    may come it is None.
+
+    Args:
+        template: A bound template.
+        catalog: Models and list prices; None: unknown, so that round 0 asks all models equally often.
+        request_ids: The requests to sample from.
+        seed: Seed of the random choices.
+        alpha: Exponent of the price, >= 0; 0 asks all models equally often.
+        continued_share: Share of the paths, in [0, 1), that go on below an answer which the workflow's own check passed, by one
+            invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
+
+    Raises:
+        ConfigError: A setting is out of its range, or the stages that may come first allow different models.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        catalog: Catalog | None,
+        request_ids: Sequence[str],
+        seed: int,
+        *,
+        alpha: float = ALPHA,
+        continued_share: float = 0.0,
+    ) -> None:
+        if not alpha >= 0.0:
+            raise ConfigError(f"alpha is {alpha}: the exponent of the price must be at least 0")
+        if not 0.0 <= continued_share < 1.0:
+            raise ConfigError(f"continued_share is {continued_share}: it must be at least 0 and less than 1")
+        self.template = template
+        self.catalog = catalog
+        self.request_ids = tuple(request_ids)
+        self.seed = seed
+        self.alpha = alpha
+        self.continued_share = continued_share
+
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """See :meth:`~vinelm.protocols.Sampler.propose`."""
+        order = list(self.request_ids)
+        random.Random(f"priced:{self.seed}").shuffle(order)
+        rng = random.Random(f"priced:{self.seed}:{round_}")
+        weights = price_weights(prices_usd(self.template, self.catalog, observations), self.alpha)
+        paths = _RoundPaths(self.template, OpenCells(self.template, order, observations), order, weights, rng)
+        continues = self.continued_share if self.template.stop == "workflow" and self.template.is_chain else 0.0
+        n_continued = 0
+        for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
+            path = paths.continued() if n_continued < continues * n else None
+            n_continued += path is not None
+            path = path or paths.next()
+            if path is None:
+                return
+            yield path
+
+
+def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
+    """Return the dollars of an invocation on each model: the mean of its rows, or else its list price on their scale.
+
+    The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
+    """
+    paid: dict[str, list[float]] = {name: [] for name in template.models}
+    for row in observations:
+        if row.model in paid:
+            paid[row.model].append(row.cost_usd + row.tool_cost_usd)
+    listed = {name: 0.0 if catalog is None else catalog[name].price.cost_usd(*NOMINAL_TOKENS) for name in paid}
+    expected = sum(listed[name] * len(costs) for name, costs in paid.items())
+    scale = sum(map(sum, paid.values())) / expected if expected > 0.0 else 1.0
+    return {name: sum(costs) / len(costs) if costs else scale * listed[name] for name, costs in paid.items()}
+
+
+def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:
+    """Return the weight of each model, up to a factor: ``max(price, 1 % of the median price) ** -alpha``.
+
+    The median is over the models that are not free; all weights are 1 if every model is free.
+    """
+    priced = [price for price in prices.values() if price > 0.0]
+    if not priced:
+        return dict.fromkeys(prices, 1.0)
+    usual = median(priced)
+    return {name: float(max(price / usual, LOWEST_PRICE) ** -alpha) for name, price in prices.items()}
+
+
+class _Drawn(NamedTuple):
+    model: str
+    chance: float
+
+
+class _Draws:
+    """Draws of models that stay close to their weights."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._counts: Counter[str] = Counter()
+
+    def draw(self, weights: Mapping[str, float]) -> _Drawn:
+        """Draw one of these models, in proportion to what each lacks of its share of the draws of these models."""
+        n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
+        lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
+        (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
+        self._counts[model] += 1
+        return _Drawn(model, lacks[model] / sum(lacks.values()))
+
+
+class _RoundPaths:
+    """The paths of one round."""
+
+    def __init__(
+        self, template: Template, cells: OpenCells, order: Sequence[str], weights: Mapping[str, float], rng: random.Random
+    ) -> None:
+        self._cells, self._order, self._weights, self._rng = cells, order, weights, rng
+        self._choices = models_by_depth(template)
+        first = self._choices[0]
+        self._first: Models = first if isinstance(first, tuple) else next(iter(first.values()))
+        self._at = {name: _FirstAnswer(rng.randrange(len(order))) for name in self._first}
+        self._draws: dict[tuple[object, ...], _Draws] = {}
+        self._to_continue = list(cells.continuable)
+        rng.shuffle(self._to_continue)
+
+    def next(self) -> RequestPath | None:
+        """Return the next path; None if every cell that the rows reach is executed or proposed."""
+        weights = {}
+        for name in self._first:
+            share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
+            if share > 0.0:
+                weights[name] = share * self._weights[name]
+        if not weights:
+            return None
+        model, chance = self._draws_at("first").draw(weights)
+        request = self._unanswered(model) or self._going_on(model)
+        prefix: tuple[str, ...] = (model,)
+        while not self._cells.is_new(request, prefix):
+            model, more = self._drawn(len(prefix), self._cells.open_below(request, prefix))
+            prefix, chance = (*prefix, model), more  # only the last of them is a cell without a row
+        self._cells.claim(request, prefix)
+        return self._completed(request, prefix, chance)
+
+    def continued(self) -> RequestPath | None:
+        """Return a path of one invocation more than a row at or below a passed check; None if there is none left."""
+        while self._to_continue:
+            request, prefix = self._to_continue.pop()
+            models = self._cells.not_continued(request, prefix)
+            if models:
+                model, chance = self._drawn(len(prefix), models, "continued")
+                return RequestPath(request, (*prefix, model), goes_on=True, probability=chance)
+        return None
+
+    def _unanswered(self, model: str) -> str | None:
+        """The first request of the order without a first answer by the model."""
+        at = self._at[model]
+        while at.next < len(self._order):
+            request = self._order[at.next]
+            if self._cells.is_new(request, (model,)):
+                return request
+            at.next += 1
+        return None
+
+    def _going_on(self, model: str) -> str:
+        """The next request, in turns, with an open cell below the model's first answer; there must be one."""
+        at = self._at[model]
+        while True:
+            request = self._order[at.turn % len(self._order)]
+            at.turn += 1
+            if self._cells.is_open(request, (model,)):
+                return request
+
+    def _completed(self, request: str, prefix: tuple[str, ...], chance: float) -> RequestPath:
+        """The path that begins with the prefix, with a model for each invocation that may follow."""
+        path: list[Choice] = [*prefix]
+        probability: float | None = chance
+        for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):
+            if isinstance(models, tuple):
+                model, more = self._drawn(depth, models)
+                path.append(model)
+                probability = None if probability is None else probability * more
+            else:
+                path.append({stage: self._drawn(depth, allowed, stage).model for stage, allowed in models.items()})
+                probability = None
+        return RequestPath(request, tuple(path), probability=probability)
+
+    def _drawn(self, depth: int, models: Iterable[str], of: str = "") -> _Drawn:
+        return self._draws_at(depth, of).draw({name: self._weights[name] for name in models})
+
+    def _draws_at(self, *place: object) -> _Draws:
+        if place not in self._draws:
+            self._draws[place] = _Draws(self._rng)
+        return self._draws[place]
+
+
+class _FirstAnswer:
+    """How far the order of the requests is used up for the first answers of a model, and for what follows them."""
+
+    def __init__(self, turn: int) -> None:
+        self.next = 0
+        self.turn = turn
