@@ -21,6 +21,8 @@ TREND_WEIGHT = 5.0
 """Pseudo-requests that shrink the effect of stops on size: over all depths towards none, at one depth towards all depths."""
 KIND_WEIGHT = 20.0
 """Pseudo-requests that shrink the size of those that go on after one depth x model towards that of its stop rate."""
+DEPTH_WEIGHT = 100.0
+"""Pseudo-requests that shrink what sizes show at a depth beyond the expected ones: few sizes scatter more than they tell."""
 SMALLEST, LARGEST = 0.2, 5.0
 TINY = 1e-9
 
@@ -92,8 +94,9 @@ class SizesByStops:
     """Size as it follows from stops, without a model of difficulty: conditional means, multiplied along the path.
 
     The requests that go on at a node are larger or smaller than those that reach it by a factor, which is estimated per depth x
-    model and shrunken towards 1 + k m(s): s is the stop rate, m the inverse Mills ratio, by which the mean of a normal trait
-    grows if the share s with the lowest is cut off, and k is one number per depth.
+    model from the sizes that outcomes let one expect, and shrunken towards 1 + k m(s): s is the stop rate, m the inverse Mills
+    ratio, by which the mean of a normal trait grows if the share s with the lowest is cut off, and k is one number per depth.
+    What the sizes themselves show beyond the expected ones is added per depth, shrunken towards nothing.
 
     Args:
         cells: the observations.
@@ -111,25 +114,25 @@ class SizesByStops:
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
-        del slope
         trie, cells = self.cells.trie, self.cells
         kind, depth = _depth_and_kind(trie)
         n_kinds = len(depth)
         stop = np.zeros(n_kinds)
         stop[kind] = self._stop
-        size, goes_on = factor[cells.request], ~cells.stop
-        expected = np.bincount(kind[cells.node], size, n_kinds) * (1.0 - stop)  # going on, were size and stop independent
-        actual = np.bincount(kind[cells.node], size * goes_on, n_kinds)
+        here, goes_on, size = kind[cells.node], ~cells.stop, self.expected(slope)[0]
+        even = np.bincount(here, size[cells.request], n_kinds) * (1.0 - stop)  # going on, were size and stop independent
+        actual = np.bincount(here, size[cells.request] * goes_on, n_kinds)
         mills = _inverse_mills(stop)
-        everywhere = (actual - expected).sum() / ((expected * mills).sum() + TREND_WEIGHT)
-        more, trend = np.bincount(depth, actual - expected), np.bincount(depth, expected * mills)
+        everywhere = (actual - even).sum() / ((even * mills).sum() + TREND_WEIGHT)
+        more, trend = np.bincount(depth, actual - even), np.bincount(depth, even * mills)
         of_depth = (more + TREND_WEIGHT * everywhere) / (trend + TREND_WEIGHT)
-        typical = 1.0 + of_depth[depth] * mills
-        weight = KIND_WEIGHT * (1.0 - stop)
-        grows = np.clip((actual + weight * typical) / (expected + weight), SMALLEST, LARGEST)
+        grows = (actual + KIND_WEIGHT * (1.0 + of_depth[depth] * mills)) / (even + KIND_WEIGHT)
+        beyond = (factor - size)[cells.request] * (goes_on - (1.0 - stop[here]))  # what the slope does not say
+        grows += (np.bincount(depth[here], beyond, depth[-1] + 1) / (np.bincount(depth, even) + DEPTH_WEIGHT))[depth]
         mean = np.ones(len(trie))
         for level in trie.levels[2:]:
-            mean[level] = np.clip(mean[trie.parent[level]] * grows[kind[trie.parent[level]]], SMALLEST, LARGEST)
+            above = trie.parent[level]
+            mean[level] = np.clip(mean[above] * np.maximum(grows[kind[above]], SMALLEST), SMALLEST, LARGEST)
         return mean, np.zeros(len(trie))
 
     @cached_property
