@@ -22,7 +22,7 @@ TREND_WEIGHT = 5.0
 KIND_WEIGHT = 20.0
 """Pseudo-requests that shrink the size of those that go on after one depth x model towards that of its stop rate."""
 DEPTH_WEIGHT = 100.0
-"""Pseudo-requests that shrink what sizes show at a depth beyond the expected ones: few sizes scatter more than they tell."""
+"""Pseudo-rows that shrink what the sizes observed at a depth correct: few of them scatter more than they tell."""
 SMALLEST, LARGEST = 0.2, 5.0
 TINY = 1e-9
 
@@ -96,7 +96,8 @@ class SizesByStops:
     The requests that go on at a node are larger or smaller than those that reach it by a factor, which is estimated per depth x
     model from the sizes that outcomes let one expect, and shrunken towards 1 + k m(s): s is the stop rate, m the inverse Mills
     ratio, by which the mean of a normal trait grows if the share s with the lowest is cut off, and k is one number per depth.
-    What the sizes themselves show beyond the expected ones is added per depth, shrunken towards nothing.
+    These chains are then scaled, per depth, to the sizes of the requests that were observed there, which are a random part of
+    those that went on.
 
     Args:
         cells: the observations.
@@ -127,12 +128,13 @@ class SizesByStops:
         more, trend = np.bincount(depth, actual - even), np.bincount(depth, even * mills)
         of_depth = (more + TREND_WEIGHT * everywhere) / (trend + TREND_WEIGHT)
         grows = (actual + KIND_WEIGHT * (1.0 + of_depth[depth] * mills)) / (even + KIND_WEIGHT)
-        beyond = (factor - size)[cells.request] * (goes_on - (1.0 - stop[here]))  # what the slope does not say
-        grows += (np.bincount(depth[here], beyond, depth[-1] + 1) / (np.bincount(depth, even) + DEPTH_WEIGHT))[depth]
+        of_node = np.bincount(cells.node, factor[cells.request], len(trie))
         mean = np.ones(len(trie))
         for level in trie.levels[2:]:
             above = trie.parent[level]
-            mean[level] = np.clip(mean[above] * np.maximum(grows[kind[above]], SMALLEST), SMALLEST, LARGEST)
+            chained = np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+            told = (of_node[level].sum() + DEPTH_WEIGHT) / (cells.count[level] @ chained + DEPTH_WEIGHT)
+            mean[level] = np.clip(chained * told, SMALLEST, LARGEST)
         return mean, np.zeros(len(trie))
 
     @cached_property
