@@ -14,9 +14,10 @@ from vinelm.estimator.cost_latency import MeanEstimate, estimate_amount, zero_lo
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import ArmRates, Rates
 from vinelm.estimator.prompt_cache import edge_types, index_per_node
+from vinelm.estimator.sizes.by_outcome import SizesByOutcome, SizesByStops
 from vinelm.observation import Observation
 from vinelm.template import Template
-from vinelm.trie import FloatArray, Trie
+from vinelm.trie import Trie
 
 
 class Estimator(Protocol):
@@ -87,7 +88,7 @@ class RateEstimator(ABC):
         return self
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
-        cost, latency = cost_and_latency(cells, catalog)
+        cost, latency = cost_and_latency(cells, catalog, SizesByStops(cells))
         rates = self._rates(cells)
         arms = None if template.is_linear else counted_arms(cells, rates)
         return self._assemble(cells, template, catalog, rates=rates, cost=cost, latency=latency, arms=arms)
@@ -139,11 +140,11 @@ class RateEstimator(ABC):
 
 
 def cost_and_latency(
-    cells: ObservationTable, catalog: Catalog, reaching: FloatArray | None = None
+    cells: ObservationTable, catalog: Catalog, by_outcome: SizesByOutcome
 ) -> tuple[MeanEstimate, MeanEstimate]:
-    """Estimate (dollars, seconds at zero load) of one invocation per node; ``reaching`` as in :func:`estimate_amount`."""
+    """Estimate (dollars, seconds at zero load) of one invocation per node; ``by_outcome`` as in :func:`estimate_amount`."""
     trie = cells.trie
     engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
     edges = edge_types(trie, index_per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
-    cost = estimate_amount(cells, cells.cost_usd, edges=edges, reaching=reaching)
-    return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, reaching=reaching)
+    cost = estimate_amount(cells, cells.cost_usd, edges=edges, by_outcome=by_outcome)
+    return cost, estimate_amount(cells, zero_load_s(cells, engine), edges=edges, by_outcome=by_outcome)

@@ -10,6 +10,8 @@ from scipy.special import ndtri, stdtrit
 
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.shrinkage import kinds_of, pooled_mean, shrunk_mean
+from vinelm.estimator.sizes.by_outcome import SizesByOutcome
+from vinelm.estimator.sizes.requests import RequestSizes, improved_slope
 from vinelm.trie import FloatArray, Trie
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +36,7 @@ class MeanEstimate:
         size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
         mean_var: squared standard error that is independent between nodes.
         along: standard error that is common to the nodes of a path: the few requests that reach deep nodes are the same as
-            above, and their sizes are known only in part.
+            above, their sizes are known only in part, and so is how sizes follow from outcomes.
         shared: squared *relative* standard error common to all nodes, due to the sample of requests.
     """
 
@@ -79,52 +81,89 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 
 
 def estimate_amount(
-    cells: ObservationTable, values: FloatArray, *, edges: Ints | None = None, reaching: FloatArray | None = None
+    cells: ObservationTable, values: FloatArray, *, edges: Ints | None = None, by_outcome: SizesByOutcome | None = None
 ) -> MeanEstimate:
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
-    requests only does not appear expensive. Failed calls count with their cost until the failure. Where the trie branches, a
-    model stands for the model at one stage.
+    requests only does not appear expensive. A node's mean is that of the requests that *reach* it, which are harder, and often
+    larger, than the mean request. Failed calls count with their cost until the failure. Where the trie branches, a model stands
+    for the model at one stage.
 
     Args:
         cells: the observations.
         values: the amount of each cell, shape (cells,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`); None: one type.
-        reaching: expected number of requests that reach each node, shape (n + 1,). If given, observed values are used as they
-            are and only those of the remaining requests are predicted.
+        by_outcome: how the size of a request follows from its outcomes. If it tells how many requests reach each node
+            unobserved, observed values are used as they are and only those of the remaining requests are predicted. None: every
+            node is predicted for a request of mean size.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
         return MeanEstimate(*np.zeros((5, size)))
     count = cells.count.astype(np.float64)
-    edges = np.zeros(size, np.int64) if edges is None else edges
-    edge_factor = np.ones(3)
-    expected, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, edge_factor)
-    for _ in range(ITERATIONS):
-        sizes = _Sizes.of(cells, values / np.maximum(expected[cells.node], TINY))
-        expected, edge_factor = _typical(cells, values, sizes.factor[cells.request], edges, edge_factor)
-    off = values / np.maximum(expected[cells.node], TINY) - 1.0
+    fitted = _fit(cells, values, np.zeros(size, np.int64) if edges is None else edges, by_outcome)
+    sizes, expected = fitted.sizes, fitted.typical * fitted.mean_size
+    off = values / np.maximum((fitted.typical * _over_all(cells, fitted, by_outcome))[cells.node], TINY) - 1.0
     spread = pooled_mean(trie, np.bincount(cells.node, off**2, size), count, prior=float((off**2).mean()))
     pair = _pair(trie)
     free = max(len(cells) - len(np.unique(pair[cells.node])), 1)  # degrees of freedom
     spread *= len(cells) / free
-    mean = expected.copy()
-    if reaching is not None:
-        total = np.bincount(cells.node, values, size)
-        predicted = np.maximum(reaching - count, 0.0) * expected
-        mean = np.where(count > 0, (total + predicted) / np.maximum(reaching, TINY), expected)
+    mean, predicted = expected.copy(), np.ones(size)
+    if by_outcome is not None and by_outcome.unseen is not None:
+        total, unseen = np.bincount(cells.node, values, size), by_outcome.unseen
+        mean = np.where(count > 0, (total + unseen * expected) / np.maximum(count + unseen, TINY), expected)
+        predicted = np.where(count > 0, unseen * expected / np.maximum(total + unseen * expected, TINY), 1.0)
     error = mean**2 * spread * _small_sample_inflation(free)
     rows = 1.0 / np.maximum(np.bincount(pair, count)[pair] - 1.0, 0.5) + 0.25 / (count + NODE_WEIGHT)
     requests = np.unique(pair[cells.node] * cells.n_requests + cells.request) // max(cells.n_requests, 1)
     distinct = np.maximum(np.bincount(requests, minlength=int(pair.max()) + 1)[pair] - 1.0, 0.5)
-    mean_var, along = error * sizes.noise * rows, np.sqrt(error * sizes.unknown / distinct)
+    mean_var = error * sizes.noise * rows
+    along = np.sqrt(error * sizes.unknown / distinct + (mean * predicted * fitted.slope_error) ** 2)
     var = mean**2 * spread
     size_var = var * (1.0 - sizes.noise)
     for array in (mean, var, size_var, mean_var, along):
         array[0] = 0.0
     return MeanEstimate(
         mean, var, size_var, mean_var, along, sizes.spread / cells.n_requests * _small_sample_inflation(cells.n_requests - 1)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """``typical``: amount of each node for a request of size 1; ``mean_size``: of those that are predicted to reach it;
+    ``slope_error``: relative standard error of that mean by the slope of size on outcomes; shape (n + 1,) each.
+    """
+
+    sizes: RequestSizes
+    typical: FloatArray
+    mean_size: FloatArray
+    slope_error: FloatArray
+
+
+def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome | None) -> _Fitted:
+    """Alternate between the nodes' typical amounts, the sizes of the requests and the slope of size on outcomes."""
+    expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
+    typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
+    for _ in range(ITERATIONS):
+        sizes = RequestSizes.of(cells, values / np.maximum(typical[cells.node], TINY), expected)
+        typical, edge_factor = _typical(cells, values, sizes.factor[cells.request], edges, edge_factor)
+        if by_outcome is not None and sizes.is_known:
+            slope, error = improved_slope(sizes, *by_outcome.expected(slope), slope)
+            expected, _ = by_outcome.expected(slope)
+    if by_outcome is None or not sizes.is_known:
+        return _Fitted(sizes, typical, np.ones(len(cells.trie)), np.zeros(len(cells.trie)))
+    mean_size, change = by_outcome.reaching(slope, sizes.factor)
+    return _Fitted(sizes, typical, mean_size, np.abs(change) * error)
+
+
+def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome | None) -> FloatArray:
+    """Mean size of the requests that reach each node, observed or predicted; shape (n + 1,)."""
+    if by_outcome is None or by_outcome.unseen is None:
+        return fitted.mean_size
+    seen = np.bincount(cells.node, fitted.sizes.factor[cells.request], len(cells.trie))
+    return np.asarray(
+        (seen + by_outcome.unseen * fitted.mean_size) / np.maximum(cells.count + by_outcome.unseen, TINY), dtype=np.float64
     )
 
 
@@ -151,35 +190,6 @@ def _typical(
     edge_factor[0] = 1.0  # a first invocation has no engine before it
     of_node, seen = np.bincount(node, ratio / edge_factor[kind], size), np.bincount(node, sizes, size)
     return pair * edge_factor[edges] * shrunk_mean(of_node, seen, np.ones(size), NODE_WEIGHT), edge_factor
-
-
-@dataclass(frozen=True, eq=False)
-class _Sizes:
-    """Sizes of requests relative to the mean request.
-
-    ``factor``: size of each request, shrunken towards 1. ``spread``: variance of sizes. ``noise`` and ``unknown`` are shares of
-    a cell's variance: not due to size, and due to the part of the size that ``factor`` does not capture.
-    """
-
-    factor: FloatArray
-    spread: float
-    noise: float
-    unknown: float
-
-    @classmethod
-    def of(cls, cells: ObservationTable, ratio: FloatArray) -> _Sizes:
-        n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
-        total = np.bincount(cells.request, ratio, cells.n_requests)
-        mean = total / n_rows
-        within = np.bincount(cells.request, (ratio - mean[cells.request]) ** 2, cells.n_requests).sum()
-        noise = within / max(float((n_rows - 1.0).sum()), 1.0)
-        spread = max(float(((mean - 1.0) ** 2).mean() - noise * float((1.0 / n_rows).mean())), 0.0)
-        if spread <= 1e-9 or not (n_rows > 1).any():
-            return cls(np.ones(cells.n_requests), 0.0, 1.0, 0.0)
-        weight = noise / spread
-        factor = (total + weight) / (n_rows + weight)
-        missed = spread * float((weight / (n_rows + weight))[cells.request].mean())
-        return cls(factor / factor.mean(), spread, noise / (noise + spread), missed / (noise + spread))
 
 
 def _pair(trie: Trie) -> Ints:

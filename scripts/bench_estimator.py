@@ -6,7 +6,8 @@ Spider systems are assumed; everything else there is real. `coverage` is dollars
 every request on every reached node once. Accuracies and errors are fractions; cap_regret judges by true costs what a cap
 allows; a floor is missed where the chosen path's true accuracy is over a point below it; fit_s starts from encoded rows.
 Tables that branch are simulated (`branching_truths.py`) and judged by plans of one model per stage (`branching_bench.py`):
-arm_mae is the error of the arms' probabilities, arm_coverage90 the share of them in their 90 % intervals.
+arm_mae is the error of the arms' probabilities, arm_coverage90 the share of them in their 90 % intervals. Tables in which dear
+requests are hard (`priced_by_difficulty.py`) show the bias of dollars and seconds by depth.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from branching_bench import branching_line, run_branching
 from long_loop_bench import long_loop_line, run_long_loop
+from priced_by_difficulty import priced_line, run_priced
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -314,6 +316,16 @@ def main() -> None:
         results.append(result)
         if not settings.json:
             print(branching_line(result), flush=True)
+    for result in run_priced(
+        settings.table,
+        settings.coverages,
+        settings.seeds,
+        truth_seed=truth_seed,
+        rows=lambda table, coverage, seed: encode(table, buy(table, "cascade", coverage, seed)),
+    ):
+        results.append(result)
+        if not settings.json:
+            print(priced_line(result), flush=True)
     for result in run_long_loop(settings.table, settings.seeds):
         results.append(result)
         if not settings.json:

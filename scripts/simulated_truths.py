@@ -41,11 +41,16 @@ class Structure:
     stop: StopRule = "oracle"
 
 
-def make_truth(name: str, shape: str, seed: int = 0, n_requests: int = N_REQUESTS) -> RecordedTable:
-    """The table of a named structure (see :data:`TRUTHS`) in a named shape (see :data:`SHAPES`)."""
+def make_truth(
+    name: str, shape: str, seed: int = 0, n_requests: int = N_REQUESTS, *, size_correlation: float = 0.0
+) -> RecordedTable:
+    """The table of a named structure (see :data:`TRUTHS`) in a named shape (see :data:`SHAPES`).
+
+    ``size_correlation`` is that of a request's log size with its difficulty: its mean trait over the models, negated.
+    """
     n_models, depth = SHAPES[shape]
     rng = np.random.default_rng([seed, sorted(TRUTHS).index(name), n_models, depth])
-    return _table(TRUTHS[name](rng, n_models, n_requests), depth, rng)
+    return _table(TRUTHS[name](rng, n_models, n_requests), depth, rng, size_correlation)
 
 
 # -- structures ------------------------------------------------------------------------------------------------
@@ -112,7 +117,7 @@ TRUTHS: dict[str, Callable[[np.random.Generator, int, int], Structure]] = {
 # -- the table -------------------------------------------------------------------------------------------------
 
 
-def _table(made: Structure, depth: int, rng: np.random.Generator) -> RecordedTable:
+def _table(made: Structure, depth: int, rng: np.random.Generator, size_correlation: float) -> RecordedTable:
     n_models, n_requests = made.ability.shape[1], len(made.traits)
     catalog = catalog_of_models(n_models)
     template = Template((Stage("generate"), Loop((Stage("repair"),), times=depth - 1)), made.stop).bind(tuple(catalog))
@@ -122,6 +127,10 @@ def _table(made: Structure, depth: int, rng: np.random.Generator) -> RecordedTab
     usd = 1e-4 * 2.6 ** rng.permutation(n_models) * (1.0 + 0.4 * (trie.depth[:, None] > 1))
     seconds = rng.uniform(0.5, 4.0, n_models)
     size = rng.lognormal(0.0, 0.4, (n_requests, 1))  # long prompts cost more with every model
+    if size_correlation:
+        ease = (made.traits @ made.strength).mean(axis=1, keepdims=True)
+        hard = 0.4 * (ease.mean() - ease) / ease.std()
+        size = np.exp(size_correlation * hard + np.sqrt(1.0 - size_correlation**2) * np.log(size))
     noise = rng.lognormal(0.0, 0.3, success.shape)
     cost = size * noise * usd[np.arange(len(trie)), np.maximum(trie.model, 0)]
     latency = size**0.5 * rng.lognormal(0.0, 0.4, success.shape) * seconds[np.maximum(trie.model, 0)]

@@ -12,12 +12,15 @@ from vinelm.estimator.base import RateEstimator, cost_and_latency
 from vinelm.estimator.latent.arm_errors import arm_standard_errors
 from vinelm.estimator.latent.arm_prediction import predict_arms
 from vinelm.estimator.latent.em import LatentFit, fit_latent
-from vinelm.estimator.latent.prediction import predict_rates
+from vinelm.estimator.latent.prediction import PredictedRates, predict_rates
 from vinelm.estimator.latent.standard_errors import standard_errors
 from vinelm.estimator.merged.annotation import annotate_merged
+from vinelm.estimator.merged.prediction import predict_merged
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.estimator.outcome_rates import Rates
+from vinelm.estimator.sizes.by_outcome import SizesByDifficulty, SizesByOutcome, SizesByStops
 from vinelm.template import Template
+from vinelm.trie import MergedTrie
 
 
 class LatentEstimator(RateEstimator):
@@ -62,13 +65,11 @@ class LatentEstimator(RateEstimator):
 
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         fit = self._fit_model(cells)
-        if cells.trie.is_merged:
-            cost, latency = cost_and_latency(cells, catalog)
-            meta = self._meta(cells) | {"latent": fit.grid.size > 1}
-            return annotate_merged(cells, template, catalog, fit, cost_usd=cost, latency_s=latency, meta=meta)
+        if isinstance(cells.trie, MergedTrie):
+            return self._annotate_merged(cells, cells.trie, template, catalog, fit)
         arms = None if template.is_linear else predict_arms(cells, fit)
         predicted = predict_rates(cells, fit) if arms is None else arms.base
-        cost, latency = cost_and_latency(cells, catalog, predicted.reaching)
+        cost, latency = cost_and_latency(cells, catalog, _sizes_by_outcome(cells, fit, predicted))
         annotated = self._assemble(
             cells,
             template,
@@ -85,3 +86,19 @@ class LatentEstimator(RateEstimator):
         else:
             errors = standard_errors(cells, fit, predicted, annotated, cost_usd=cost, latency_s=latency)
         return replace(annotated, accuracy_se=errors.accuracy, cost_se=errors.cost_usd, latency_se=errors.latency_s)
+
+    def _annotate_merged(
+        self, cells: ObservationTable, trie: MergedTrie, template: Template, catalog: Catalog, fit: LatentFit
+    ) -> AnnotatedTrie:
+        predicted = predict_merged(cells, trie, fit)
+        cost, latency = cost_and_latency(cells, catalog, SizesByDifficulty(fit.posterior, fit.grid, predicted.mix))
+        meta = self._meta(cells) | {"latent": fit.grid.size > 1}
+        return annotate_merged(cells, template, catalog, predicted, cost_usd=cost, latency_s=latency, meta=meta)
+
+
+def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates) -> SizesByOutcome:
+    """Size by difficulty; where the difficulty is left out, by stops."""
+    unseen = predicted.unseen.sum(axis=1)
+    if fit.grid.size == 1:
+        return SizesByStops(cells, unseen)
+    return SizesByDifficulty(fit.posterior, fit.grid, predicted.unseen, unseen)

@@ -36,12 +36,14 @@ class PredictedRates:
     Args:
         rates: the rates over observed and predicted requests.
         reaching: expected number of requests that reach the node; ``cells.count`` of them were observed there.
+        unseen: expected number of the others, by grid point, shape (n + 1, points).
         mean_difficulty: mean grid value of those requests.
         sensitivity: of the rates to each question of the latent model.
     """
 
     rates: Rates
     reaching: FloatArray
+    unseen: FloatArray
     mean_difficulty: FloatArray
     sensitivity: tuple[Sensitivity, Sensitivity, Sensitivity]
 
@@ -83,7 +85,7 @@ def rates_of(
         cells.trie, stopping / reaching, right_stop / np.maximum(stopping, 1e-300), right_on / np.maximum(going_on, 1e-300)
     )
     moves = sensitivity(probabilities, unseen / np.maximum(reaching, 1e-300)[:, None])
-    return PredictedRates(rates, reaching, (unseen + seen) @ fit.grid / reaching, moves)
+    return PredictedRates(rates, reaching, unseen, (unseen + seen) @ fit.grid / reaching, moves)
 
 
 def sensitivity(probabilities: OutcomeProbabilities, unseen: FloatArray) -> tuple[Sensitivity, Sensitivity, Sensitivity]:

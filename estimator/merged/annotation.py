@@ -10,8 +10,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.estimator.cost_latency import MeanEstimate
-from vinelm.estimator.latent.em import LatentFit
-from vinelm.estimator.merged.prediction import predict_merged
+from vinelm.estimator.merged.prediction import MergedRates
 from vinelm.estimator.observation_table import ObservationTable
 from vinelm.template import Template
 from vinelm.trie import FloatArray, MergedTrie
@@ -21,19 +20,18 @@ def annotate_merged(
     cells: ObservationTable,
     template: Template,
     catalog: Catalog,
-    fit: LatentFit,
+    predicted: MergedRates,
     *,
     cost_usd: MeanEstimate,
     latency_s: MeanEstimate,
     meta: Mapping[str, Any],
 ) -> AnnotatedTrie:
-    """Return the trie with the rates of :func:`predict_merged`, and dollars and seconds that know depth, model and node.
+    """Return the trie with the predicted rates, and dollars and seconds that know depth, model, node and mix of difficulties.
 
     Standard errors are those of one invocation.
     """
     trie = cells.trie
     assert isinstance(trie, MergedTrie)
-    predicted = predict_merged(cells, trie, fit)
     rates = predicted.rates
     return AnnotatedTrie(
         trie=trie,

@@ -28,12 +28,14 @@ class MergedRates:
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``: the posterior of the model's effects for the given mix of
             difficulties, and the sample of requests. Effects that the features leave out are not in it.
+        mix: share of each difficulty among the requests that reach each node, shape (n + 1, points).
     """
 
     rates: Rates
     arms: tuple[FloatArray, FloatArray] | None
     by_difficulty: DifficultyRates
     success_se: FloatArray
+    mix: FloatArray
 
 
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
@@ -64,7 +66,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
     errors = _success_errors(cells, fit, probabilities, mix)
     for values in (by_difficulty.success, by_difficulty.stop, by_difficulty.stop_success):
         values[0] = 0.0
-    return MergedRates(rates, _arm_rates(trie, by_difficulty, mix, rates), by_difficulty, errors)
+    return MergedRates(rates, _arm_rates(trie, by_difficulty, mix, rates), by_difficulty, errors, mix)
 
 
 def _arms(

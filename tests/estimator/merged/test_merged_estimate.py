@@ -87,6 +87,20 @@ def test_many_rows_recover_the_rates(settings):
     assert known.success.shape == (len(fitted.trie), len(known.weight))
 
 
+def test_dollars_are_those_of_the_requests_that_reach_a_node():
+    """Hard requests are dear here. Random walks reach each node with the requests that it stands for."""
+    template = agent(3, 4, memory=1)
+    size = np.exp(-0.5 * np.random.default_rng(0).normal(size=600))  # the difficulties of these walks
+    rows = [
+        replace(row, cost_usd=row.cost_usd * size[int(row.request_id[1:])]) for row in walks(template, 600, 1500, 0, by_model)
+    ]
+    fitted = make_estimator().fit(rows, template, make_catalog(3)).annotated_
+    for depth in range(1, 5):
+        level = fitted.trie.levels[depth]
+        paid = sum(row.cost_usd for row in rows if len(row.prefix) == depth)
+        assert fitted.count[level] @ fitted.cost_usd[level] == pytest.approx(paid, rel=0.05)
+
+
 def test_the_order_of_the_rows_does_not_matter():
     template = agent(3, 4, memory=1)
     rows = walks(template, 60, 150, 1, by_model)

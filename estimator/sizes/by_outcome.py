@@ -1,0 +1,166 @@
+"""The mean size of the requests that reach each node: those that get deep into a trie are harder, and often dearer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.shrinkage import kinds_of, pooled_mean
+from vinelm.trie import FloatArray, Trie
+
+Ints = npt.NDArray[np.int64]
+EASE_WEIGHT = 1.0
+"""Prior precision of a request's ease on the logit scale."""
+TREND_WEIGHT = 5.0
+"""Pseudo-requests that shrink the effect of stops on size: over all depths towards none, at one depth towards all depths."""
+KIND_WEIGHT = 20.0
+"""Pseudo-requests that shrink the size of those that go on after one depth x model towards that of its stop rate."""
+DEPTH_WEIGHT = 100.0
+"""Pseudo-rows that shrink what the sizes observed at a depth correct: few of them scatter more than they tell."""
+SMALLEST, LARGEST = 0.2, 5.0
+TINY = 1e-9
+
+
+class SizesByOutcome(Protocol):
+    """How a request's size follows from its outcomes, with one slope of log size."""
+
+    @property
+    def unseen(self) -> FloatArray | None:
+        """Expected number of requests that reach each node unobserved, shape (n + 1,). None: observed amounts do not replace
+        predicted ones.
+        """
+
+    def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
+        """Return each request's expected size and its derivative by the slope, shape (requests,) each; sizes have mean 1."""
+
+    def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (mean size of the unobserved requests that reach each node, derivative of its logarithm by the slope).
+
+        Args:
+            slope: the fitted slope.
+            factor: estimated size of each request, shape (requests,).
+
+        Returns:
+            Arrays of shape (n + 1,).
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class SizesByDifficulty:
+    """Size as a function of the latent difficulty: E[size | outcomes] = sum over z of P(z | outcomes) exp(slope z) / norm.
+
+    Args:
+        posterior: P(grid point) of each request, shape (requests, points).
+        grid: the points, shape (points,).
+        mass: expected number of requests of each point that reach each node (unobserved ones, if ``unseen`` is given), shape
+            (n + 1, points).
+        unseen: see :class:`SizesByOutcome`.
+    """
+
+    posterior: FloatArray
+    grid: FloatArray
+    mass: FloatArray
+    unseen: FloatArray | None = None
+
+    def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
+        """See :class:`SizesByOutcome`."""
+        of_point, change = self._of_points(slope)
+        return self.posterior @ of_point, self.posterior @ change
+
+    def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`SizesByOutcome`. What single requests show beyond their outcomes moves the sizes of their points."""
+        of_point, change = self._of_points(slope)
+        own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
+        weight = self.mass + TINY * self.posterior.mean(axis=0)
+        total = weight.sum(axis=1)
+        mean = np.clip(weight @ (of_point + own) / total, SMALLEST, LARGEST)
+        return mean, weight @ change / total / mean
+
+    def _of_points(self, slope: float) -> tuple[FloatArray, FloatArray]:
+        share = self.posterior.mean(axis=0)
+        raw = np.exp(slope * self.grid)
+        size = raw / (share @ raw)
+        return size, size * (self.grid - share @ (size * self.grid))
+
+
+@dataclass(frozen=True, eq=False)
+class SizesByStops:
+    """Size as it follows from stops, without a model of difficulty: conditional means, multiplied along the path.
+
+    The requests that go on at a node are larger or smaller than those that reach it by a factor, which is estimated per depth x
+    model from the sizes that outcomes let one expect, and shrunken towards 1 + k m(s): s is the stop rate, m the inverse Mills
+    ratio, by which the mean of a normal trait grows if the share s with the lowest is cut off, and k is one number per depth.
+    These chains are then scaled, per depth, to the sizes of the requests that were observed there, which are a random part of
+    those that went on.
+
+    Args:
+        cells: the observations.
+        unseen: see :class:`SizesByOutcome`.
+    """
+
+    cells: ObservationTable
+    unseen: FloatArray | None = None
+
+    def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
+        """See :class:`SizesByOutcome`."""
+        raw = np.exp(slope * self._persistence)
+        size = raw / raw.mean()
+        return size, size * (self._persistence - (size * self._persistence).mean())
+
+    def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
+        trie, cells = self.cells.trie, self.cells
+        kind, depth = _depth_and_kind(trie)
+        n_kinds = len(depth)
+        stop = np.zeros(n_kinds)
+        stop[kind] = self._stop
+        here, goes_on, size = kind[cells.node], ~cells.stop, self.expected(slope)[0]
+        even = np.bincount(here, size[cells.request], n_kinds) * (1.0 - stop)  # going on, were size and stop independent
+        actual = np.bincount(here, size[cells.request] * goes_on, n_kinds)
+        mills = _inverse_mills(stop)
+        everywhere = (actual - even).sum() / ((even * mills).sum() + TREND_WEIGHT)
+        more, trend = np.bincount(depth, actual - even), np.bincount(depth, even * mills)
+        of_depth = (more + TREND_WEIGHT * everywhere) / (trend + TREND_WEIGHT)
+        grows = (actual + KIND_WEIGHT * (1.0 + of_depth[depth] * mills)) / (even + KIND_WEIGHT)
+        of_node = np.bincount(cells.node, factor[cells.request], len(trie))
+        mean = np.ones(len(trie))
+        for level in trie.levels[2:]:
+            above = trie.parent[level]
+            chained = np.maximum(mean[above] * grows[kind[above]], SMALLEST)
+            told = (of_node[level].sum() + DEPTH_WEIGHT) / (cells.count[level] @ chained + DEPTH_WEIGHT)
+            mean[level] = np.clip(chained * told, SMALLEST, LARGEST)
+        return mean, np.zeros(len(trie))
+
+    @cached_property
+    def _stop(self) -> FloatArray:
+        """Stop rate of each node's depth x model, inside (0, 1)."""
+        cells = self.cells
+        stops = np.bincount(cells.node, cells.stop, len(cells.trie))
+        return np.clip(pooled_mean(cells.trie, stops, cells.count, prior=0.5), 0.001, 0.999)
+
+    @cached_property
+    def _persistence(self) -> FloatArray:
+        """By how much each request went on more often than others do: a normal trait (logit scale, one Newton step)."""
+        cells = self.cells
+        stop = self._stop[cells.node]
+        surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)
+        information = np.bincount(cells.request, stop * (1.0 - stop), cells.n_requests)
+        return np.asarray(surprise / (information + EASE_WEIGHT))
+
+
+def _inverse_mills(share: FloatArray) -> FloatArray:
+    """Mean of a standard normal above the quantile of ``share``; 0 where ``share`` is 0."""
+    inner = np.clip(share, TINY, 1.0 - TINY)
+    return np.asarray(np.where(share > 0.0, np.exp(-0.5 * ndtri(inner) ** 2) / np.sqrt(2.0 * np.pi) / (1.0 - inner), 0.0))
+
+
+def _depth_and_kind(trie: Trie) -> tuple[Ints, Ints]:
+    """Return (depth x model of each node, shape (n + 1,); the depth of each depth x model)."""
+    kind, n_kinds = kinds_of(trie)
+    return trie.depth.astype(np.int64) * n_kinds + kind, np.arange((trie.max_depth + 1) * n_kinds) // n_kinds
