@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from vinelm.agreement import MOST_ANSWERS_COMPARED, answer_classes
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
-from vinelm.signals import Signals, canonical, digest
+from vinelm.signals import Signals, canonical, digest_of_text
 
 DECLARED = Signals(agree=lambda one, other: one % 10 == other % 10, answer=("number",))
 
 
 def row(request_id, prefix, answer=None, **changes):
-    kept = {} if answer is None else {"answer": canonical(answer), "answer_digest": digest(answer)}
+    kept = {} if answer is None else {"answer": canonical(answer), "answer_digest": digest_of_text(canonical(answer))}
     fields = {"stage": "s", "success": None, "stopped": False, "cost_usd": 0.0, "latency_s": 0.0}
     return Observation(request_id=request_id, prefix=tuple(prefix), **(fields | kept | changes))
 

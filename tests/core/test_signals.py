@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.signals import Labels, Signals, canonical, digest, digest_of_text
+from vinelm.signals import Labels, Signals, canonical
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,6 @@ def test_an_answer_is_one_value_or_a_dict_as_json_gives_it_back():
 )
 def test_canonical_json_is_the_same_everywhere(value, text):
     assert canonical(value) == text
-    assert digest(value) == digest_of_text(text)
     assert canonical(json.loads(text)) == text
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.signals import canonical, digest
+from vinelm.signals import canonical, digest_of_text
 from vinelm.traces import ObservationStore, ShownRows, SignalRecord, check_store, merge_stores
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
@@ -111,7 +111,7 @@ def test_a_store_in_a_runs_hands_and_a_taken_place_are_refused(tmp_path):
 
 
 def answered(model, answer, **changes):
-    return a_row("q1", (model,), answer=canonical(answer), answer_digest=digest(answer), **changes)
+    return a_row("q1", (model,), answer=canonical(answer), answer_digest=digest_of_text(canonical(answer)), **changes)
 
 
 def declared(path, **record):
