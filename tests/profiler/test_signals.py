@@ -231,6 +231,28 @@ def test_rows_below_a_passed_check_stay_when_the_dataset_grows(tmp_path):
     assert after == before
 
 
+def test_a_run_that_is_cut_short_goes_on_as_if_it_had_not_been(tmp_path):
+    workflow = toy(n_requests=8, signal=label, answer=("answer",), agree=same_letter)
+    _, _, whole = run(tmp_path / "whole.db", workflow, sampler=Paths(*mixed(8)))
+    for calls in (1, 7, 20, None):
+        made, _, rows = run(tmp_path / "cut.db", workflow, sampler=Paths(*mixed(8)), budget_calls=calls)
+        assert calls is None or len(rows) == calls
+        assert len(made) == len(set(made))
+    assert rows == whole
+
+
+def test_under_another_stop_rule_continued_rows_are_judged_by_it(tmp_path):
+    """The oracle reaches what lies below a wrong answer that the check passed; what lies below a right one no longer holds."""
+    path = tmp_path / "s.db"
+    _, _, before = run(path, toy(n_requests=12), sampler=Paths(*mixed(12)))
+    _, _, after = run(path, toy(n_requests=12, stop="oracle"), sampler=Paths(), keep_going=True)
+    assert any(row.is_continued for row in before.values())
+    assert not any(row.is_continued for row in after.values())
+    for (request_id, prefix), row in before.items():
+        below_right = any(before[request_id, prefix[:k]].success for k in range(1, row.depth))
+        assert ((request_id, prefix) in after) == (not below_right)
+
+
 def polished(vine):
     """The toy with a node before each repair, and one after the loop."""
     from langgraph.graph import END, START, StateGraph
