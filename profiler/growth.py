@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from vinelm.profiler.execution.job import Job, Worker, run_job
+from vinelm.profiler.execution.job import Cell, Job, Worker, run_job
 from vinelm.profiler.fingerprint import SETTING
 from vinelm.traces import Growth, ObservationStore, RequestDigest, RowsToScore, RowToScore, StoreIdentity, grow
 from vinelm.workflow import Request, Workflow
@@ -73,25 +73,41 @@ def grow_store(
     waiting = RowsToScore(store, wanted)
     if not waiting.is_pending:
         return growth
-    lost = _score_again(waiting, {request.id: request for request in requests}, worker, workers)
+    lost = _score_again(store, waiting, {request.id: request for request in requests}, worker, workers)
     if growth is None or not growth.rescored:
         return growth
     failed = sum(lost.values()) - sum(growth.retired.values())
     return replace(growth, kept=growth.kept - failed, rescored=growth.rescored - failed, retired=lost)
 
 
-def _score_again(waiting: RowsToScore, requests: dict[str, Request], worker: Worker, workers: int) -> dict[str, int]:
+def _score_again(
+    store: ObservationStore, waiting: RowsToScore, requests: dict[str, Request], worker: Worker, workers: int
+) -> dict[str, int]:
     """Score wave after wave; returns reason to the number of rows that do not hold after all."""
     with ThreadPoolExecutor(workers) as pool:
         while wave := waiting.wave():
-            scores = pool.map(lambda row: _score(row, requests[row.request_id], worker), wave)
+            stopped = _stopped(store, wave)
+            jobs = [_job(row, requests[row.request_id], stopped) for row in wave]
+            scores = pool.map(lambda job: _score(job, worker), jobs)
             waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
     return dict(waiting.finish())
 
 
-def _score(row: RowToScore, request: Request, worker: Worker) -> tuple[bool | float | None, str]:
+def _stopped(store: ObservationStore, wave: Sequence[RowToScore]) -> Mapping[Cell, bool]:
+    """Whether the workflow's own check passed an answer, by cell; of no use where no row lies below one."""
+    if not any(row.is_continued for row in wave):
+        return {}
+    return {(row.request_id, row.prefix): row.stopped is True for row in store.observations()}
+
+
+def _job(row: RowToScore, request: Request, stopped: Mapping[Cell, bool]) -> Job:
+    before = (row.prefix[:length] for length in range(1, len(row.prefix)))
+    passed = tuple(stopped.get((row.request_id, prefix), False) for prefix in before) if row.is_continued else ()
+    return Job(request, row.prefix, row.state, 0.0, is_scoring=True, passed=passed)
+
+
+def _score(job: Job, worker: Worker) -> tuple[bool | float | None, str]:
     """The success of a row, or why it cannot be decided. No call of a model is paid for."""
-    job = Job(request, row.prefix, row.state, 0.0, is_scoring=True)
     finished = run_job(worker, job, _allow_none)
     if finished.problem is not None:
         raise finished.problem

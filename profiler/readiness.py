@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +20,14 @@ from vinelm.adapters.langgraph import (
 )
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
-from vinelm.errors import VineLMError
+from vinelm.errors import VineLMError, WorkflowError
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.replayed.runner import ReplayRunner
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.fingerprint import fingerprint
 from vinelm.protocols import CallContext
+from vinelm.signals import Signals
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
 from vinelm.workflow import Request, StagedWriter, Workflow
 
@@ -162,6 +164,8 @@ def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
         shown = rows if units.template.is_linear else rows[-1:]
         known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
         yield from (_scored(units.workflow, request, row) for row in known[:1])
+        if units.signals is not None:
+            yield _shown(units.signals, rows)
 
 
 def _path(template: Template) -> str:
@@ -240,6 +244,21 @@ def _scored(workflow: Workflow, request: Request, row: Observation) -> CheckItem
     if not isinstance(row.success, bool):
         return CheckItem("scorer", True, f"returns a number in [0, 1]; the scripted answer scores {row.success:g}")
     return CheckItem("scorer", True, f"returns a bool; it calls the scripted answer {'right' if row.success else 'wrong'}")
+
+
+def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
+    """What the scripted answers showed, and whether they can be compared."""
+    labels = dict.fromkeys(row.signal for row in rows if row.signal is not None)
+    answers = [json.loads(row.answer) for row in rows if row.answer is not None]
+    try:
+        classes = [signals.class_of(answer, answers[:1]) for answer in answers]
+    except WorkflowError as error:
+        return CheckItem("signals", False, str(error))
+    parts = [f"the signal says {', '.join(labels)}" if labels else "no signal"]
+    if signals.answer:
+        counted = sum(number is not None for number in classes)
+        parts.append(f"{counted} of {len(rows)} invocations left an answer ({', '.join(signals.answer)})")
+    return CheckItem("signals", True, "; ".join(parts))
 
 
 def _line(error: Exception, otherwise: str) -> str:

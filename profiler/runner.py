@@ -19,7 +19,7 @@ from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
-from vinelm.profiler.growth import grow_store, request_digests, with_settings_of
+from vinelm.profiler.growth import request_digests, with_settings_of
 from vinelm.profiler.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.samplers import make_sampler
@@ -27,10 +27,11 @@ from vinelm.profiler.scheduling import interrupts
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.scheduler import Scheduler
-from vinelm.profiler.shown_rows import classify_new, renew_shown
+from vinelm.profiler.shown_rows import classify_new
+from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import Growth, ObservationStore, RunRecords, StoreIdentity, retire_broken
+from vinelm.traces import ObservationStore, RunRecords, StoreIdentity, retire_broken
 from vinelm.workflow import Request, Workflow
 
 
@@ -112,15 +113,11 @@ def profile(
     with interrupts.raised(), store.exclusive():
         worker = make_worker(execution, units, parts, on_note)
         try:
-            every = (*workflow.requests, *chosen)
-            growth = grow_store(store, identity, digests, requests=every, worker=worker, workers=execution.workers)
-            if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
-                on_note(growth.describe())
-            store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
-            renew_shown(
-                store, units.signals, units.template, requests={request.id: request for request in every}, worker=worker,
-                workers=execution.workers, has_restored=_has_restored(growth), on_note=on_note,
+            bring_up_to_date(
+                store, identity, digests, units, requests=(*workflow.requests, *chosen), worker=worker,
+                workers=execution.workers, on_note=on_note,
             )  # fmt: skip
+            store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
             state = _begin(
                 units, store, limits, chosen,
                 settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
@@ -217,10 +214,6 @@ def _retire_broken_rows(store: ObservationStore, template: Template, after: int,
     retire_broken(store, cells)
     if on_note is not None:
         on_note(f"{len(cells)} rows of a stage that was broken are executed again; what they cost stays in the ledger")
-
-
-def _has_restored(growth: Growth | None) -> bool:
-    return growth is not None and bool(growth.restored or growth.rescored)
 
 
 def _refuse_grown(store: ObservationStore) -> None:

@@ -84,8 +84,8 @@ def classify(store: ObservationStore, signals: Signals, record: SignalRecord, on
     """
     rows = store.observations()
     found = answer_classes(rows, signals)
-    counts = {"compared": found.compared, "intransitive": found.intransitive, "unknown": found.unknown}
-    ShownRows(store).set_classes(found.of, replace(record, rows=len(rows), **counts))
+    record = replace(record, rows=len(rows), compared=found.compared, intransitive=found.intransitive, unknown=found.unknown)
+    ShownRows(store).set_classes(found.of, record)
     if found.unknown and on_note is not None:
         on_note(
             f"the answer classes of {found.unknown:,} requests cannot be computed: of some of their answers the store keeps "

@@ -16,6 +16,9 @@ from .imports.outcome_log import import_log as import_log
 from .imports.recorded_answers import AnswerColumns as AnswerColumns
 from .imports.recorded_answers import answers_table as answers_table
 from .imports.recorded_answers import read_answers as read_answers
+from .shown.rows import Shown as Shown
+from .shown.rows import ShownRows as ShownRows
+from .shown.rows import SignalRecord as SignalRecord
 from .store.identity import StoreIdentity as StoreIdentity
 from .store.integrity import CheckedStore as CheckedStore
 from .store.integrity import check_store as check_store
@@ -24,8 +27,5 @@ from .store.merge import merge_stores as merge_stores
 from .store.recovery import recover as recover
 from .store.row_validation import misfit as misfit
 from .store.run_state import RunRecords as RunRecords
-from .store.shown import Shown as Shown
-from .store.shown import ShownRows as ShownRows
-from .store.shown import SignalRecord as SignalRecord
 from .store.store import ObservationStore as ObservationStore
 from .store.summary import contents_of as contents_of

@@ -50,7 +50,8 @@ class OutcomeModel:
         self._rng = rng
         by_request: dict[str, list[Observation]] = {}
         for row in rows:
-            by_request.setdefault(row.request_id, []).append(row)
+            if not row.is_continued:  # requests that the workflow itself would have ended are no sample of the others
+                by_request.setdefault(row.request_id, []).append(row)
         requests = list(by_request)
         self._seen: dict[tuple[int, str], list[Observation]] = {}
         self._of_model: dict[str, list[Observation]] = {}

@@ -40,3 +40,10 @@ def test_needs_a_request_and_a_prefix():
         Observation(**ROW | {"prefix": ()})
     with pytest.raises(VineLMError, match="cost_usd"):
         Usage(model="a", cost_usd=math.nan, latency_s=0.0)
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.1, 1.1, math.nan])
+def test_a_probability_is_above_zero_and_at_most_one(bad):
+    with pytest.raises(VineLMError, match=r"'q1'.*probability"):
+        Observation(**ROW | {"probability": bad})
+    assert Observation(**ROW | {"probability": 1.0}).probability == 1.0

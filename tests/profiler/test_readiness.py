@@ -200,3 +200,25 @@ def test_what_fails_names_file_line_and_message():
     failed = [item for item in checked_app(node).values() if not item.is_ok]
     assert len(failed) == 1
     assert f"KeyError: 'no such column' (at tests/profiler/test_readiness.py:{line})" in failed[0].detail
+
+
+def test_what_the_scripted_answers_show_is_said():
+    found = items(toy(signal=lambda state: state["answer"], answer=("answer",)))
+    assert found["signals"].detail == "the signal says 0; 3 of 3 invocations left an answer (answer)"
+    assert items(toy(signal="status"))["signals"].detail == "the signal says failed"
+
+
+def fails(one, other):
+    raise KeyError(one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "words"),
+    [
+        ({"answer": ("answer", "sql")}, "dry run", "request 'q0', invocation 1 ('generate'): answer: the state has no key"),
+        ({"signal": lambda state: state["sql"]}, "dry run", "signal(state) raised KeyError"),
+        ({"answer": ("answer",), "agree": fails}, "signals", "agree(a, b) raised KeyError: it must compare any two answers"),
+    ],
+)
+def test_a_wrong_declaration_is_found_before_anything_is_spent(changes, name, words):
+    only_failure(toy(**changes), name, words)

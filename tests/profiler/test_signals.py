@@ -2,9 +2,26 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from profiling_toy import ToyBackend, answer_of, catalog_for, expected, new_store, toy
+from profiling_toy import (
+    State,
+    ToyBackend,
+    answer_of,
+    catalog_for,
+    check,
+    cost_of,
+    expected,
+    finished,
+    generate,
+    new_store,
+    plain_edge,
+    repair,
+    toy,
+)
+from profiling_toy import build as plain_build
+from replay_toy import build_function
 
 from vinelm.agreement import answer_classes
 from vinelm.errors import WorkflowError
@@ -212,6 +229,100 @@ def test_rows_below_a_passed_check_stay_when_the_dataset_grows(tmp_path):
     calls, _, after = run(path, toy(n_requests=8), **settings)
     assert calls == []
     assert after == before
+
+
+def test_a_run_that_is_cut_short_goes_on_as_if_it_had_not_been(tmp_path):
+    workflow = toy(n_requests=8, signal=label, answer=("answer",), agree=same_letter)
+    _, _, whole = run(tmp_path / "whole.db", workflow, sampler=Paths(*mixed(8)))
+    for calls in (1, 7, 20, None):
+        made, _, rows = run(tmp_path / "cut.db", workflow, sampler=Paths(*mixed(8)), budget_calls=calls)
+        assert calls is None or len(rows) == calls
+        assert len(made) == len(set(made))
+    assert rows == whole
+
+
+def test_under_another_stop_rule_continued_rows_are_judged_by_it(tmp_path):
+    """The oracle reaches what lies below a wrong answer that the check passed; what lies below a right one no longer holds."""
+    path = tmp_path / "s.db"
+    _, _, before = run(path, toy(n_requests=12), sampler=Paths(*mixed(12)))
+    _, _, after = run(path, toy(n_requests=12, stop="oracle"), sampler=Paths(), keep_going=True)
+    assert any(row.is_continued for row in before.values())
+    assert not any(row.is_continued for row in after.values())
+    for (request_id, prefix), row in before.items():
+        below_right = any(before[request_id, prefix[:k]].success for k in range(1, row.depth))
+        assert ((request_id, prefix) in after) == (not below_right)
+
+
+def polished(vine):
+    """The toy with a node before each repair, and one after the loop."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph = StateGraph(State)
+    graph.add_node("generate", vine.stage("generate", generate))
+    graph.add_node("repair", vine.stage("repair", repair))
+    graph.add_node("check", check)
+    graph.add_node("prepare", lambda state: {"log": [*state["log"], "prepare"]})
+    graph.add_node("polish", lambda state: {"answer": f"<{state['answer']}>"})
+    graph.add_edge(START, "generate")
+    graph.add_edge("generate", "check")
+    graph.add_edge("repair", "check")
+    graph.add_edge("prepare", "repair")
+    graph.add_conditional_edges("check", vine.route(finished, again="prepare", end="polish"), ["prepare", "polish"])
+    graph.add_edge("polish", END)
+    return graph
+
+
+def steps_of(state):
+    """What ran before, as a signal."""
+    return "+".join(state["log"])
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_what_follows_the_loop_does_not_run_before_a_path_goes_on(tmp_path, is_replayed):
+    """The state below a passed check is the one before the nodes after the loop, and the nodes of the loop run again."""
+    workflow = toy(
+        n_requests=6, build=polished, score=lambda request, state: state["answer"] == "<right>", signal=steps_of,
+        answer=("answer",), replay=is_replayed,
+    )  # fmt: skip
+    backend = ToyBackend()
+    calls, _, rows = run(tmp_path / "s.db", workflow, backend, sampler=Paths(*mixed(6)))
+    assert any(row.is_continued and row.depth == 3 for row in rows.values())
+    assert sorted(calls) == sorted(rows)
+    for (request_id, prefix), row in rows.items():
+        answer = answer_of(request_id, prefix)
+        assert (row.failure, row.success) == (None, answer == "right")
+        goes_back = not row.stopped and row.depth < 3
+        assert json.loads(row.answer) == (answer if goes_back and is_replayed else f"<{answer}>")
+        steps = ["generate", *["prepare", "repair"] * (row.depth - 1), *["prepare"] * goes_back]
+        assert row.signal == "+".join(steps)
+    again = replace(workflow, signal="status")
+    calls, _, renewed = run(tmp_path / "s.db", again, sampler=Paths(*mixed(6)))
+    assert calls == []
+    assert {cell: row.answer for cell, row in renewed.items()} == {cell: row.answer for cell, row in rows.items()}
+    assert all(row.signal == ("passed" if row.stopped else "failed") for row in renewed.values())
+    calls, _, renewed = run(tmp_path / "s.db", workflow, sampler=Paths(*mixed(6)))
+    assert (calls, renewed) == ([], rows)
+
+
+def test_a_state_behind_the_loop_is_made_again_to_go_on_from_it(tmp_path):
+    """A store from before signals kept the state after the nodes that follow the loop."""
+    passed, _ = passed_first()
+    path, workflow = tmp_path / "s.db", toy(n_requests=20, build=polished, score=lambda request, state: True)
+    run(path, workflow, sampler=Paths(RequestPath(passed, ("m0",))))
+    on = Paths(RequestPath(passed, ("m0", "m1"), goes_on=True))
+    calls, _, rows = run(path, replace(workflow, signal=steps_of), sampler=on)
+    assert calls == [(passed, ("m0",)), (passed, ("m0", "m1"))]
+    assert rows[passed, ("m0", "m1")].signal.startswith("generate+prepare+repair")
+    with ObservationStore.open(path) as store:
+        assert store.committed_usd() == pytest.approx(sum(cost_of(*cell) for cell in rows) + cost_of(passed, ("m0",)))
+
+
+@pytest.mark.parametrize("build", [build_function, partial(plain_build, route=plain_edge)], ids=["function", "own edge"])
+def test_without_an_edge_that_asks_no_path_goes_on(tmp_path, build):
+    passed, _ = passed_first()
+    workflow = toy(n_requests=20, build=build, score=lambda request, state: True, signal="status")
+    _, _, rows = run(tmp_path / "s.db", workflow, sampler=Paths(RequestPath(passed, ("m0", "m0", "m0"), goes_on=True)))
+    assert set(rows) == {(passed, ("m0",))}
 
 
 # -- changed declarations ------------------------------------------------------------------------------------------

@@ -150,8 +150,7 @@ def _grow(
         _refuse_losing_everything(store, plan.retire)
     retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
     restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), judge, plan.kept).restore)
-    if not judge.template.is_linear:
-        retirement.set_arms(connection, judge.templates)
+    _mark_rows(connection, judge)
     _set_requests(connection, known, wanted)
     repriced, unpriced = retirement.reprice(connection, judge, retirement.current_rows(connection, number, wanted))
     growth = Growth(
@@ -172,6 +171,14 @@ def _grow(
     if growth.has_effect or growth.is_reshaped:
         connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
     return growth
+
+
+def _mark_rows(connection: Connection, judge: RowJudge) -> None:
+    """Note in rows what the new template makes of them: which stage came next, and that a passed check ends no request."""
+    if not judge.template.is_linear:
+        retirement.set_arms(connection, judge.templates)
+    if judge.rule == "oracle":
+        connection.execute(update(schema.observations).values(is_continued=False))
 
 
 def _refuse_losing_everything(store: ObservationStore, retire: Sequence[tuple[int, str]]) -> None:

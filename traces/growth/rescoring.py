@@ -26,12 +26,16 @@ _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class RowToScore:
-    """A row whose success must be decided again: its number among the retired rows, its cell, and the state after it."""
+    """A row whose success must be decided again: its number among the retired rows, its cell, and the state after it.
+
+    ``is_continued``: it lies below an answer that the workflow's own check passed.
+    """
 
     retired_id: int
     request_id: str
     prefix: tuple[str, ...]
     state: bytes
+    is_continued: bool = False
 
 
 class RowsToScore:
@@ -97,11 +101,12 @@ class RowsToScore:
 
     def _to_score(self, connection: Connection, retired_id: int) -> RowToScore:
         table, blobs = schema.retired.c, schema.blobs.c
-        query = select(table.request_id, table.prefix, blobs.content).where(
+        query = select(table.request_id, table.prefix, table.is_continued, blobs.content).where(
             table.retired_id == retired_id, blobs.digest == table.state
         )
         row = connection.execute(query).one()
-        return RowToScore(retired_id, row.request_id, decode_prefix(row.prefix), zlib.decompress(row.content))
+        prefix, state = decode_prefix(row.prefix), zlib.decompress(row.content)
+        return RowToScore(retired_id, row.request_id, prefix, state, bool(row.is_continued))
 
     def _restoration(self, connection: Connection) -> Restoration:
         judge = self._judge(connection)

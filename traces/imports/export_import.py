@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from sqlalchemy import Boolean, Float, Integer, func, insert, select
 from vinelm.errors import DatasetError, VineLMError
 from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
+from vinelm.traces.shown.rows import ShownRows, SignalRecord, record_of
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store, replaced
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS, read_rows
 from vinelm.traces.store.schema import decode_prefix
-from vinelm.traces.store.shown import ShownRows, SignalRecord, record_of
 from vinelm.traces.store.store import ObservationStore
 
 NOTE = "vinelm.store"
@@ -152,20 +152,12 @@ def import_export(table: Path, path: Path) -> int:
         DatasetError: not an export, or a row that does not fit the store's workflow; names file and line.
         StoreError: ``path`` exists already, or cannot be written.
     """
-    document, where = _document(table)
-    try:
-        identity = StoreIdentity(**document["identity"])
-        template = identity.bound_template()
-        requests = {str(request): str(digest) for request, digest in document["requests"]}
-        others = [dict(entry) for entry in document["other_spending"]]
-        signals = SignalRecord.of_plain(document["signals"]) if "signals" in document else None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DatasetError(f"{where}: not an export of a store: export the store again") from error
-    digest = file_digest(table)
-    if document.get("sha256", digest) != digest:
+    exported, digest = _exported(table), file_digest(table)
+    template = exported.identity.bound_template()
+    if exported.table_digest not in {None, digest}:
         raise DatasetError(
-            f"{table}: not the table that {where.name} was written with: export again, or delete its sha256 entry to import an "
-            "edited table"
+            f"{table}: not the table that {exported.where.name} was written with: export again, or delete its sha256 entry to "
+            "import an edited table"
         )
     seen: dict[tuple[str, tuple[str, ...]], int] = {}
 
@@ -173,7 +165,7 @@ def import_export(table: Path, path: Path) -> int:
         for line, row in read_table(table):
             observation = _observation(row, f"{table}:{line}")
             problem = misfit(observation, template)
-            if observation.request_id not in requests:
+            if observation.request_id not in exported.requests:
                 problem = "the exported store has no such request"
             key = (observation.request_id, observation.prefix)
             if key in seen:
@@ -183,16 +175,45 @@ def import_export(table: Path, path: Path) -> int:
                 raise DatasetError(f"{table}:{line}: {cell_name(*key)}: {problem}: fix or delete the line")
             yield observation
 
-    with new_store(path, identity) as store:
-        store.register_digests(requests)
+    with new_store(path, exported.identity) as store:
+        store.register_digests(exported.requests)
         count = store.add_many(rows())
-        if others:
+        if exported.others:
             with store.database.transaction() as connection:
-                connection.execute(insert(schema.ledger), others)
-        if signals is not None:
-            ShownRows(store).set_classes({}, signals)
+                connection.execute(insert(schema.ledger), exported.others)
+        if exported.signals is not None:
+            ShownRows(store).set_classes({}, exported.signals)
         store.record_source("import", table.name, digest, count)
     return count
+
+
+@dataclass(frozen=True)
+class _Exported:
+    """What an export holds besides its rows; ``where`` it stands. ``table_digest``: of the table; None if it may be any."""
+
+    where: Path
+    identity: StoreIdentity
+    requests: dict[str, str]
+    others: list[dict[str, Any]]
+    signals: SignalRecord | None
+    table_digest: str | None
+
+
+def _exported(table: Path) -> _Exported:
+    document, where = _document(table)
+    try:
+        identity = StoreIdentity(**document["identity"])
+        identity.bound_template()
+        return _Exported(
+            where,
+            identity,
+            {str(request): str(digest) for request, digest in document["requests"]},
+            [dict(entry) for entry in document["other_spending"]],
+            SignalRecord.of_plain(document["signals"]) if "signals" in document else None,
+            document.get("sha256"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DatasetError(f"{where}: not an export of a store: export the store again") from error
 
 
 def _document(table: Path) -> tuple[dict[str, Any], Path]:

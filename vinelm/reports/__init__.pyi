@@ -27,6 +27,7 @@ from .provenance import simulated_line as simulated_line
 from .provenance import version_facts as version_facts
 from .provenance import workflow_facts as workflow_facts
 from .reporting import report as report
+from .shown_lines import shown_lines as shown_lines
 from .store_report import store_page as store_page
 from .verdict_text import advice_text as advice_text
 from .verdict_text import difference_text as difference_text

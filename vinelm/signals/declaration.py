@@ -53,8 +53,8 @@ class Signals:
     """How a workflow shows what happened.
 
     Args:
-        signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None; at most 8 labels in all.
-            ``"status"``: the workflow's own check. None: no signal.
+        signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" where there is nothing to
+            say; at most 8 labels in all. ``"status"``: the workflow's own check. None: no signal.
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
         agree: ``agree(a, b)`` returns whether two answers are equal. It must be symmetric. An answer is the value of the one
             key of ``answer``, or a dict where there are several, always as JSON gives it back (lists in place of tuples). One
@@ -110,7 +110,7 @@ class Signals:
                 f"signal(state) raised {type(error).__name__}: it must return a label for every state"
             ) from error
         if value is None or isinstance(value, str):
-            return value
+            return value or None
         if isinstance(value, bool):
             return "yes" if value else "no"
         if self.edges and isinstance(value, int | float):

@@ -1,3 +1,6 @@
+from .answers import ANSWER as ANSWER
+from .answers import SameRows as SameRows
+from .answers import sql_signal as sql_signal
 from .databases import Databases as Databases
 from .exact_outcomes import exact_table as exact_table
 from .graph import Stages as Stages

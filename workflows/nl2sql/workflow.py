@@ -9,6 +9,7 @@ from typing import Any
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.nl2sql import prompts
+from vinelm.workflows.nl2sql.answers import ANSWER, SameRows, sql_signal
 from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, answer_sql, load_dataset
 from vinelm.workflows.nl2sql.graph import make_build
@@ -58,6 +59,9 @@ def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
         labels=("gold_sql",),
         writer=SqlWriter(databases.folder),
         resources=resource_digests(data),
+        signal=sql_signal,
+        agree=SameRows(databases),
+        answer=ANSWER,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from vinelm.template import Branch, Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.nl2sql import Databases
+from vinelm.workflows.nl2sql import Databases, sql_signal
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults
 from vinelm.workflows.support import prompts
 from vinelm.workflows.support.graph import LOOKUPS, make_build
@@ -43,6 +43,22 @@ class TicketScorer:
         return True
 
 
+def found(state: Mapping[str, Any]) -> str | None:
+    """Return what the last stage came to: the reply, the article or the query; None after the router."""
+    if "reply" in state:
+        return "no reply" if state["reply"] == "none" else "reply"
+    if "query" in state:
+        return sql_signal(state["query"])
+    if "article" in state:
+        return "no article" if state["article"] is None else "article"
+    return None
+
+
+def same_reply(one: str, other: str) -> bool:
+    """Return whether two replies agree; ``none`` is no reply."""
+    return one == other != "none"
+
+
 def support() -> Workflow:
     """Return the support desk with its bundled tickets."""
     data = load_bundled()
@@ -56,6 +72,9 @@ def support() -> Workflow:
         score=TicketScorer(Dataset(requests, databases)),
         labels=LABELS,
         writer=TicketWriter(data.databases),
+        signal=found,
+        agree=same_reply,
+        answer=("reply",),
         resources={**databases.digests(["helpdesk"]), "prompts": prompts.digest(), "articles": _articles_digest()},
     )
 

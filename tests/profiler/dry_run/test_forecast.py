@@ -5,6 +5,7 @@ from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable
 from rounds_toy import DoublingRounds
 
 from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
+from vinelm.protocols import RequestPath
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +138,25 @@ def test_a_long_run_without_checkpoints_is_extrapolated_to_the_same_price():
     assert forecast.is_extrapolated
     least, most = 1_200 * 64, 1_200 * 64 * 3  # calls: every leaf path, ended early or not at all
     assert least / 2 < forecast.total_calls < 2 * most
+
+
+class GoingOn:
+    """Two paths of every request, to their ends or as far as the workflow's own check lets them."""
+
+    def __init__(self, goes_on):
+        self.goes_on = goes_on
+
+    def propose(self, round_, observations):
+        paths = [("m0", "m0", "m0"), ("m0", "m1", "m0")] if round_ == 0 else []
+        return [RequestPath(f"q{i}", path, goes_on=self.goes_on) for i in range(10) for path in paths]
+
+
+def test_paths_that_go_on_are_priced_to_their_ends(tmp_path):
+    workflow = toy(n_requests=10)
+    forecast = forecast_of(workflow, sampler=GoingOn(True))
+    assert forecast.cells.low == forecast.cells.high == 50
+    assert forecast_of(workflow, sampler=GoingOn(False)).cells.middle < 50
+    with new_store(tmp_path / "s.db", workflow) as store:
+        result = profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=GoingOn(True))
+        assert result.executed == 50
+        assert forecast_of(workflow, store.observations(), sampler=GoingOn(True)).cells.high == 0

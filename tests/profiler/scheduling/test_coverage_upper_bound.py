@@ -1,6 +1,7 @@
 """The upper bound on coverage: never too low, whatever the outcome of the cells in flight. And blocks of request paths."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from conftest import random_table
@@ -39,6 +40,47 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
             left -= 1
         if left:  # the last cell of all cannot be before another one
             assert account.fraction <= most + 1e-9
+
+
+@given(seed=st.integers(0, 100_000), share=st.floats(0, 0.9), is_free=st.booleans())
+def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
+    """Some of the cells ahead may turn out to be reached or not; those that are not cost dollars and close nothing."""
+    rng = random.Random(seed)
+    table = random_table(seed % 50, n_requests=6, n_models=2, depth=3)
+    if is_free:
+        table.cost_usd[:] = 0.0
+    cells = [(r, n) for r in range(6) for n in range(1, len(table.trie))]
+    account = Coverage(table.template, 6)
+    done = set()
+
+    def execute(r, n):
+        row = table.observation(r, n)
+        account.add(replace(row, is_continued=not table.reached[r, n]))
+        done.add((r, n))
+
+    def can_run(r, n):
+        return parent(table, n) == 0 or (r, parent(table, n)) in done
+
+    for r, n in cells:
+        if can_run(r, n) and (table.reached[r, n] or rng.random() < 0.3) and rng.random() < share:
+            execute(r, n)
+    bound, ahead = CoverageUpperBound(account), []
+    bound.may_go_on = True
+    for r, n in cells:
+        above = parent(table, n)
+        if (r, n) not in done and rng.random() < 0.4 and (can_run(r, n) or (r, above) in ahead):
+            ahead.append((r, n))
+            is_known = above == 0 or (r, above) in done  # whether its request reaches it
+            prefix, upper_usd = table.trie.prefix(n), table.cost_usd[r, n] * rng.uniform(1, 3)
+            bound.add(
+                f"{r}", len(prefix), (("", prefix[-1]),), upper_usd,
+                is_open=is_known and bool(table.reached[r, n]), is_continued=is_known and not table.reached[r, n],
+            )  # fmt: skip
+    most = bound.most
+    for r, n in ahead:
+        if can_run(r, n) and rng.random() < 0.8:
+            execute(r, n)
+        assert account.is_complete or account.fraction <= most + 1e-9
 
 
 def parent(table, node):

@@ -9,7 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.traces import ObservationStore, check_store, export_store, import_export, is_export, side_file
+from vinelm.traces import (
+    ObservationStore,
+    ShownRows,
+    SignalRecord,
+    check_store,
+    export_store,
+    import_export,
+    is_export,
+    side_file,
+)
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 
@@ -32,7 +41,10 @@ def rows(draw):
             tool_cost_usd=draw(AMOUNT), tool_latency_s=draw(AMOUNT), tokens_in=draw(MAYBE_INT), tokens_out=draw(MAYBE_INT),
             tokens_cached=draw(MAYBE_INT), tokens_estimated=draw(st.booleans()), ttft_s=draw(st.none() | AMOUNT),
             calls=draw(st.integers(0, 9)), retries=draw(st.integers(0, 9)), in_flight=draw(st.integers(0, 9)),
-            failure=failure, detail=draw(st.none() | TEXT),
+            failure=failure, detail=draw(st.none() | TEXT), signal=draw(st.none() | TEXT),
+            answer=draw(st.none() | TEXT.map(json.dumps)), answer_digest=draw(st.none() | TEXT),
+            answer_class=draw(st.none() | st.integers(0, 9)), is_continued=draw(st.booleans()), sampler=draw(st.none() | TEXT),
+            round=draw(st.none() | st.integers(0, 9)), probability=draw(st.none() | st.floats(1e-300, 1.0)),
         )  # fmt: skip
     return list(found.values())
 
@@ -187,3 +199,27 @@ def test_a_damaged_parquet_or_gzip_is_one_line(tmp_path):
     with pytest.raises(DatasetError, match="cannot read the table"):
         import_export(packed, tmp_path / "b.db")
     assert not (tmp_path / "b.db").exists()
+
+
+def test_what_rows_showed_goes_along_and_an_export_from_before_signals_is_read(tmp_path):
+    record = SignalRecord(signal="status", answer=("sql",), rows=1, intransitive=2)
+    with filled(tmp_path / "s.db", [a_row("q1", signal="passed", answer="1", answer_digest="d", answer_class=0)]) as store:
+        ShownRows(store).set_classes({}, record)
+        export_store(store, tmp_path / "r.csv")
+    import_export(tmp_path / "r.csv", tmp_path / "back.db")
+    with ObservationStore.open(tmp_path / "back.db") as store:
+        assert ShownRows(store).record == record
+        assert store.observations()[0].answer_class == 0
+    table = tmp_path / "r.csv"
+    first = ("signal", "answer", "answer_digest", "answer_class", "is_continued", "sampler", "round", "probability")
+    header, line = table.read_text(encoding="utf-8").splitlines()
+    places = [k for k, name in enumerate(header.split(",")) if name not in first]
+    old = "".join(",".join(text.split(",")[k] for k in places) + "\n" for text in (header, line))
+    table.write_text(old, encoding="utf-8")
+    side = json.loads(side_file(table).read_text(encoding="utf-8"))
+    del side["sha256"], side["signals"]
+    side_file(table).write_text(json.dumps(side), encoding="utf-8")
+    import_export(table, tmp_path / "old.db")
+    with ObservationStore.open(tmp_path / "old.db") as store:
+        assert ShownRows(store).record is None
+        assert store.observations() == [a_row("q1")]

@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 from vinelm.errors import StoreError
-from vinelm.traces import ObservationStore, check_store, merge_stores
+from vinelm.signals import canonical, digest_of_text
+from vinelm.traces import ObservationStore, ShownRows, SignalRecord, check_store, merge_stores
 from vinelm.traces.testing import a_row, an_identity
 from vinelm.workflow import Request
 
@@ -107,3 +108,52 @@ def test_a_store_in_a_runs_hands_and_a_taken_place_are_refused(tmp_path):
     with pytest.raises(StoreError, match=r"b\.db: exists already"):
         merge_stores([one, one.with_name("b.db")], two)
     assert two.read_bytes() == before
+
+
+def answered(model, answer, **changes):
+    return a_row("q1", (model,), answer=canonical(answer), answer_digest=digest_of_text(canonical(answer)), **changes)
+
+
+def declared(path, **record):
+    with ObservationStore.open(path) as store:
+        ShownRows(store).set_classes({}, SignalRecord(**{"answer": ("sql",), "rows": len(store), **record}))
+    return path
+
+
+def test_classes_of_requests_in_both_stores_are_computed_anew(tmp_path):
+    """By JSON at once; by the workflow's own comparison at the next profile."""
+    for agree in (None, "digest of code"):
+        folder = tmp_path / str(agree)
+        folder.mkdir()
+        two = made(folder / "b.db", answered("large", 1, answer_class=0))
+        one = made(folder / "a.db", answered("small", 1, answer_class=0), a_row("q2", answer_class=0, answer_digest="d"))
+        inputs = [declared(path, agree=agree) for path in (one, two)]
+        merge_stores(inputs, folder / "m.db")
+        with ObservationStore.open(folder / "m.db") as store:
+            rows, record = {row.request_id + row.model: row for row in store.observations()}, ShownRows(store).record
+        if agree is None:
+            assert (rows["q1small"].answer_class, rows["q1large"].answer_class, record.rows) == (0, 0, 3)
+        else:
+            assert (rows["q1small"].answer_class, rows["q1large"].answer_class, rows["q2small"].answer_class) == (None, None, 0)
+            assert record.rows == -1
+
+
+def test_stores_that_declare_other_signals_lose_what_was_shown(tmp_path):
+    one = declared(made(tmp_path / "a.db", answered("small", "sk-canary", signal="x")), signal="s1")
+    two = declared(made(tmp_path / "b.db", answered("large", 1, signal="y")), signal="s2")
+    merge_stores([one, two], tmp_path / "m.db")
+    with ObservationStore.open(tmp_path / "m.db") as store:
+        assert {(row.signal, row.answer, row.answer_class) for row in store.observations()} == {(None, None, None)}
+        assert ShownRows(store).record is None
+
+
+def test_who_bought_a_shared_row_may_differ_and_its_answer_may_not(tmp_path):
+    one = declared(made(tmp_path / "a.db", answered("small", 1, sampler="cascade", round=0, probability=0.5)))
+    two = declared(made(tmp_path / "b.db", answered("small", 1, sampler="priced", round=1)))
+    merge_stores([one, two], tmp_path / "m.db")
+    with ObservationStore.open(tmp_path / "m.db") as store:
+        assert [(row.sampler, row.round, row.probability) for row in store.observations()] == [("cascade", 0, 0.5)]
+    three = declared(made(tmp_path / "c.db", answered("small", "sk-canary")))
+    with pytest.raises(StoreError, match="their answers differ") as caught:
+        merge_stores([one, three], tmp_path / "n.db")
+    assert "canary" not in str(caught.value)

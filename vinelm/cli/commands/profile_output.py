@@ -18,7 +18,8 @@ GROUPS = ("model", "depth", "stage")
 def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None:
     """Print the cost by model, depth and stage, the coverage, and what was saved."""
     from vinelm.cli.console import say
-    from vinelm.reports import percent, usd
+    from vinelm.reports import percent, shown_lines, usd
+    from vinelm.traces import ShownRows
 
     for by in GROUPS:
         _spend_table(by, store.spend(by), result.spent_usd)  # type: ignore[arg-type]
@@ -39,6 +40,9 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
             f"Saved {result.exhaustive_usd / paid:.1f}x against running everything with checkpoints, "
             f"{result.naive_usd / paid:.1f}x against running every path anew."
         )
+    record = ShownRows(store).record
+    for line in () if record is None else shown_lines(record, len(store)):
+        say(line)
     if inputs.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
     echo(f"Next: vinelm estimate {store.path}")

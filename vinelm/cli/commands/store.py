@@ -148,25 +148,16 @@ def _show_growth(facts: dict[str, Any]) -> None:
 def _show_signals(facts: dict[str, Any]) -> None:
     """What the rows showed, where the workflow declares it."""
     from vinelm.cli.console import say
+    from vinelm.reports import shown_lines
+    from vinelm.traces import SignalRecord
 
-    shown = facts["shown"]
     if facts["continued"]:
         say(f"{facts['continued']:,} rows lie below an answer that the workflow's own check passed.")
-    if shown is None:
-        return
     if facts["signals"]:
         say(f"Signal: {', '.join(f'{label} {count:,}' for label, count in facts['signals'].items())}.")
-    if shown["answer"]:
-        say(f"Answers ({', '.join(shown['answer'])}) of {facts['answers']:,} rows.")
-    if shown["answer"] and shown["rows"] != facts["rows"]:
-        say("Their classes are not up to date: the next `vinelm profile` computes them, without a call.")
-    elif shown["intransitive"]:
-        pairs = f"{shown['intransitive']:,} of {shown['compared']:,} pairs of answers"
-        say(f"agree is not transitive: {pairs} contradict the classes.")
-    if shown["unknown"]:
-        say(f"The classes of {shown['unknown']:,} requests cannot be computed: of some of their answers only a digest is kept.")
-    if shown["without_state"]:
-        say(f"{shown['without_state']:,} rows show nothing, since the state after them is not kept.")
+    if facts["shown"] is not None:
+        for line in shown_lines(SignalRecord.of_plain(facts["shown"]), facts["rows"], facts["answers"]):
+            say(line)
 
 
 @command.command("check", short_help="Check the integrity of a store.")

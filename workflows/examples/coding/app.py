@@ -5,6 +5,7 @@ Model-written code runs only behind a boundary (:mod:`vinelm.workflows.examples.
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,6 +59,26 @@ class CodeWriter:
         return _block(task.failing_visible if kind == "wrong_value" else task.passing_visible)
 
 
+def tests_say(state: Mapping[str, Any]) -> str:
+    """Return what the visible tests showed: ``passed``, ``failed``, or ``syntax error`` where the code could not be read."""
+    if _parsed(state["code"]) is None:
+        return "syntax error"
+    return "passed" if state["passed"] else "failed"
+
+
+def same_code(one: str, other: str) -> bool:
+    """Return whether two modules are the same but for layout and comments; what cannot be read is no answer."""
+    mine = _parsed(one)
+    return mine is not None and mine == _parsed(other)
+
+
+def _parsed(code: str) -> str | None:
+    try:
+        return ast.dump(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def report_of(state: Mapping[str, Any]) -> str:
     """Render a final state: what the tests said."""
     return str(state["report"])
@@ -77,6 +98,9 @@ workflow = Workflow(
     labels=("hidden",),
     score=score,
     writer=CodeWriter(),
+    signal=tests_say,
+    agree=same_code,
+    answer=("code",),
 )
 
 if __name__ == "__main__":

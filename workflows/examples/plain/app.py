@@ -39,6 +39,14 @@ def score(request: Request, state: Mapping[str, Any]) -> bool:
         return False
 
 
+def same_order(one: str, other: str) -> bool:
+    """Return whether two answers are the same order; one that is no JSON is no answer."""
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
 class OrderWriter:
     """The answers of simulated models, right or wrong.
 
@@ -80,6 +88,9 @@ workflow = Workflow(
     labels=("order",),
     score=score,
     writer=OrderWriter(),
+    signal="status",
+    agree=same_order,
+    answer=("answer",),
 )
 
 if __name__ == "__main__":

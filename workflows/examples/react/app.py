@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
@@ -37,6 +37,18 @@ def score(request: Request, state: Mapping[str, Any]) -> bool:
     if not isinstance(last, AIMessage) or last.tool_calls:
         return False
     return [f"{float(amount):.2f} {unit}" for amount, unit in _AMOUNT.findall(last.text)[-1:]] == [request.data["answer"]]
+
+
+def step(state: Mapping[str, Any]) -> str:
+    """Return what the last step was: an ``answer`` of the agent, or tools that ``found`` what they looked for, or an ``error``.
+
+    The answer is the last message. The state has no key of its own for it, so that none is kept.
+    """
+    last = state["messages"][-1]
+    if not isinstance(last, ToolMessage):
+        return "answer"
+    said = itertools.takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
+    return "error" if any(message.text.startswith("error") or message.status == "error" for message in said) else "found"
 
 
 class ScriptWriter:
@@ -82,6 +94,7 @@ workflow = Workflow(
     inputs=lambda request: {"messages": [HumanMessage(request.data["question"])]},
     score=score,
     writer=ScriptWriter(),
+    signal=step,
 )
 
 if __name__ == "__main__":

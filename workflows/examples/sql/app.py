@@ -10,7 +10,7 @@ from vinelm.workflow import Workflow
 from vinelm.workflows.examples.example_cli import ServiceSettings, run
 from vinelm.workflows.examples.sql.graph import graph_over
 from vinelm.workflows.examples.sql.http_server import HttpService, serve
-from vinelm.workflows.nl2sql import Scorer, SqlWriter, load_bundled, resource_digests
+from vinelm.workflows.nl2sql import ANSWER, SameRows, Scorer, SqlWriter, load_bundled, resource_digests, sql_signal
 
 
 def workflow() -> Workflow:
@@ -26,6 +26,9 @@ def workflow() -> Workflow:
         labels=("gold_sql",),
         writer=SqlWriter(databases.folder),
         resources=resource_digests(data),
+        signal=sql_signal,
+        agree=SameRows(databases),
+        answer=ANSWER,
     )
 
 

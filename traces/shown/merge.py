@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vinelm.agreement import answer_classes
 from vinelm.signals import Signals
-from vinelm.traces.store.shown import ShownRows, SignalRecord
+from vinelm.traces.shown.rows import ShownRows, SignalRecord
 from vinelm.traces.store.store import ObservationStore
 
 
