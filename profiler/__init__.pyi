@@ -10,7 +10,6 @@ from .fingerprint import fingerprint as fingerprint
 from .fingerprint import store_identity as store_identity
 from .growth import request_digests as request_digests
 from .isolation.workflow_source import WorkflowSource as WorkflowSource
-from .priced_sampler import PricedSampler as PricedSampler
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow
 from .results import ProfileResult as ProfileResult
@@ -19,7 +18,8 @@ from .results import StoppedBy as StoppedBy
 from .runner import check_uncheckpointed as check_uncheckpointed
 from .runner import continued_share as continued_share
 from .runner import profile as profile
-from .samplers import SAMPLERS as SAMPLERS
-from .samplers import CascadeSampler as CascadeSampler
-from .samplers import ExhaustiveSampler as ExhaustiveSampler
-from .samplers import make_sampler as make_sampler
+from .sampling.priced_sampler import PricedSampler as PricedSampler
+from .sampling.samplers import SAMPLERS as SAMPLERS
+from .sampling.samplers import CascadeSampler as CascadeSampler
+from .sampling.samplers import ExhaustiveSampler as ExhaustiveSampler
+from .sampling.samplers import make_sampler as make_sampler

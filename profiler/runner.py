@@ -20,9 +20,9 @@ from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
 from vinelm.profiler.growth import request_digests, with_settings_of
-from vinelm.profiler.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.results import ProfileResult, Progress
-from vinelm.profiler.samplers import make_sampler
+from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
+from vinelm.profiler.sampling.samplers import make_sampler
 from vinelm.profiler.scheduling import interrupts
 from vinelm.profiler.scheduling.first_rows import BROKEN_AFTER, FirstRows
 from vinelm.profiler.scheduling.run_state import RunState

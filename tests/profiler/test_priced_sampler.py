@@ -8,7 +8,7 @@ from conftest import make_catalog, make_template, random_table
 
 from vinelm.errors import ConfigError
 from vinelm.profiler import PricedSampler, make_sampler
-from vinelm.profiler.priced_sampler import PILOT, price_weights, prices_usd
+from vinelm.profiler.sampling.priced_sampler import PILOT, price_weights, prices_usd
 from vinelm.protocols import RequestPath
 
 IDS = tuple(f"q{i:02}" for i in range(40))

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
-from vinelm.profiler.model_choices import Models, models_by_depth
-from vinelm.profiler.open_cells import OpenCells
+from vinelm.profiler.sampling.model_choices import Models, models_by_depth
+from vinelm.profiler.sampling.open_cells import OpenCells
 from vinelm.protocols import Choice, RequestPath
 from vinelm.template import Template
 

@@ -9,8 +9,8 @@ from itertools import product
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError
 from vinelm.observation import Observation
-from vinelm.profiler.model_choices import Models, models_by_depth
-from vinelm.profiler.priced_sampler import PricedSampler
+from vinelm.profiler.sampling.model_choices import Models, models_by_depth
+from vinelm.profiler.sampling.priced_sampler import PricedSampler
 from vinelm.protocols import Choice, RequestPath, Sampler
 from vinelm.template import Template
 
