@@ -10,9 +10,11 @@ from vinelm.controller.load.load_view import SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.excluded_models import ExcludedModels
+from vinelm.controller.session.seen_outcomes import SeenOutcomes
 from vinelm.errors import InfeasibleError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import Invocation
+from vinelm.signals import Outcome
 from vinelm.trie import BoolArray, FloatArray
 
 
@@ -41,6 +43,7 @@ class Replanner:
         "_planner",
         "_raises",
         "_stages",
+        "seen",
     )
 
     def __init__(
@@ -60,6 +63,8 @@ class Replanner:
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
         self._excluded = None if least_call_usd is None else ExcludedModels(planner, least_call_usd)
+        self.seen = None if planner.annotated.outcomes is None else SeenOutcomes(planner.annotated, self.node)
+        """What the request has shown; None where plans do not depend on it."""
 
     def plan(
         self,
@@ -85,13 +90,14 @@ class Replanner:
         try:
             node = self.node(prefix)
             trie = planner.trie
+            stage, unseen = self._arm(stage, prefix)
             if planner.is_contingent:
                 lacking = self._lacking(stage, node, prefix)
                 if lacking:
                     return None, lacking
             elif not (trie.end[node] > node + 1 and trie.stages[int(trie.stage[node + 1])] == stage):  # of any child
                 return None, f"stage {stage!r} after {len(prefix)} invocations is not planned for: default model"
-            load_s, note = (None, "") if self._load is None else self._load.read()
+            load_s, note = self._read_load(unseen)
             if planner.metrics.missing:
                 note = _noted(note, f"not served any more, left out: {', '.join(planner.metrics.missing)}")
             here: _Position = {
@@ -118,12 +124,25 @@ class Replanner:
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"the controller failed ({why}): default model"
 
+    def _arm(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> tuple[str | frozenset[str], str]:
+        """The stage as the trie names it, which may depend on what was seen, and a note."""
+        if self.seen is None:
+            return stage, ""
+        arm, note = self.seen.arm(prefix)
+        return ("", note) if arm is None else (arm, note)
+
+    def _read_load(self, note: str) -> tuple[FloatArray | None, str]:
+        if self._load is None:
+            return None, note
+        load_s, more = self._load.read()
+        return load_s, _noted(note, more)
+
     def node(self, prefix: tuple[str, ...]) -> int:
         """Return the node of a prefix; ``KeyError`` if the trie has none."""
         node = self._nodes.get(prefix)
         if node is None:
             before = self.node(prefix[:-1])
-            stage = self._stages.get(prefix[:-1])
+            stage = self._stages.get(prefix[:-1]) if self.seen is None else self.seen.arm(prefix[:-1])[0]
             if stage is None and self._planner.is_contingent:
                 (stage,) = self._planner.trie.arms(before) if len(self._planner.trie.arms(before)) == 1 else (None,)
                 if stage is None:
@@ -133,11 +152,30 @@ class Replanner:
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
         """Note which stage follows ``prefix``; the models of a request do not tell where the template branches."""
-        if self._planner.is_contingent and self._stages.get(prefix) != stage:
+        if self.seen is None and self._planner.is_contingent and self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
-            self._nodes = {
-                known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix
-            }
+            self._forget_below(prefix)
+
+    def note_outcome(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
+        """Note what the invocation at the end of ``prefix`` has shown, where plans depend on it."""
+        if self.seen is not None and self.seen.note(prefix, outcome):
+            self._forget_below(prefix)
+
+    def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
+        """Note the verdict of the workflow's own check on the answer at the end of ``prefix``, where plans depend on it."""
+        if self.seen is not None and self.seen.judge(prefix, passed):
+            self._forget_below(prefix)
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return the class of the answer that a request ending after ``prefix`` should return; None for its last answer."""
+        if self.seen is None or self._is_off:
+            return None
+        with suppress(KeyError):
+            return self.seen.returned_class(prefix)
+        return None
+
+    def _forget_below(self, prefix: tuple[str, ...]) -> None:
+        self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
         """Return the stages that may follow ``prefix`` by the trie; none after the last invocation or an unknown prefix."""

@@ -16,6 +16,7 @@ from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError, SpendGuard, StopRulePolicy
 from vinelm.protocols import Invocation, LoadMonitor
+from vinelm.signals import Outcome
 from vinelm.template import Template
 from vinelm.trie import BoolArray
 from vinelm.workflow import Request
@@ -165,12 +166,30 @@ class Session(StopRulePolicy):
 
         ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
         """
-        if self.has_ended(finished, state):
+        seen = self._replanner.seen
+        has_ended = self.has_ended(finished, state)
+        if has_ended and not (seen is not None and seen.goes_on and self.mode == "enforce"):
             return False
         with self._lock:
-            step = self._edge = self._arms_step(prefix, arms) if self.planner.is_contingent else self._end_step(prefix)
+            self._replanner.note_verdict(prefix, finished)
+            branches = seen is None and self.planner.is_contingent
+            step = self._edge = self._arms_step(prefix, arms) if branches else self._end_step(prefix)
             self.steps.append(step)
+        if has_ended and step.decision is None:
+            return False
         return step.model is not None or (self.mode != "enforce" and step.stage is not None)
+
+    def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
+        """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
+        with self._lock:
+            self._replanner.note_outcome(prefix, outcome)
+
+    def returned(self, prefix: tuple[str, ...]) -> int | None:
+        """Return the class of the answer that is most probably right; None for the last answer, or without a plan."""
+        if self.mode != "enforce":
+            return None
+        with self._lock:
+            return self._replanner.returned(prefix)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
         """Return the next best model for an invocation whose call has failed, planned with the time and money that are left.
@@ -308,11 +327,21 @@ class Session(StopRulePolicy):
         following = self.template.stage_after(len(prefix))
         if following is None:
             return TraceStep("end", prefix, None, None, elapsed_s, spent_usd, None, "the last planned invocation")
+        if self._replanner.seen is not None and self._ends_here(prefix):
+            note = "requests that show this end here"
+            return TraceStep("end", prefix, following.name, None, elapsed_s, spent_usd, None, note)
         decision, note = self._replanner.plan(following.name, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=True)
         model = following.default_model if decision is None else decision.next_model
         if self.mode == "observe" and decision is not None and decision.stop:
             note = "observed only: would have ended here"
         return TraceStep("end", prefix, following.name, model, elapsed_s, spent_usd, decision, note)
+
+    def _ends_here(self, prefix: tuple[str, ...]) -> bool:
+        """Whether the trie says that requests which show this end; not where it does not know the path."""
+        try:
+            return self._replanner.seen is not None and self._replanner.seen.arm(prefix)[0] is None
+        except KeyError:
+            return False
 
     def _arms_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
         """The same where the application chooses between stages: one plan weighs all that may come."""

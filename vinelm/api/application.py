@@ -111,6 +111,7 @@ class VineLM:
         self.labelled = labelled
         self.planner: Planner | None = None
         self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
+        self._over_signals: dict[bool, Planner] = {}
         self._load_source = self._load_of(load)
         self._least_usd: dict[str, float] = {}
         if annotated is not None:
@@ -299,6 +300,10 @@ class VineLM:
             lacking = ", ".join(planner.metrics.missing)
             raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
         self.planner = planner
+        self._over_signals = {}
+        if annotated.signals is not None and self.adapter.signals is not None:
+            tries = {True: annotated.signals, False: annotated.signals.returning_last()}
+            self._over_signals = {earlier: Planner(trie, available=self.catalog) for earlier, trie in tries.items()}
         if template is None:
             self.adapter.template = annotated.template
 
@@ -322,8 +327,11 @@ class VineLM:
         judge: Judge | None = None,
         clock: Clock | None = None,
         started_at: float | None = None,
+        returns_earlier: bool | None = None,
     ) -> Session:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
+
+        Where signals are declared and the trie knows what they mean, plans depend on what the request shows.
 
         Args:
             objective: target and bounds of the request.
@@ -331,11 +339,15 @@ class VineLM:
             judge: returns whether the answer in a state is right; needed where the template stops by oracle.
             clock: time as the request sees it; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
+            returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
+                ``vine.finish``.
 
         Raises:
             ConfigError: no trie is loaded.
         """
         planner = self._planning()
+        if self._over_signals and planner is self.planner:
+            planner = self._over_signals[self.adapter.returns_earlier if returns_earlier is None else returns_earlier]
         planner.prepare_in_background(objective)
         return Session(
             planner,
@@ -421,7 +433,12 @@ class VineLM:
         """A new session for the context's objective; None where there is nothing to plan with."""
         if context.objective is None or self.planner is None:
             return None
-        return self.session(context.objective, request=context.request, started_at=context.started_at)
+        return self.session(
+            context.objective,
+            request=context.request,
+            started_at=context.started_at,
+            returns_earlier=context.returns_earlier,
+        )
 
 
 _NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)

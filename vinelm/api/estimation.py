@@ -83,7 +83,7 @@ def estimate_store(
         ConfigError: The estimator is unknown, or does not support the stop rule.
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
-    from vinelm.estimator import ObservationTable, make_estimator
+    from vinelm.estimator import ObservationTable, estimate_signals, make_estimator
     from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
 
@@ -106,7 +106,9 @@ def estimate_store(
         requests_registered=len(registered),
         cached_share=cached_shares(observations, catalog),
     )
-    return _with_evidence(annotated, cells, max_error) if checked else annotated
+    if checked:
+        annotated = _with_evidence(annotated, cells, max_error)
+    return replace(annotated, signals=estimate_signals(annotated, observations))
 
 
 def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:
