@@ -117,7 +117,9 @@ def make_build(databases: Databases) -> Callable[[Vine], Any]:
         graph.add_edge(START, "generate")
         graph.add_edge("generate", "execute")
         graph.add_edge("repair", "execute")
-        graph.add_conditional_edges("execute", vine.route(finished, again="repair", end=END), ["repair", END])
+        graph.add_node("finish", vine.finish)
+        graph.add_edge("finish", END)
+        graph.add_conditional_edges("execute", vine.route(finished, again="repair", end="finish"), ["repair", "finish"])
         return graph
 
     return build
