@@ -130,7 +130,8 @@ def profile(
         finally:
             worker.close()
         state.conclude()
-        classify_new(store, units.signals, on_note)
+        if state.executed:
+            classify_new(store, units.signals, on_note)
         return _result(state)
 
 
