@@ -90,6 +90,8 @@ def profile(
         ConfigError: a limit, a sampler or an execution setting is invalid.
         DatasetError: there is no request.
         StoreError: the store belongs to another workflow, none of its rows would stay, or another run is writing to it.
+        WorkflowError: the workflow cannot be profiled, its ``signal`` has too many values or raised, or ``agree`` is not
+            symmetric or raised. Rows that are paid for are kept.
     """
     execution = _execution_of(execution, workplace)
     limits = ProfileLimits(coverage=coverage, budget_usd=budget_usd, budget_calls=budget_calls)
@@ -103,11 +105,7 @@ def profile(
         identity = with_settings_of(store_identity(workflow, catalog, backends), store)
     parts = {part: digest for part, digest in identity.fingerprint.items() if not part.startswith(SETTING)}
     digests = request_digests(workflow, chosen)
-    if isinstance(sampler, str):
-        sampler = make_sampler(
-            sampler, workflow.template.bind(tuple(catalog)), [request.id for request in chosen], seed,
-            catalog=catalog, continued_share=continued_share(workflow),
-        )  # fmt: skip
+    sampler = _sampler_of(sampler, workflow, catalog, chosen, seed)
     units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
     with interrupts.raised(), store.exclusive():
@@ -130,8 +128,20 @@ def profile(
         finally:
             worker.close()
         state.conclude()
-        classify_new(store, units.signals, on_note)
+        if state.executed:
+            classify_new(store, units.signals, on_note)
         return _result(state)
+
+
+def _sampler_of(
+    sampler: str | Sampler, workflow: Workflow, catalog: Catalog, requests: Sequence[Request], seed: int
+) -> Sampler:
+    if not isinstance(sampler, str):
+        return sampler
+    return make_sampler(
+        sampler, workflow.template.bind(tuple(catalog)), [request.id for request in requests], seed,
+        catalog=catalog, continued_share=continued_share(workflow),
+    )  # fmt: skip
 
 
 def continued_share(workflow: Workflow) -> float:

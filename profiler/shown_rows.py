@@ -72,7 +72,7 @@ def renew_shown(
             store=store, signals=signals, template=template, requests=requests, worker=worker, before=before, now=now
         )
         now = _made_anew(renewal, rows, workers, on_note)
-    if now.rows != len(rows) or now != before:
+    if now.rows != len(rows) or now != before or has_restored:
         classify(store, signals, now, on_note)
 
 
@@ -94,10 +94,13 @@ def classify(store: ObservationStore, signals: Signals, record: SignalRecord, on
 
 
 def classify_new(store: ObservationStore, signals: Signals | None, on_note: Note | None = None) -> None:
-    """Compute the answer classes of a store to which a run has added rows."""
-    record = ShownRows(store).record
-    if signals is not None and record is not None and record.rows != len(store):
-        classify(store, signals, record, on_note)
+    """Compute the answer classes of a store to which a run has added rows.
+
+    Raises:
+        WorkflowError: ``agree`` raised, or is not symmetric.
+    """
+    if signals is not None:
+        classify(store, signals, ShownRows(store).record or record_for(signals), on_note)
 
 
 @dataclass(kw_only=True)

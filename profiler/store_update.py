@@ -8,7 +8,7 @@ from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.units import Units
 from vinelm.profiler.growth import grow_store
 from vinelm.profiler.shown_rows import renew_shown
-from vinelm.traces import ObservationStore, RequestDigest, StoreIdentity
+from vinelm.traces import Growth, ObservationStore, RequestDigest, StoreIdentity
 from vinelm.workflow import Request
 
 
@@ -41,13 +41,19 @@ def bring_up_to_date(
         StoreError: none of the store's rows would stay.
         WorkflowError: see :func:`~vinelm.profiler.shown_rows.renew_shown`.
     """
+    rows_before = len(store)
     growth = grow_store(store, identity, wanted, requests=requests, worker=worker, workers=workers)
     if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
         on_note(growth.describe())
     renew_shown(
         store, units.signals, units.template, requests={request.id: request for request in requests}, worker=worker,
-        workers=workers, has_restored=growth is not None and bool(growth.restored or growth.rescored), on_note=on_note,
+        workers=workers, has_restored=len(store) > rows_before or _restores(growth), on_note=on_note,
     )  # fmt: skip
+
+
+def _restores(growth: Growth | None) -> bool:
+    """Whether rows that did not hold, or waited to be scored again, are current."""
+    return growth is not None and bool(growth.restored or growth.rescored)
 
 
 __all__ = ["bring_up_to_date"]

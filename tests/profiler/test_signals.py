@@ -102,13 +102,15 @@ def test_every_row_has_its_label_its_answer_and_its_class(tmp_path, execution):
 
 
 def test_a_fresh_process_gives_the_same_rows(tmp_path, one_zygote):
+    """Those below a passed check included."""
     source = WorkflowSource(function="profiling_toy:load_showing")
-    workflow = source.load().workflow
-    _, _, inline = run(tmp_path / "a.db", workflow, sampler="exhaustive")
+    workflow, paths = source.load().workflow, Paths(*mixed(4))
+    _, _, inline = run(tmp_path / "a.db", workflow, sampler=paths)
     there = ExecutionConfig(isolation="process", workers=2, source=source)
-    _, _, rows = run(tmp_path / "b.db", workflow, sampler="exhaustive", execution=there)
+    _, _, rows = run(tmp_path / "b.db", workflow, sampler=paths, execution=there)
     assert rows == inline
     assert {row.signal for row in rows.values()} == {"long", "short"}
+    assert any(row.is_continued for row in rows.values())
 
 
 def test_status_says_what_the_check_and_the_call_say(tmp_path):
@@ -461,3 +463,19 @@ def test_the_default_sampler_goes_on_below_passed_checks_and_buys_the_same_with_
     assert 0.03 < share < 0.2
     silent = run(tmp_path / "silent.db", toy(n_requests=12), coverage=coverage)[2]
     assert not any(row.is_continued for row in silent.values())
+
+
+def test_an_agree_that_fails_between_rounds_loses_no_row(tmp_path):
+    class TwoRounds:
+        def propose(self, round_, observations):
+            yield from [RequestPath("q0", ("m0",)), RequestPath("q0", ("m1",)), RequestPath("q1", ("m0",))] * (round_ < 2)
+
+    def never(one, other):
+        raise KeyError(one)
+
+    workflow = toy(answer=("answer",), agree=never)
+    with new_store(tmp_path / "s.db", workflow) as store:
+        with pytest.raises(WorkflowError, match=r"agree\(a, b\) raised KeyError"):
+            profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=TwoRounds())
+        assert len(store) == 3
+        assert contents_of(store).open_usd == 0
