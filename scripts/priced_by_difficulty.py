@@ -16,8 +16,7 @@ import numpy.typing as npt
 from simulated_truths import make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.estimator import ObservationTable, make_estimator
-from vinelm.estimator.base import RateEstimator
+from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
 from vinelm.recorded_table import RecordedTable
 
 SIZE_CORRELATION = 0.6
