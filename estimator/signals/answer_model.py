@@ -5,10 +5,10 @@ its second (W2), wrong in a way of its own (U). Two answers of one type agree, a
 With easiness t and popularity k of the request on a grid, and c the
 context of the answer (model, stage, what went before):
 
-    P(R) = p = sigma(a_c + t)                  P(W1) = w u,            u = sigma(b_c + k)
-    P(E) = (1 - p) e_c                         P(W2) = w (1 - u) v
-    P(V) = (1 - p)(1 - e_c) g                  P(U)  = w (1 - u)(1 - v)
-    w = (1 - p)(1 - e_c)(1 - g)
+    p = sigma(a_c + t)                         w = (1 - p)(1 - e_c)
+    P(R) = p (1 - g)                           P(W1) = w u,            u = sigma(b_c + k)
+    P(V) = p g                                 P(W2) = w (1 - u) v
+    P(E) = (1 - p) e_c                         P(U)  = w (1 - u)(1 - v)
 
 A label is drawn given the context's model and whether the answer is right, wrong or missing.
 """
@@ -101,11 +101,11 @@ class AnswerFit:
         grid: The latent pairs.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
-        right_effects: Of being right, shape (effects,).
+        right_effects: Of being right or alike, shape (effects,).
         usual_effects: Of making the usual mistake, shape (effects,).
-        none: P(E | not right) by context.
-        alike: P(V | wrong).
-        second: P(W2 | wrong, neither V nor W1).
+        none: P(E | neither R nor V) by context.
+        alike: P(V | R or V).
+        second: P(W2 | W2 or U).
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model's earlier answer again) by context, NaN where the context is not ``is_again``.
         label_follows_class: Answers of one class have one label.
@@ -132,15 +132,14 @@ class AnswerFit:
     @cached_property
     def log_types(self) -> FloatArray:
         """Log P(type | context, latent pair), shape (contexts, types, points)."""
-        right = sigmoid((self.features.matrix @ self.right_effects)[:, None] + self.grid.easy)
+        looks_right = sigmoid((self.features.matrix @ self.right_effects)[:, None] + self.grid.easy)
         usual = sigmoid((self.features.matrix @ self.usual_effects)[:, None] + self.grid.popular)
         none = self.none[:, None]
-        answered = (1.0 - right) * (1.0 - none)
-        wrong = answered * (1.0 - self.alike)
+        wrong = (1.0 - looks_right) * (1.0 - none)
         found = np.empty((len(self.contexts), N_TYPES, len(self.grid)))
-        found[:, RIGHT] = right
-        found[:, NONE] = (1.0 - right) * none
-        found[:, ALIKE] = answered * self.alike
+        found[:, RIGHT] = looks_right * (1.0 - self.alike)
+        found[:, NONE] = (1.0 - looks_right) * none
+        found[:, ALIKE] = looks_right * self.alike
         found[:, USUAL] = wrong * usual
         found[:, SECOND] = wrong * (1.0 - usual) * self.second
         found[:, OWN] = wrong * (1.0 - usual) * (1.0 - self.second)
@@ -257,12 +256,19 @@ class _Fit:
                 model,
                 log_weights=np.log(of_grid / of_grid.sum()),
                 right_effects=_newton(
-                    model.features, model.right_effects, counts[:, RIGHT], counts.sum(axis=1), model.grid.easy
+                    model.features,
+                    model.right_effects,
+                    counts[:, RIGHT] + counts[:, ALIKE],
+                    counts.sum(axis=1),
+                    model.grid.easy,
                 ),
                 usual_effects=_newton(
                     self.usual, model.usual_effects, counts[:, USUAL], counts[:, USUAL:].sum(axis=1), model.grid.popular
                 ),
-                alike=float((counts[:, ALIKE].sum() + 0.02 * PSEUDO_COUNTS) / (counts[:, ALIKE:].sum() + PSEUDO_COUNTS)),
+                alike=float(
+                    (counts[:, ALIKE].sum() + 0.02 * PSEUDO_COUNTS)
+                    / (counts[:, ALIKE].sum() + counts[:, RIGHT].sum() + PSEUDO_COUNTS)
+                ),
                 none=_none_rates(model.contexts, counts),
                 second=float((counts[:, SECOND].sum() + 0.3 * PSEUDO_COUNTS)
                              / (counts[:, SECOND:].sum() + PSEUDO_COUNTS)),
@@ -312,7 +318,8 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 def _none_rates(contexts: Sequence[Context], counts: FloatArray) -> FloatArray:
     """P(no answer | not right), of each model shrunk towards that of all."""
-    none, wrong = counts[:, NONE].sum(axis=1), counts[:, NONE:].sum(axis=(1, 2))
+    none = counts[:, NONE].sum(axis=1)
+    wrong = none + counts[:, USUAL:].sum(axis=(1, 2))
     overall = (none.sum() + 0.05 * PSEUDO_COUNTS) / (wrong.sum() + PSEUDO_COUNTS)
     models = [c.model for c in contexts]
     same = np.array([[a == b for b in models] for a in models], float)
