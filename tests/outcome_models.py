@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from conftest import make_catalog
@@ -77,72 +78,76 @@ def agree(one, other):
     return one in alike and alike[one] == alike.get(other)
 
 
+class Answer(NamedTuple):
+    """An answer of a sequence: who gave it, its type, its class (-1 without an answer) and its label."""
+
+    model: int
+    type: int
+    kind: int
+    label: int
+
+
 def every_history(model, stages, models, *, goes_on):
     """Enumerate all sequences of answers with their types and labels.
 
     Returns:
-        For each history, a tuple of (model, label, class), its reach, and the mass of "class j is right" by j and by fit.
+        For each history, a tuple of (model, label, class), its reach, and the mass of "class j is right" by j, and that by fit.
     """
     reach, right = defaultdict(float), defaultdict(lambda: defaultdict(float))
     by_fit = defaultdict(lambda: defaultdict(lambda: np.zeros(model.n_fits)))
 
-    def answered(d, shown, answers, mass):
-        """``answers``: (model, type, class, label) of each; type None of one without an answer."""
-        if d:
+    def answered(answers, mass):
+        shown = tuple((answer.model, answer.label, answer.kind) for answer in answers)
+        if shown:
             reach[shown] += mass.sum()
-            firsts = {}
-            for _, type_, kind, _ in answers:
-                if kind >= 0:
-                    firsts.setdefault(kind, type_)
-            for kind, type_ in firsts.items():
-                if type_ == RIGHT:
+            for kind, first in firsts(answers).items():
+                if first.type == RIGHT:
                     right[shown][kind] += mass.sum()
                     by_fit[shown][kind] += np.bincount(model.fit, mass, model.n_fits) * model.n_fits
-            if not goes_on and model.labels[shown[-1][1]].passed:
-                return
-        if d == len(stages):
+        if len(shown) == len(stages) or (shown and not goes_on and model.labels[answers[-1].label].passed):
             return
-        stage, allowed = stages[d]
+        stage, allowed = stages[len(shown)]
         for m, name in enumerate(models):
-            before = [answer for answer in answers if answer[0] == m]
-            context = Context(stage, name, d > 0, bool(before))
-            if name not in allowed or context not in model.contexts:
-                continue
-            c = model.contexts.index(context)
-            same = model.same_again[c] if before else 0.0
-            rates = dict(zip(("right", "none", "wrong"), model.label_rates[c], strict=True))
-            for type_ in range(6):
-                chance = (1 - same) * np.exp(model.log_types[c, type_])
-                if type_ == NONE:
-                    options = [(-1, label, rate) for label, rate in enumerate(rates["none"])]
-                else:
-                    firsts = {}
-                    for _, earlier, kind, label in answers:
-                        if kind >= 0:
-                            firsts.setdefault(kind, (earlier, label))
-                    kind = next((k for k, (first, _) in sorted(firsts.items()) if agree(first, type_)), len(firsts))
-                    if kind in firsts and model.label_follows_class:
-                        options = [(kind, firsts[kind][1], 1.0)]
-                    else:
-                        drawn = rates["right" if type_ in (RIGHT, ALIKE) else "wrong"]
-                        options = [(kind, label, rate) for label, rate in enumerate(drawn)]
-                for kind, label, rate in options:
-                    go(d, shown, answers, (m, type_, kind, label), mass * chance * rate)
-            if before and same:
-                _, type_, kind, _ = before[-1]
-                if kind < 0:
-                    options = list(enumerate(rates["none"]))
-                else:
-                    options = [(next(label for _, _, k, label in answers if k == kind), 1.0)]
-                for label, rate in options:
-                    go(d, shown, answers, (m, type_, kind, label), mass * same * rate)
+            context = Context(stage, name, bool(shown), any(answer.model == m for answer in answers))
+            if name in allowed and context in model.contexts:
+                for answer, chance in next_answers(model, model.contexts.index(context), m, answers):
+                    answered((*answers, answer), mass * chance)
 
-    def go(d, shown, answers, answer, mass):
-        m, _, kind, label = answer
-        answered(d + 1, (*shown, (m, label, kind)), (*answers, answer), mass)
-
-    answered(0, (), (), np.exp(model.log_weights))
+    answered((), np.exp(model.log_weights))
     return reach, right, by_fit
+
+
+def firsts(answers):
+    """The first answer of each class."""
+    found = {}
+    for answer in answers:
+        if answer.kind >= 0:
+            found.setdefault(answer.kind, answer)
+    return found
+
+
+def next_answers(model, context, m, answers):
+    """Yield every answer that a model may give, and the chance of it at each point."""
+    of_right, of_none, of_wrong = model.label_rates[context]
+    known, before = firsts(answers), [answer for answer in answers if answer.model == m]
+    same = model.same_again[context] if before else 0.0
+    for type_ in range(6):
+        chance = (1 - same) * np.exp(model.log_types[context, type_])
+        kind = -1
+        rates = of_none if type_ == NONE else of_right if type_ in (RIGHT, ALIKE) else of_wrong
+        if type_ != NONE:
+            kind = next((k for k, first in sorted(known.items()) if agree(first.type, type_)), len(known))
+            if kind in known and model.label_follows_class:
+                rates = np.eye(len(rates))[known[kind].label]
+        for label, rate in enumerate(rates):
+            if rate:
+                yield Answer(m, type_, kind, label), chance * rate
+    if before:
+        _, type_, kind, _ = before[-1]
+        rates = of_none if kind < 0 else np.eye(len(of_none))[known[kind].label]
+        for label, rate in enumerate(rates):
+            if rate:
+                yield Answer(m, type_, kind, label), same * rate
 
 
 def sequences(levels):

@@ -159,8 +159,14 @@ class _Builder:
         trie = self._trie(arms, parent, labels)
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
-        kinds = {"node": np.int32, "label": np.int16, "answer_class": np.int16, "returned": np.int16, "arm": np.int16}
-        kinds["spread"] = np.float32
+        kinds: dict[str, type] = {
+            "node": np.int32,
+            "label": np.int16,
+            "answer_class": np.int16,
+            "returned": np.int16,
+            "arm": np.int16,
+            "spread": np.float32,
+        }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
         stages = (self._stage_index(0), *(stage for stage, *_ in arms))
         return AnnotatedTrie(

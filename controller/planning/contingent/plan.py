@@ -113,7 +113,7 @@ class ContingentPlan:
         reach = float(annotated.reach[self.graph.nodes[self.start]] * self.graph.arm[list(self.first)].sum()) or 1.0
         by_fit = self._right_by_fit
         if by_fit is not None:
-            return error_between_fits(by_fit) / (1.0 if self.start == 0 else reach)
+            return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
         if annotated.accuracy_se is None:
             return None
         ends = np.array(self.ends, np.intp)
