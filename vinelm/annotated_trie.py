@@ -111,9 +111,7 @@ class AnnotatedTrie:
         if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
             raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
         given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
-        branches = not self.template.is_linear or (
-            bool(given) and not self.trie.is_linear
-        )  # the arms of a linear template: signals
+        branches = not self.template.is_linear or self.outcomes is not None
         if len(given) != (len(ARM_ARRAYS) if branches else 0):
             raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
 

@@ -179,6 +179,15 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     return math.sqrt(effects + float(share_variance(np.array(accuracy), requests)))
 
 
+def error_between_fits(accuracy: FloatArray) -> FloatArray:
+    """Return the standard error of plans over outcomes, of which the fits to resampled requests say different accuracies.
+
+    Args:
+        accuracy: Of each plan by each of the fits, at least 2 of them; shape (fits, ...).
+    """
+    return np.asarray(np.std(accuracy, axis=0, ddof=1))
+
+
 def share_variance(share: FloatArray, requests: int) -> FloatArray:
     """Variance of a share among that many requests; a share of 0 or 1 is not taken for certain."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)

@@ -26,7 +26,7 @@ class Context(NamedTuple):
         stage: The stage.
         model: The model.
         is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
-        is_again: Whether the same model has answered before.
+        is_again: Whether the same model has answered before, at whatever stage.
     """
 
     stage: str
@@ -110,7 +110,7 @@ class AnswerTable:
         for row in scored:
             context = _context(row, by_cell, repeated)
             contexts.append(context)
-            labels.append(Label(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal))
+            labels.append(Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal))
             counts[row.request_id, row.model, context.is_again] += 1
         names = sorted({*contexts, *_possible(invocations, {c.model for c in contexts}, any(c.is_again for c in contexts))})
         kinds = sorted(set(labels), key=str)
@@ -146,7 +146,7 @@ def _context(
     row: Observation, by_cell: dict[tuple[str, tuple[str, ...]], Observation], repeated: dict[Context, list[int]]
 ) -> Context:
     earlier = [by_cell.get((row.request_id, row.prefix[:k])) for k in range(1, row.depth)]
-    same = [other for other in earlier if other is not None and other.stage == row.stage and other.model == row.model]
+    same = [other for other in earlier if other is not None and other.model == row.model]
     context = Context(row.stage, row.model, any(other is not None for other in earlier), bool(same))
     if same and row.answer_class is not None:
         repeated[context][0] += 1

@@ -24,6 +24,8 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
     """Return why plans over these rows cannot use what requests show, as one line; None if they can."""
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again"
+    if not any(row.answer_class is not None for row in rows):
+        return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
     if not template.is_linear or template.merges:
         return "signals are planned for chains and loops only: this template branches or merges histories"
     if template.stop == "oracle":
@@ -54,7 +56,6 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     table = AnswerTable.of(rows, [stage.name for stage in template.invocations])
     goes_on = any(row.is_continued for row in rows)
     model = Predictive.of(table, fits=fits)
-    levels = _levels(model, annotated, goes_on=goes_on)
     meta: dict[str, Any] = {
         **{name: value for name, value in annotated.meta.items() if name != "evidence"},
         "estimator": "signals",
@@ -62,18 +63,32 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
         "requests": len(table.requests),
         "goes_on": goes_on,
     }
-    return _Builder(annotated, model, levels).build(goes_on, meta)
+    return signals_trie(annotated, model, goes_on=goes_on, meta=meta)
 
 
-def _levels(model: Predictive, annotated: AnnotatedTrie, *, goes_on: bool) -> list[HistoryLevel]:
-    """The histories; of very many the less likely ones are not continued, until the trie is small enough."""
+def signals_trie(
+    annotated: AnnotatedTrie,
+    model: Predictive,
+    *,
+    goes_on: bool,
+    least_reach: float = LEAST_REACH,
+    meta: dict[str, Any] | None = None,
+) -> AnnotatedTrie:
+    """Return the trie of what requests show, by a fitted model. Of very many histories the less likely ones are not continued.
+
+    Args:
+        annotated: The path trie; see :func:`estimate_signals`.
+        model: The fitted model.
+        goes_on: Whether a history may go on after the workflow's own check has passed its answer.
+        least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
+        meta: Provenance, as plain JSON.
+    """
     stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
-    least = LEAST_REACH
     while True:
-        levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least)
-        if sum(map(len, levels)) <= MOST_NODES or least > 0.2:
-            return levels
-        least *= 2.0
+        levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
+        if sum(map(len, levels)) <= MOST_NODES or least_reach > 0.2:
+            return _Builder(annotated, model, levels).build(goes_on, meta or {})
+        least_reach *= 2.0
 
 
 class _Builder:
@@ -136,6 +151,7 @@ class _Builder:
                     "right_last": last / reach[node],
                     "returned": np.where(best > 0.0, level.right.argmax(axis=1), -1),
                     "arm": np.where(level.is_open, arm_of[d], -1),
+                    "spread": level.spread,
                 }
             )
         labels = {"depth": depth[order], "stage": stage[order], "model": model_of[order]}
@@ -143,7 +159,14 @@ class _Builder:
         trie = self._trie(arms, parent, labels)
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
-        kinds = {"node": np.int32, "label": np.int16, "answer_class": np.int16, "returned": np.int16, "arm": np.int16}
+        kinds: dict[str, type] = {
+            "node": np.int32,
+            "label": np.int16,
+            "answer_class": np.int16,
+            "returned": np.int16,
+            "arm": np.int16,
+            "spread": np.float32,
+        }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
         stages = (self._stage_index(0), *(stage for stage, *_ in arms))
         return AnnotatedTrie(

@@ -121,8 +121,10 @@ def histories(
                     (m, name),
                 )
         if not parts:
+            before.is_open[:] = False
             break
         history, m_, label, kind, types, mass, context = map(np.concatenate, zip(*parts, strict=True))
+        before.is_open[np.setdiff1d(np.arange(len(before)), history)] = False  # no model is known to be asked there
         code = ((history * len(models) + m_) * (depth + 1) + kind + 1) * len(labels) + label
         codes, first, of = np.unique(code, return_index=True, return_inverse=True)
         total = mass.sum(axis=1)

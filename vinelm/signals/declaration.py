@@ -43,9 +43,14 @@ class Label(NamedTuple):
     passed: bool
     signal: str | None
 
+    @classmethod
+    def of(cls, passed: bool, signal: str | None) -> Self:
+        """Return the label of an answer; a signal that only repeats the check's verdict says nothing more."""
+        return cls(passed, None if signal == STATUS[1 + passed] else signal)
+
     def __str__(self) -> str:
         verdict = STATUS[1 + self.passed]
-        return verdict if self.signal in (None, verdict) else f"{verdict}, {self.signal}"
+        return verdict if self.signal is None else f"{verdict}, {self.signal}"
 
 
 @dataclass(frozen=True, slots=True)

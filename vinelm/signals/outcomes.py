@@ -14,7 +14,7 @@ from vinelm.errors import VineLMError
 from vinelm.signals.declaration import Label, Outcome
 from vinelm.trie import BoolArray, FloatArray
 
-OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm")
+OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_last", "returned", "arm", "spread")
 """The arrays of :class:`Outcomes`, as they are named in a ``.vine`` file."""
 
 
@@ -45,6 +45,8 @@ class Outcomes:
     - ``right``, ``right_last``: P(it comes, and the best answer held then (the last answer) is right | the node is reached).
     - ``returned``: the class of the best answer; -1 where there is none.
     - ``arm``: the stage of the trie that goes on from it; -1 where the request ends.
+    - ``spread``: P(it comes, and the best answer held then is right | the models up to the node), by fit to resampled requests;
+      shape (outcomes, fits). The mean over the fits is the estimate; a single column says nothing about its error.
 
     Args:
         labels: What answers may show.
@@ -65,11 +67,14 @@ class Outcomes:
     right_last: FloatArray
     returned: npt.NDArray[np.int16]
     arm: npt.NDArray[np.int16]
+    spread: npt.NDArray[np.float32]
     returns_earlier: bool = True
 
     def __post_init__(self) -> None:
         if len({len(getattr(self, name)) for name in OUTCOME_ARRAYS}) != 1:
             raise VineLMError("the arrays of the outcomes differ in length")
+        if any(getattr(self, name).ndim != 1 + (name == "spread") for name in OUTCOME_ARRAYS):
+            raise VineLMError("the outcomes need arrays of one dimension, and of two for spread")
 
     @cached_property
     def passed(self) -> BoolArray:
@@ -87,10 +92,11 @@ class Outcomes:
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class
+        shown = Label.of(passed, outcome.signal)
         best, found = (-1, -1.0), -1
         for i in range(low, high):
             label, answer_class = self.labels[self.label[i]], int(self.answer_class[i])
-            fit = 4 * (label.passed == passed) + 2 * (answer_class == wanted) + (label.signal == outcome.signal)
+            fit = 4 * (label.passed == passed) + 2 * (answer_class == wanted) + (label.signal == shown.signal)
             if fit == 7:
                 return Seen(i, True)
             if (fit, self.chance[i]) > best:
@@ -105,8 +111,12 @@ class Outcomes:
         return None if returned < 0 or returned == last else returned
 
     def returning_last(self) -> Self:
-        """Return the same where only the last answer can be returned."""
-        return replace(self, returns_earlier=False)
+        """Return the same where only the last answer can be returned.
+
+        Its mass by fit is not stored: it is taken to vary in proportion to that of the best answer.
+        """
+        share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
+        return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is no array as plain JSON types."""

@@ -61,9 +61,16 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
         annotated: The trie. The same trie gives the same bytes.
 
     Raises:
-        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON.
+        TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
+            one of outcomes: it is saved with the path trie whose ``signals`` it is, and where earlier answers may be returned.
     """
     path = Path(path)
+    if annotated.outcomes is not None:
+        raise TrieFileError(f"{path}: a trie of outcomes has no file of its own: save the path trie that holds it as `signals`")
+    if annotated.signals is not None and not (annotated.signals.outcomes and annotated.signals.outcomes.returns_earlier):
+        raise TrieFileError(
+            f"{path}: signals is no trie of outcomes that may return earlier answers: save it as it was estimated"
+        )
     text = _manifest(path, annotated)
     try:
         with atomic_path(path) as draft, draft.open("xb") as file:

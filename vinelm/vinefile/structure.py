@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PROBABILITIES = ("success", "stop", "stop_success")
 AMOUNTS = ("cost_usd", "cost_var", "latency_s", "latency_var")
 ROUNDING = 1e-6
+_WHOLE = ("node", "label", "answer_class", "returned", "arm")
 LARGEST = 1e15
 """Dollars and seconds above it are damage, and their sums along a path would overflow."""
 
@@ -51,6 +52,11 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     _require(bool(np.all((trie.stage[1:] >= 0) & (trie.stage[1:] < len(trie.stages)))), "signals.trie.stage is out of range")
     _require(bool(np.all((trie.model[1:] >= 0) & (trie.model[1:] < len(trie.models)))), "signals.trie.model is out of range")
     _check_amounts(annotated)
+    _require(len(set(trie.stages)) == len(trie.stages), "two arms have one name")
+    _require(
+        all(getattr(signals, name).dtype.kind in "iu" for name in _WHOLE), "an array of outcomes does not hold whole numbers"
+    )
+    _require(len(set(signals.labels)) == len(signals.labels), "two labels are equal")
     node, arm = signals.node, signals.arm
     _require(bool(np.all(np.diff(node) >= 0)), "outcomes.node is not sorted")
     _require(not len(node) or bool(node[0] > 0 and node[-1] < n), "outcomes.node is out of range")
@@ -59,6 +65,34 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     stages = annotated.template.stages
     _require(len(signals.stages) == len(trie.stages), "the arms' stages have another length than the arms")
     _require(bool(np.all((np.array(signals.stages) >= 0) & (np.array(signals.stages) < len(stages)))), "an arm has no stage")
+    for name in ("answer_class", "returned"):
+        values = getattr(signals, name)
+        is_class = bool(np.all((values >= -1) & (values < annotated.template.depth)))
+        _require(is_class, f"outcomes.{name} is out of range")
+    for name in ("chance", "right", "right_last", "spread"):
+        values = getattr(signals, name)
+        is_share = bool(np.all((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)))
+        _require(is_share, f"outcomes.{name} is not within [0, 1]")
+    _require(bool(np.all(signals.right <= signals.chance + ROUNDING)), "outcomes.right is larger than outcomes.chance")
+    _require(bool(np.all(signals.right_last <= signals.right + ROUNDING)), "outcomes.right_last is larger than outcomes.right")
+    total = np.bincount(node, signals.chance, n)[1:]
+    _require(bool(np.all(np.abs(total - 1.0) <= ROUNDING)), "the outcomes of a node do not sum to 1")
+    _check_continued(annotated, signals)
+
+
+def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
+    """Each outcome that goes on has an arm of its own, and each arm below a node an outcome, with the same chance."""
+    trie, n_stages = annotated.trie, len(annotated.trie.stages)
+    goes_on = np.flatnonzero(signals.arm >= 0)
+    key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]
+    order = np.argsort(key)
+    _require(bool(np.all(np.diff(key[order]) > 0)), "two outcomes of a node go on by one arm")
+    below = np.flatnonzero(trie.parent > 0)
+    arms, first = np.unique(trie.parent[below].astype(np.int64) * n_stages + trie.stage[below], return_index=True)
+    _require(np.array_equal(key[order], arms), "the outcomes that go on are not the arms of the trie")
+    if annotated.arm is not None:
+        gap = np.abs(annotated.arm[below[first]] - signals.chance[goes_on][order])
+        _require(bool(np.all(gap <= ROUNDING)), "arm is not outcomes.chance")
 
 
 def _check_amounts(annotated: AnnotatedTrie) -> None:

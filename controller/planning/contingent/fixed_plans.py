@@ -16,7 +16,7 @@ import numpy as np
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.limits import Cap
 from vinelm.controller.planning.contingent.values import END, NOTHING
-from vinelm.promise import END_CORRELATION, SAMPLING_PART, share_variance
+from vinelm.promise import END_CORRELATION, SAMPLING_PART, error_between_fits, share_variance
 from vinelm.template import every_assignment
 from vinelm.trie import BoolArray, FloatArray
 
@@ -101,6 +101,8 @@ class FixedPlans:
         A fixed plan has one model for each stage, so that the ends of one stage are those of one stage and model.
         """
         together, squares = self._worth[5:], self._worth[3]
+        if self.graph.right_by_fit is not None:
+            return error_between_fits(together)
         if not self._requests:
             return np.asarray(together.sum(0))
         effects = END_CORRELATION * (together**2).sum(0) + (1.0 - END_CORRELATION) * squares
@@ -129,7 +131,7 @@ class FixedPlans:
     @cached_property
     def _worth(self) -> FloatArray:
         """Accuracy, dollars, longest seconds, the sum of the ends' squared errors, the chance of an arm that is not answered
-        within the caps, and the sum of the ends' errors by stage.
+        within the caps, and the sum of the ends' errors by stage; where arms are outcomes, accuracy by fit in place of these.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -137,7 +139,8 @@ class FixedPlans:
     def _evaluate(self, models: Integers) -> FloatArray:
         graph, annotated = self.graph, self.graph.annotated
         count = len(models) * self.depth
-        worth = np.zeros((5 + len(annotated.trie.stages), count))
+        by_fit = graph.right_by_fit
+        worth = np.zeros((5 + (len(annotated.trie.stages) if by_fit is None else by_fit[0].shape[1]), count))
         worth[0], worth[1], worth[2] = graph.ended_right[0], annotated.cost_usd[0], annotated.latency_s[0]
         plan: Integers = np.arange(count)
         at: Integers = np.zeros(count, np.int64)
@@ -154,6 +157,8 @@ class FixedPlans:
             worth[1] += np.bincount(plan, reach * graph.cost_usd[edge], count)
             np.maximum.at(worth[2], plan, used_s)
             worth[4] += np.bincount(plan, reach * graph.lost[at] + ~self._within[at], count)
+            if by_fit is not None:
+                np.add.at(worth[5:].T, plan, by_fit[0][at])
             plan, at, reach, used_s = self._merged(plan, at, reach, used_s)
         return worth
 
@@ -165,11 +170,15 @@ class FixedPlans:
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
         """Count the histories that end: all of a cut one, and the arms that have no model by the plan."""
-        graph, count, errors = self.graph, worth.shape[1], self._errors
+        graph, count, by_fit = self.graph, worth.shape[1], self.graph.right_by_fit
+        errors = self._errors if by_fit is None else None
         (plan, at, reach), (edge, arm, row) = histories, arms
         worth[0] += np.bincount(plan[is_cut], (reach * self._right[at])[is_cut], count)
         worth[0] += np.bincount(plan[row], np.where(edge == END, reach[row] * graph.right[arm], 0.0), count)
         worth[4] += np.bincount(plan[row], np.where(edge == NOTHING, reach[row] * graph.arm[arm], 0.0), count)
+        if by_fit is not None:
+            np.add.at(worth[5:].T, plan[is_cut], self._all_by_fit[at[is_cut]])
+            np.add.at(worth[5:].T, plan[row[edge == END]], by_fit[1][arm[edge == END]])
         if errors is not None:
             ends = is_cut | (graph.first_group[at] == graph.first_group[at + 1])
             ends[row[edge == END]] = True
@@ -194,7 +203,7 @@ class FixedPlans:
         key = group * self._many + wanted
         found = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         edge = np.where(keys[found] == key, edges[found], np.where(graph.source_may_end[group], END, NOTHING))
-        edge = np.where(graph.checked[group], END, edge)
+        edge = np.where(graph.checked[group] & graph.source_may_end[group], END, edge)
         return edge, group, row
 
     @property
@@ -239,6 +248,15 @@ class FixedPlans:
     def _right(self) -> FloatArray:
         """P(one of the arms comes next and the answer is correct | the position is reached)."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
+
+    @cached_property
+    def _all_by_fit(self) -> FloatArray:
+        """P(one of the arms comes next and the answer is correct | the models up to the position), by fit."""
+        assert self.graph.right_by_fit is not None
+        right = self.graph.right_by_fit[1]
+        found = np.zeros((len(self.graph.nodes), right.shape[1]))
+        np.add.at(found, self.graph.source, right)
+        return found
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:

@@ -129,6 +129,27 @@ class DecisionGraph:
         return np.divide(self.right, self.arm, out=usual, where=self.arm > 0.0)
 
     @cached_property
+    def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
+        """P(the request ends at the position with a correct answer | the models up to it), and P(the group's arm comes next and
+        the answer so far is correct | the same), by fit to resampled requests; shapes (positions, fits) and (groups, fits).
+
+        Their spread is the error of a plan over outcomes. None where arms are no outcomes, or there is one fit only.
+        """
+        outcomes = self.annotated.outcomes
+        if outcomes is None or outcomes.spread.shape[1] < 2:
+            return None
+        at, n_stages = self.position[outcomes.node], len(self.annotated.trie.stages)
+        ends = outcomes.arm < 0
+        ended = np.zeros((len(self.nodes), outcomes.spread.shape[1]))
+        np.add.at(ended, at[ends], outcomes.spread[ends])
+        key = self.source * n_stages + self.stage
+        order = np.argsort(key)
+        found = np.searchsorted(key[order], at[~ends] * n_stages + outcomes.arm[~ends])
+        right = np.zeros((len(key), outcomes.spread.shape[1]))
+        right[order[found]] = outcomes.spread[~ends]
+        return ended, right
+
+    @cached_property
     def group_of_edge(self) -> Integers:
         """The group of each edge."""
         return np.repeat(np.arange(len(self.source)), np.diff(self.first_edge))

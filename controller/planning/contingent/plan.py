@@ -12,7 +12,7 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.graph import DecisionGraph, Integers
 from vinelm.controller.planning.contingent.values import END, NOTHING
-from vinelm.promise import contingent_standard_error
+from vinelm.promise import contingent_standard_error, error_between_fits
 from vinelm.trie import BoolArray, FloatArray
 
 _DEEPEST = 10_000
@@ -104,19 +104,34 @@ class ContingentPlan:
     def standard_error(self) -> float | None:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
+        Where arms are outcomes, it is the standard deviation of the accuracy between fits to resampled requests.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
         over the chance of reaching the start.
         """
         annotated = self.graph.annotated
+        reach = float(annotated.reach[self.graph.nodes[self.start]] * self.graph.arm[list(self.first)].sum()) or 1.0
+        by_fit = self._right_by_fit
+        if by_fit is not None:
+            return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
         if annotated.accuracy_se is None:
             return None
         ends = np.array(self.ends, np.intp)
         found = None if self.start else contingent_standard_error(annotated, ends, self.accuracy)
         if found is not None:
             return found
-        reach = float(annotated.reach[self.graph.nodes[self.start]] * self.graph.arm[list(self.first)].sum())
-        return float(annotated.accuracy_se[ends].sum()) / (reach or 1.0)
+        return float(annotated.accuracy_se[ends].sum()) / reach
+
+    @property
+    def _right_by_fit(self) -> FloatArray | None:
+        """The mass of correct answers where the plan ends, by fit; None where arms are no outcomes."""
+        known = self.graph.right_by_fit
+        if known is None:
+            return None
+        ended, right = known
+        below = [at for at, _ in self._levels[1:]]
+        ends = [arms.group[arms.edge == END] for arms in self._arms]
+        return np.asarray(ended[np.concatenate(below)].sum(0) + right[np.concatenate(ends)].sum(0))
 
     @cached_property
     def ends(self) -> list[int]:
