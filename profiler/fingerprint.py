@@ -87,9 +87,9 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     parts |= {f"stage {name}": code_digest(fn) for name, fn in recorder.stages.items()}
     parts |= {f"route {i}": code_digest(fn) for i, fn in enumerate(recorder.routes, start=1)}
     for name, node in builder.nodes.items() if is_graph else ():
-        function = getattr(node.runnable, "func", None) or getattr(node.runnable, "afunc", None)
-        if getattr(function, FINISH_MARK, False):
-            continue  # ours, and without effect in a profile
+        function = _function(node)
+        if _is_finish(node):
+            continue
         if name not in recorder.stages and function is not None:
             parts[f"node {name}"] = code_digest(function)
         elif name not in recorder.stages and holds_stage(node.runnable):
@@ -150,12 +150,28 @@ class _Recorder:
 
 
 def _shape(builder: Any) -> Any:
-    """Nodes and edges of a ``StateGraph``, in a fixed order."""
+    """Nodes and edges of a ``StateGraph``, in a fixed order. A finish node counts as the place that it leads to."""
+    leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
+
+    def at(name: Any) -> Any:
+        return leads_to.get(name, name)
+
     branches = {
-        source: {name: sorted((branch.ends or {}).items()) for name, branch in found.items()}
+        source: {name: sorted((at(key), at(end)) for key, end in (branch.ends or {}).items()) for name, branch in found.items()}
         for source, found in builder.branches.items()
     }
-    return [sorted(builder.nodes), sorted(builder.edges), sorted(map(str, builder.waiting_edges)), branches]
+    edges = sorted((source, at(target)) for source, target in builder.edges if source not in leads_to)
+    return [sorted(set(builder.nodes) - set(leads_to)), edges, sorted(map(str, builder.waiting_edges)), branches]
+
+
+def _is_finish(node: Any) -> bool:
+    """Whether the node is ours that returns an earlier answer. It has no effect in a profile, so rows hold with and without."""
+    return bool(getattr(_function(node), FINISH_MARK, False))
+
+
+def _function(node: Any) -> Any:
+    runnable = getattr(node, "runnable", None)
+    return getattr(runnable, "func", None) or getattr(runnable, "afunc", None)
 
 
 def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:

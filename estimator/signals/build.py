@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,6 +91,40 @@ def signals_trie(
         least_reach *= 2.0
 
 
+class _Layout(NamedTuple):
+    """Where histories and nodes are. Nodes are counted level by level, the root is node 0; ``place`` is that in pre-order.
+
+    ``of_history``: by level, the node of each history, from the level's first. ``parents`` and ``models``: by level, each
+    node's history in the level before, and its model. ``arm_of``: by level, the arm of each history, 0 at the end.
+    """
+
+    of_history: list[Ints]
+    parents: list[Ints]
+    models: list[Ints]
+    offsets: Ints
+    order: Ints
+    place: Ints
+    arms: list[tuple[int, int, int]]
+    arm_of: list[Ints]
+
+    def first_node(self, d: int) -> int:
+        return int(self.offsets[d]) + 1
+
+    def nodes_of(self, d: int) -> slice:
+        return slice(self.first_node(d), self.first_node(d + 1))
+
+
+class _Nodes:
+    """What is known of each of ``n`` nodes, level by level."""
+
+    def __init__(self, n: int) -> None:
+        self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        self.stage, self.model, self.base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
+        self.reach, self.cost = np.ones(n), np.zeros(n)
+        self.came, self.came_right = np.ones(n), np.zeros(n)
+        self.success, self.stop, self.stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
+
+
 class _Builder:
     """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
 
@@ -98,65 +132,81 @@ class _Builder:
         self.base, self.model, self.levels = annotated, model, levels
         self.invocations = annotated.template.invocations
         self.n_models = len(annotated.trie.models)
+        self.child_of = _Children(annotated.trie)
 
     def build(self, goes_on: bool, meta: dict[str, Any]) -> AnnotatedTrie:
         """Return the trie."""
-        of_history, parents, models, order = self._nodes()
-        sizes = [len(p) for p in parents]
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
-        n = int(offsets[-1]) + 1
-        place = np.empty(n, np.int64)  # of the node in breadth-first order (root 0), its place in pre-order
-        place[order] = np.arange(n)
-        arms, arm_of = self._arms()
-        depth, up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
-        stage, model_of, base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
-        reach, cost, came, came_right = np.ones(n), np.zeros(n), np.ones(n), np.zeros(n)
-        success, stop, stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
+        layout = self._layout()
+        nodes = _Nodes(len(layout.order))
         parts: list[dict[str, Any]] = []
-        passed = np.array([label.passed for label in self.model.labels])
-        child_of = _Children(self.base.trie)
-        for d, level in enumerate(self.levels):
-            here = slice(int(offsets[d]) + 1, int(offsets[d + 1]) + 1)
-            at = np.arange(here.start, here.stop)
-            history = parents[d]  # the history before each node, in the level before
-            before = self.levels[d - 1] if d else None
-            depth[here], model_of[here] = d + 1, models[d]
-            if before is None:
-                up[here], stage[here] = 0, 0
-                base[here] = [child_of(0, m) for m in models[d].tolist()]
-            else:
-                node_before = int(offsets[d - 1]) + 1 + of_history[d - 1][history]
-                up[here], stage[here] = node_before, arm_of[d - 1][history]
-                base[here] = [child_of(b, m) for b, m in zip(base[node_before].tolist(), models[d].tolist(), strict=True)]
-                came[here] = before.reach[history] / reach[node_before]
-                came_right[here] = before.right[history].max(axis=1) / reach[node_before]
-            node = at[0] + of_history[d]
-            reach[here] = np.bincount(of_history[d], level.reach, len(at))
-            size = 1.0 if before is None else before.size[history]
-            cost[at[of_history[d]]] = self.model.cost_usd[level.context]  # of the node's context
-            cost[here] *= size
-            best, last = level.right.max(axis=1), _last_right(level)
-            is_leaf = d + 1 == len(self.levels)
-            closes = passed[level.label] if is_leaf else ~level.is_open
-            success[here] = np.bincount(of_history[d], best, len(at)) / reach[here]
-            stop[here] = np.bincount(of_history[d], level.reach * closes, len(at)) / reach[here]
-            stop_success[here] = np.bincount(of_history[d], best * closes, len(at)) / reach[here]
-            parts.append(
-                {
-                    "node": place[node],
-                    "label": level.label,
-                    "answer_class": level.kind,
-                    "chance": level.reach / reach[node],
-                    "right": best / reach[node],
-                    "right_last": last / reach[node],
-                    "returned": np.where(best > 0.0, level.right.argmax(axis=1), -1),
-                    "arm": np.where(level.is_open, arm_of[d], -1),
-                    "spread": level.spread,
-                }
-            )
-        labels = {"depth": depth[order], "stage": stage[order], "model": model_of[order]}
-        parent = np.where(up[order] < 0, -1, place[np.maximum(up[order], 0)])
-        trie = self._trie(arms, parent, labels)
+        for d in range(len(self.levels)):
+            self._connect(d, nodes, layout)
+            self._estimate(d, nodes, layout)
+            parts.append(self._outcomes_of(d, nodes, layout))
+        order = layout.order
+        labels = {"depth": nodes.depth[order], "stage": nodes.stage[order], "model": nodes.model[order]}
+        parent = np.where(nodes.up[order] < 0, -1, layout.place[np.maximum(nodes.up[order], 0)])
+        return AnnotatedTrie(
+            trie=self._trie(layout.arms, parent, labels), template=self.base.template, catalog=self.base.catalog,
+            success=nodes.success[order], stop=np.clip(nodes.stop[order], 0.0, 1.0), stop_success=nodes.stop_success[order],
+            **self._amounts(nodes.cost[order], nodes.base[order]), arm=nodes.came[order], arm_success=nodes.came_right[order],
+            outcomes=self._outcomes(parts, layout, goes_on), meta=meta,
+        )  # fmt: skip
+
+    def _layout(self) -> _Layout:
+        of_history, parents, models, order = self._nodes()
+        offsets = np.concatenate(([0], np.cumsum([len(each) for each in parents])))
+        place = np.empty(int(offsets[-1]) + 1, np.int64)
+        place[order] = np.arange(len(place))
+        arms, arm_of = self._arms()
+        return _Layout(of_history, parents, models, offsets, order, place, arms, arm_of)
+
+    def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
+        """What comes before the nodes of a level: the node above, the outcome there, and the path without outcomes."""
+        here, history, models = layout.nodes_of(d), layout.parents[d], layout.models[d]
+        nodes.depth[here], nodes.model[here] = d + 1, models
+        if not d:
+            nodes.up[here], nodes.stage[here] = 0, 0
+            nodes.base[here] = [self.child_of(0, m) for m in models.tolist()]
+            return
+        before = self.levels[d - 1]
+        up = layout.first_node(d - 1) + layout.of_history[d - 1][history]
+        nodes.up[here], nodes.stage[here] = up, layout.arm_of[d - 1][history]
+        nodes.base[here] = [self.child_of(b, m) for b, m in zip(nodes.base[up].tolist(), models.tolist(), strict=True)]
+        nodes.came[here] = before.reach[history] / nodes.reach[up]
+        nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
+
+    def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
+        """Reach, dollars and accuracy of the nodes of a level, from the histories that end with their invocation."""
+        level, here, of = self.levels[d], layout.nodes_of(d), layout.of_history[d]
+        n = len(layout.parents[d])
+        nodes.reach[here] = np.bincount(of, level.reach, n)
+        nodes.cost[layout.first_node(d) + of] = self.model.cost_usd[level.context]  # of the node's context
+        nodes.cost[here] *= self.levels[d - 1].size[layout.parents[d]] if d else 1.0
+        best, passed = level.right.max(axis=1), np.array([label.passed for label in self.model.labels])
+        closes = ~level.is_open if d + 1 < len(self.levels) else passed[level.label]
+        nodes.success[here] = np.bincount(of, best, n) / nodes.reach[here]
+        nodes.stop[here] = np.bincount(of, level.reach * closes, n) / nodes.reach[here]
+        nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
+
+    def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
+        """The outcomes of the nodes of a level, by column of :class:`~vinelm.signals.Outcomes`."""
+        level, node = self.levels[d], layout.first_node(d) + layout.of_history[d]
+        best = level.right.max(axis=1)
+        return {
+            "node": layout.place[node],
+            "label": level.label,
+            "answer_class": level.kind,
+            "chance": level.reach / nodes.reach[node],
+            "right": best / nodes.reach[node],
+            "right_last": _last_right(level) / nodes.reach[node],
+            "returned": np.where(best > 0.0, level.right.argmax(axis=1), -1),
+            "arm": np.where(level.is_open, layout.arm_of[d], -1),
+            "spread": level.spread,
+        }
+
+    def _outcomes(self, parts: Sequence[dict[str, Any]], layout: _Layout, goes_on: bool) -> Outcomes:
+        """The outcomes of all levels, sorted by node."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -168,13 +218,8 @@ class _Builder:
             "spread": np.float32,
         }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
-        stages = (self._stage_index(0), *(stage for stage, *_ in arms))
-        return AnnotatedTrie(
-            trie=trie, template=self.base.template, catalog=self.base.catalog, success=success[order],
-            stop=np.clip(stop[order], 0.0, 1.0), stop_success=stop_success[order],
-            **self._amounts(cost[order], base[order]), arm=came[order], arm_success=came_right[order],
-            outcomes=Outcomes(self.model.labels, stages, goes_on, **arrays), meta=meta,
-        )  # fmt: skip
+        stages = (self._stage_index(0), *(stage for stage, *_ in layout.arms))
+        return Outcomes(self.model.labels, stages, goes_on, **arrays)
 
     def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
         """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""

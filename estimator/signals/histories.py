@@ -94,60 +94,79 @@ def histories(
         goes_on: Whether a history may go on after the workflow's own check has passed its answer.
         least_reach: See :data:`LEAST_REACH`.
     """
-    depth = len(stages)
-    labels = model.labels
-    passed = np.array([label.passed for label in labels])
-    of_fit = (model.fit[:, None] == np.arange(model.n_fits)).astype(float)
-    one, zero = np.ones(1), np.zeros(1, np.int64)
-    never = np.full((1, len(models)), NOT_ASKED)
-    root = HistoryLevel(
-        zero, zero, zero, zero, one, np.zeros((1, depth)), np.zeros((1, 1)), one, zero, never, np.ones(1, np.bool_)
-    )  # fmt: skip
-    rows = _Rows(np.zeros(1, np.int64), np.full((1, depth), -1, np.int8), np.exp(model.log_weights)[None, :])
-    label_of_class = np.full((1, depth), -1, np.int64)
-    before, found = root, []
-    for d, (stage, allowed) in enumerate(stages):
-        contexts = _Contexts.of(model, stage, d > 0)
-        parts: list[_Part] = []
-        keep = before.is_open[rows.history]
-        open_rows = _Rows(rows.history[keep], rows.types[keep], rows.mass[keep])
-        for m, name in enumerate(models):
-            if name in allowed:
-                parts += _expand(
-                    model,
-                    contexts,
-                    open_rows,
-                    _Before(before, label_of_class, d, of_fit if d + 1 == depth else None),
-                    (m, name),
-                )
-        if not parts:
-            before.is_open[:] = False
+    growing = _Growing(model, models, len(stages), goes_on=goes_on, least_reach=least_reach)
+    for stage, allowed in stages:
+        if not growing.add_level(stage, [(m, name) for m, name in enumerate(models) if name in allowed]):
             break
-        history, m_, label, kind, types, mass, context = map(np.concatenate, zip(*parts, strict=True))
-        before.is_open[np.setdiff1d(np.arange(len(before)), history)] = False  # no model is known to be asked there
-        code = ((history * len(models) + m_) * (depth + 1) + kind + 1) * len(labels) + label
-        codes, first, of = np.unique(code, return_index=True, return_inverse=True)
-        total = mass.sum(axis=1)
-        reach = _sums(of, total, len(codes))
-        right = np.zeros((len(codes), depth))
-        for j in range(depth):
-            right[:, j] = _sums(of, total * (types[:, j] == RIGHT), len(codes))
-        parent, m_first, kind_first, label_first = history[first], m_[first], kind[first], label[first]
-        last = before.last[parent].copy()
-        last[np.arange(len(codes)), m_first] = np.where(kind_first < 0, NO_ANSWER, kind_first)
-        is_open = reach >= least_reach if goes_on else (reach >= least_reach) & ~passed[label_first]
-        size = _sums(of, mass @ model.size, len(codes)) / reach if d + 1 < depth else np.ones(len(codes))
-        is_open &= d + 1 < depth
-        spread = _by_fit(model, right.argmax(axis=1), of, types, mass)
-        level = HistoryLevel(
-            parent, m_first, label_first, kind_first, reach, right, spread, size, context[first], last, is_open
-        )
-        classes = label_of_class[parent].copy()
-        new = (kind_first >= 0) & (classes[np.arange(len(codes)), np.maximum(kind_first, 0)] < 0)
-        classes[np.flatnonzero(new), kind_first[new]] = label_first[new]
-        rows, before, label_of_class = _Rows(of, types, mass), level, classes
-        found.append(level)
-    return found
+    return growing.found
+
+
+class _Growing:
+    """The levels found so far; of the last one also its rows, and the label that each of its classes was seen with first."""
+
+    def __init__(self, model: Predictive, models: Sequence[str], depth: int, *, goes_on: bool, least_reach: float) -> None:
+        self.model, self.n_models, self.depth = model, len(models), depth
+        self.goes_on, self.least_reach = goes_on, least_reach
+        self.passed = np.array([label.passed for label in model.labels])
+        self.of_fit = (model.fit[:, None] == np.arange(model.n_fits)).astype(float)
+        self.found: list[HistoryLevel] = []
+        one, zero = np.ones(1), np.zeros(1, np.int64)
+        never = np.full((1, len(models)), NOT_ASKED)
+        self.last = HistoryLevel(
+            zero, zero, zero, zero, one, np.zeros((1, depth)), np.zeros((1, 1)), one, zero, never, np.ones(1, np.bool_)
+        )  # fmt: skip
+        self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), np.exp(model.log_weights)[None, :])
+        self.label_of_class = np.full((1, depth), -1, np.int64)
+
+    def add_level(self, stage: str, asked: Sequence[tuple[int, str]]) -> bool:
+        """Add the histories that are one invocation longer; return False if there are none."""
+        is_final = len(self.found) + 1 == self.depth
+        contexts = _Contexts.of(self.model, stage, bool(self.found))
+        keep = self.last.is_open[self.rows.history]
+        rows = _Rows(self.rows.history[keep], self.rows.types[keep], self.rows.mass[keep])
+        known = _Before(self.last, self.label_of_class, len(self.found), self.of_fit if is_final else None)
+        parts = [part for each in asked for part in _expand(self.model, contexts, rows, known, each)]
+        if not parts:
+            self.last.is_open[:] = False
+            return False
+        part = _Part(*map(np.concatenate, zip(*parts, strict=True)))
+        self.last.is_open[np.setdiff1d(np.arange(len(self.last)), part.history)] = False  # no model is known to be asked there
+        code = (part.history * self.n_models + part.model) * (self.depth + 1) + part.kind + 1
+        code = code * len(self.model.labels) + part.label
+        _, first, of = np.unique(code, return_index=True, return_inverse=True)
+        level = self._level(part, first, of, is_final=is_final)
+        self.label_of_class = self._labels_of_classes(level)
+        self.rows, self.last = _Rows(of, part.types, part.mass), level
+        self.found.append(level)
+        return True
+
+    def _level(self, part: _Part, first: Ints, of: Ints, *, is_final: bool) -> HistoryLevel:
+        """The histories of the rows ``part``: ``first`` is one row of each, ``of`` is each row's history."""
+        n = len(first)
+        parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
+        total = part.mass.sum(axis=1)
+        reach = _sums(of, total, n)
+        right = np.zeros((n, self.depth))
+        for j in range(self.depth):
+            right[:, j] = _sums(of, total * (part.types[:, j] == RIGHT), n)
+        last = self.last.last[parent].copy()
+        last[np.arange(n), model] = np.where(kind < 0, NO_ANSWER, kind)
+        is_open = (reach >= self.least_reach) & (not is_final)
+        if not self.goes_on:
+            is_open &= ~self.passed[label]
+        return HistoryLevel(
+            parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
+            spread=_by_fit(self.model, right.argmax(axis=1), of, part.types, part.mass),
+            size=np.ones(n) if is_final else _sums(of, part.mass @ self.model.size, n) / reach,
+            context=part.context[first], last=last, is_open=is_open,
+        )  # fmt: skip
+
+    def _labels_of_classes(self, level: HistoryLevel) -> Ints:
+        """The label that each class was seen with first, shape (histories, classes); -1 where there is no such class."""
+        at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
+        is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)
+        labels[np.flatnonzero(is_new), level.kind[is_new]] = level.label[is_new]
+        return labels
 
 
 class _Contexts(NamedTuple):

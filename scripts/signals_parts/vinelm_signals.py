@@ -11,8 +11,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.estimator import estimate_signals
-from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL
+from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
 from vinelm.signals import Outcome

@@ -56,3 +56,10 @@ def test_the_node_is_no_part_of_the_fingerprint():
     parts = fingerprint(workflow, catalog_for(workflow), {"test": ToyBackend()})
     assert "node check" in parts
     assert "node finish" not in parts
+
+
+def test_rows_that_were_bought_without_the_node_hold_with_it():
+    found = [
+        fingerprint(made, catalog_for(made), {"test": ToyBackend()}) for made in (toy(build=build), toy(build=plain_build))
+    ]
+    assert found[0] == found[1]
