@@ -69,7 +69,7 @@ def plan(
         >>> import vinelm
         >>> decision = vinelm.plan("my-app.vine", maximize="accuracy", max_cost_usd=0.001)
         >>> decision.path
-        ('small', 'large', 'large')
+        ('small', 'large')
         >>> decision.is_feasible
         True
     """

@@ -79,7 +79,7 @@ def profile(
         >>> result.stopped_by
         'coverage'
         >>> result.executed
-        193
+        221
     """
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits, check_uncheckpointed
