@@ -20,8 +20,12 @@ def solve(state: State, model):  # an LLM stage: VineLM hands in the chat model 
     return {"answer": model.invoke(f"Answer with a number only. {state['question']}").text.strip()}
 
 
+def is_number(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
 def check(state: State):  # a tool: an ordinary node
-    return {"problem": "" if state["answer"].lstrip("-").isdigit() else "this is not a whole number"}
+    return {"problem": "" if is_number(state["answer"]) else "this is not a whole number"}
 
 
 def fix(state: State, model):
@@ -40,8 +44,10 @@ def build(vine):
     graph.add_node("fix", vine.stage("fix", fix))
     graph.add_edge(START, "solve")
     graph.add_edge("solve", "check")
-    graph.add_conditional_edges("check", vine.route(finished, again="fix", end=END, times=FIXES))
+    graph.add_conditional_edges("check", vine.route(finished, again="fix", end="finish", times=FIXES))
     graph.add_edge("fix", "check")
+    graph.add_node("finish", vine.finish)  # may return an earlier answer
+    graph.add_edge("finish", END)
     return graph
 
 
@@ -52,5 +58,8 @@ workflow = Workflow(
     requests=read_jsonl(Path(__file__).with_name("questions.jsonl"), required=("question", "answer")),
     labels=("answer",),  # never shown to the graph
     score=lambda request, state: state.get("answer") == request.data["answer"],
+    signal="status",  # what is seen of an answer without labels: the verdict of `finished`
+    agree=lambda one, other: is_number(one) and one == other,  # what is no number agrees with nothing
+    answer=("answer",),  # the keys of the state that make an answer
     writer=TextWriter("answer"),  # only so that simulated models can stand in for real ones
 )

@@ -1,5 +1,6 @@
 """The page about your own app shows the very file that runs here, end to end."""
 
+import doctest
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def vinelm(*arguments, cwd):
 def test_the_page_shows_the_file_as_it_is():
     source = EXAMPLE.read_text()
     assert source.strip() in PAGE
-    assert len(source.splitlines()) <= 60
+    assert len(source.splitlines()) <= 65
     assert "<<" not in PAGE
 
 
@@ -43,6 +44,13 @@ def test_every_command_of_the_page_works_in_order(followed):
     assert (folder / "my-app.vine").is_file()
 
 
+def test_the_plan_over_what_requests_show_is_the_one_on_the_page(followed, monkeypatch):
+    monkeypatch.chdir(followed[0])
+    example = doctest.DocTestParser().get_doctest(PAGE, {}, "your-own-app.md", None, 0)
+    assert len(example.examples) == 4
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
 @pytest.mark.parametrize("max_cost_usd", [0.0001, 0.01])
 def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     from vinelm import Catalog, Objective, VineLM
@@ -53,7 +61,13 @@ def test_the_profiled_app_is_served(followed, monkeypatch, max_cost_usd):
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     workflow = load_workflow("my_app:workflow")
     catalog = Catalog.from_toml("models.toml")
-    vine = VineLM(models=catalog, backends=create_backends(catalog, workflow=workflow))
+    vine = VineLM(
+        models=catalog,
+        backends=create_backends(catalog, workflow=workflow),
+        signal=workflow.signal,
+        agree=workflow.agree,
+        answer=workflow.answer,
+    )
     vine.load(followed[0] / "my-app.vine")
     app = workflow.build(vine).compile()
     request = workflow.requests[0]
