@@ -159,7 +159,7 @@ def sigmoid(x: FloatArray) -> FloatArray:
 class Labelings:
     """Every way to assign types to the wrong classes of each request, as counts of (context, type).
 
-    A class of several answers cannot be OWN. At most one class is the USUAL mistake, and at most one the SECOND.
+    A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one class is the USUAL mistake, and at most one the SECOND.
 
     Args:
         request: Of each labeling, ascending.
@@ -181,9 +181,9 @@ class Labelings:
             base = np.zeros(width)
             right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
             of_class: dict[int, npt.NDArray[np.float64]] = {}
-            size: dict[int, set[int]] = {}
+            givers: dict[int, set[str]] = {}
             for context, right, kind, weight in zip(
-                table.context[here], table.right[here], table.kind[here], table.weight[here], strict=True
+                table.context[here], table.right[here], table.kind[here], table.evidence[here], strict=True
             ):
                 base[context * N_TYPES + RIGHT] += weight * right
                 if right >= 1.0:
@@ -195,8 +195,8 @@ class Labelings:
                     base[context * N_TYPES + ALIKE] += weight * (1.0 - right)
                     continue
                 of_class.setdefault(int(kind), np.zeros(len(table.contexts)))[context] += weight * (1.0 - right)
-                size.setdefault(int(kind), set()).add(int(context))
-            for types in _assignments([len(size[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
+                givers.setdefault(int(kind), set()).add(table.contexts[context].model)
+            for types in _assignments([len(givers[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
                 row = base.copy()
                 for type_, counts in zip(types, of_class.values(), strict=True):
                     row[type_::N_TYPES] += counts
@@ -206,7 +206,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Types of wrong classes; ``shared`` says which have several answers. Those that no assignment fits count as OWN."""
+    """Types of wrong classes; ``shared`` says which have answers of several models. Those that no assignment fits count as OWN."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     for first in product(allowed, repeat=min(len(shared), 4)):
@@ -330,7 +330,7 @@ def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
     """P(label | context, right / none / wrong), of each model shrunk towards that of all."""
     shape = (len(table.contexts), 3, len(table.labels))
     counts = np.zeros(shape)
-    weight = table.weight * weights[table.request]
+    weight = table.evidence * weights[table.request]
     right, other = np.zeros_like(table.context), np.where(table.kind < 0, 1, 2)
     np.add.at(counts, (table.context, right, table.label), weight * table.right)
     np.add.at(counts, (table.context, other, table.label), weight * (1.0 - table.right))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from vinelm.errors import EvidenceError
 from vinelm.observation import Observation
 from vinelm.signals import MOST_SIGNALS, STATUS, Label
-from vinelm.trie import FloatArray
+from vinelm.trie import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 
@@ -51,6 +51,7 @@ class AnswerTable:
         right: Whether the answer is right, or its score in [0, 1].
         kind: Class of the answer within its request; -1 without an answer.
         weight: Weight of the row.
+        is_repeat: Whether it is the model's earlier answer again, or again none, which says nothing more about the request.
         cost_usd: Dollars of the row, tools included.
         repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
     """
@@ -64,11 +65,17 @@ class AnswerTable:
     right: FloatArray
     kind: Ints
     weight: FloatArray
+    is_repeat: BoolArray
     cost_usd: FloatArray
     repeats: FloatArray
 
     def __len__(self) -> int:
         return len(self.request)
+
+    @cached_property
+    def evidence(self) -> FloatArray:
+        """Weight of the row where answers are counted: none of a repeated one, whose chance is that of repeating."""
+        return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property
     def label_follows_class(self) -> bool:
@@ -105,11 +112,12 @@ class AnswerTable:
         if len(signals) > MOST_SIGNALS:
             raise EvidenceError(f"the rows have {len(signals)} different signals, at most {MOST_SIGNALS} are possible")
         repeated: dict[Context, list[int]] = defaultdict(lambda: [0, 0])
-        contexts, labels = [], []
+        contexts, labels, is_repeat = [], [], []
         counts: dict[tuple[str, str, bool], int] = defaultdict(int)
         for row in scored:
-            context = _context(row, by_cell, repeated)
+            context, repeats = _context(row, by_cell, repeated)
             contexts.append(context)
+            is_repeat.append(repeats)
             labels.append(Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal))
             counts[row.request_id, row.model, context.is_again] += 1
         names = sorted({*contexts, *_possible(invocations, {c.model for c in contexts}, any(c.is_again for c in contexts))})
@@ -128,6 +136,7 @@ class AnswerTable:
             weight=np.array(
                 [1.0 / counts[row.request_id, row.model, c.is_again] for row, c in zip(scored, contexts, strict=True)]
             ),
+            is_repeat=np.array(is_repeat, np.bool_),
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in scored]),
             repeats=np.array([repeated[context] for context in names], np.float64).reshape(-1, 2),
         )
@@ -144,11 +153,14 @@ def _possible(invocations: Sequence[str], models: set[str], knows_again: bool) -
 
 def _context(
     row: Observation, by_cell: dict[tuple[str, tuple[str, ...]], Observation], repeated: dict[Context, list[int]]
-) -> Context:
+) -> tuple[Context, bool]:
+    """The row's context, and whether its answer is the model's earlier one; such rows are counted."""
     earlier = [by_cell.get((row.request_id, row.prefix[:k])) for k in range(1, row.depth)]
     same = [other for other in earlier if other is not None and other.model == row.model]
     context = Context(row.stage, row.model, any(other is not None for other in earlier), bool(same))
-    if same and row.answer_class is not None:
-        repeated[context][0] += 1
-        repeated[context][1] += same[-1].answer_class == row.answer_class
-    return context
+    if not same:
+        return context, False
+    is_repeat = same[-1].answer_class == row.answer_class
+    repeated[context][0] += 1
+    repeated[context][1] += is_repeat
+    return context, is_repeat
