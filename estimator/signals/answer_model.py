@@ -159,7 +159,8 @@ def sigmoid(x: FloatArray) -> FloatArray:
 class Labelings:
     """Every way to assign types to the wrong classes of each request, as counts of (context, type).
 
-    A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one class is the USUAL mistake, and at most one the SECOND.
+    A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one
+    class is the USUAL mistake, and at most one the SECOND.
 
     Args:
         request: Of each labeling, ascending.
@@ -206,7 +207,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Types of wrong classes; ``shared`` says which have answers of several models. Those that no assignment fits count as OWN."""
+    """Types of wrong classes; ``shared``: which have several models' answers. Those that no assignment fits count as OWN."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     for first in product(allowed, repeat=min(len(shared), 4)):

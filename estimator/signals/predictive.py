@@ -65,8 +65,7 @@ class Predictive:
         whole = fit_answers(table)
         found = [whole]
         if fits:
-            rng, n = np.random.default_rng(seed), len(table.requests)
-            found = [fit_answers(table, weights=n * rng.dirichlet(np.ones(n))) for _ in range(fits)]
+            found = [fit_answers(table, weights=weights) for weights in resampled(len(table.requests), fits, seed)]
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         return cls(
             contexts=whole.contexts,
@@ -81,6 +80,15 @@ class Predictive:
             label_follows_class=whole.label_follows_class,
             cost_usd=whole.cost_usd,
         )
+
+
+def resampled(requests: int, fits: int, seed: int) -> FloatArray:
+    """Return random weights of the requests for each fit, shape (fits, requests).
+
+    Each request weighs as much over all fits together, so that the mean of few fits is near the fit to the rows as they are.
+    """
+    weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
+    return np.asarray(weights / weights.mean(axis=0))
 
 
 def _weights(one: AnswerFit, at: npt.NDArray[np.intp]) -> FloatArray:
