@@ -2,9 +2,11 @@ from .application import VineLM as VineLM
 from .estimation import estimate as estimate
 from .estimation import estimate_store as estimate_store
 from .estimation import require_same_workflow as require_same_workflow
+from .estimation import why_paths_only as why_paths_only
 from .estimation import with_provenance as with_provenance
 from .planning import plan as plan
 from .planning import require_evidence as require_evidence
+from .planning import require_signals as require_signals
 from .profiling import bind_workflow as bind_workflow
 from .profiling import identity_of as identity_of
 from .profiling import profile as profile

@@ -317,7 +317,7 @@ class VineLM:
             ConfigError: no trie is loaded, or such objectives cannot be planned over it (``risk="dp"`` over too many paths).
         """
         for objective in objectives:
-            self._planning().prepare(objective)
+            self.served_planner().prepare(objective)
 
     def session(
         self,
@@ -345,9 +345,7 @@ class VineLM:
         Raises:
             ConfigError: no trie is loaded.
         """
-        planner = self._planning()
-        if self._over_signals and planner is self.planner:
-            planner = self._over_signals[self.adapter.returns_earlier if returns_earlier is None else returns_earlier]
+        planner = self.served_planner(returns_earlier=returns_earlier)
         planner.prepare_in_background(objective)
         return Session(
             planner,
@@ -363,6 +361,22 @@ class VineLM:
             least_call_usd=self._least_call_usd,
             default=self._served_default,
         )
+
+    def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
+        """Return the planner of new requests: over what they show, where signals are declared and the trie knows them.
+
+        Its plans end only where the graph can end a request, so ask for it when the graph is built.
+
+        Args:
+            returns_earlier: as in :meth:`session`.
+
+        Raises:
+            ConfigError: no trie is loaded.
+        """
+        planner = self._planning()
+        if not self._over_signals or planner is not self.planner:
+            return planner
+        return self._over_signals[self.adapter.returns_earlier if returns_earlier is None else returns_earlier]
 
     def _served_default(self, stage: str) -> str:
         """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""

@@ -42,7 +42,8 @@ def estimate(
             (default 0.15). 1 accepts everything. Only with ``check``.
 
     Returns:
-        The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance.
+        The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
+        observations have what requests showed, ``signals`` is the trie to plan over it, else None.
 
     Raises:
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
@@ -109,6 +110,26 @@ def estimate_store(
     if checked:
         annotated = _with_evidence(annotated, cells, max_error)
     return replace(annotated, signals=estimate_signals(annotated, observations))
+
+
+def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:
+    """Return why plans over a trie cannot use what requests show, as one line; None if they can.
+
+    Args:
+        store: The store that the trie was estimated from, or its path. It is only read.
+        annotated: The trie.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    from vinelm.estimator import why_without_signals
+    from vinelm.traces import ObservationStore
+
+    if annotated.signals is not None:
+        return None
+    with ObservationStore.open(store if isinstance(store, str | Path) else store.path) as opened:
+        rows = opened.observations()
+    return why_without_signals(rows, annotated.template)
 
 
 def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:

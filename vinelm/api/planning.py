@@ -34,15 +34,20 @@ class ObjectiveFields(TypedDict, total=False):
 
 
 @overload
-def plan(trie: AnnotatedTrie | str | Path, objective: Objective, /) -> Decision: ...
+def plan(trie: AnnotatedTrie | str | Path, objective: Objective, /, *, signals: bool = False) -> Decision: ...
 
 
 @overload
-def plan(trie: AnnotatedTrie | str | Path, /, **fields: Unpack[ObjectiveFields]) -> Decision: ...
+def plan(trie: AnnotatedTrie | str | Path, /, *, signals: bool = False, **fields: Unpack[ObjectiveFields]) -> Decision: ...
 
 
 def plan(
-    trie: AnnotatedTrie | str | Path, objective: Objective | None = None, /, **fields: Unpack[ObjectiveFields]
+    trie: AnnotatedTrie | str | Path,
+    objective: Objective | None = None,
+    /,
+    *,
+    signals: bool = False,
+    **fields: Unpack[ObjectiveFields],
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
 
@@ -52,6 +57,8 @@ def plan(
     Args:
         trie: An annotated trie, or the path of its file.
         objective: The target and its bounds.
+        signals: Plan over what requests show, as :class:`~vinelm.VineLM` does where ``signal``, ``agree`` or ``answer`` is
+            declared and every end of the graph is ``vine.finish``. The result is a contingent plan. False chooses a path.
         **fields: Fields of an :class:`~vinelm.objective.Objective`, in place of ``objective``.
 
     Returns:
@@ -61,7 +68,8 @@ def plan(
         advantage to that choice alone.
 
     Raises:
-        ConfigError: The objective makes no sense, or both an objective and fields are given.
+        ConfigError: The objective makes no sense, both an objective and fields are given, or ``signals`` are asked for and the
+            trie has none.
         InfeasibleError: No path meets the bounds, and the objective has ``on_infeasible="raise"``.
         TrieFileError: The file is missing, damaged or written by a newer version.
 
@@ -78,8 +86,20 @@ def plan(
     if objective is not None and fields:
         raise ConfigError(f"plan got an objective and also {', '.join(fields)}: put these fields into the objective")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    if signals:
+        annotated = require_signals(annotated)
     wanted = objective if objective is not None else Objective(**fields)
     return Planner(annotated).plan(wanted, elapsed_s=float(annotated.latency_s[0]))
+
+
+def require_signals(annotated: AnnotatedTrie) -> AnnotatedTrie:
+    """Return the trie of what requests show that was estimated with this one; :class:`ConfigError` if there is none."""
+    if annotated.signals is None:
+        raise ConfigError(
+            "the trie knows nothing of what requests show: plan over paths, or run `vinelm estimate` again, which says why",
+            code="no-signals",
+        )
+    return annotated.signals
 
 
 def require_evidence(decision: Decision) -> None:

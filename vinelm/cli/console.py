@@ -27,10 +27,10 @@ class Advance(Protocol):
 
 
 def stdout() -> Console:
-    """Return a console for data: no highlighting of numbers, 80 columns if the output is not a terminal."""
+    """Return a console for data: text as it is (brackets are no markup), 80 columns if the output is not a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str | None = None) -> None:

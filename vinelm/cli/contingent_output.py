@@ -32,10 +32,13 @@ def show_alternatives(objective: Objective, decision: ContingentDecision) -> Non
     from vinelm.cli.console import show_table
     from vinelm.reports import objective_words, percent, usd
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    named: str | None = None  # names with outcomes are long: once for each arm
     for found in decision.alternatives():
         mark, why = ("* ", "chosen") if found.is_chosen else ("  ", found.why)
-        rows.append((f"{mark}{found.stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), why))
+        stage = "" if named == found.stage else found.stage
+        named = found.stage if decision.metrics.annotated.outcomes is not None else None
+        rows.append((f"{mark}{stage}", found.model or "end here", percent(found.accuracy), usd(found.cost_usd), why))
     show_table(objective_words(objective), ("  next", "<model", "accuracy", "cost", "<why"), rows)
 
 

@@ -34,6 +34,9 @@ stop_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress bars.")
+signals_option = click.option(
+    "--signals", is_flag=True, help="Plan over what requests show (the check's verdict, signals, whether answers agree)."
+)
 estimator_option = click.option(
     "--estimator", default="latent", show_default=True, metavar="NAME", help="Estimator that fits the trie to the observations."
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -117,7 +117,8 @@ Done = Callable[[int, int], None]
 class HeldOutServing:
     """Serves a set of requests through the application under each policy. Spends money with real models.
 
-    Each fixed plan is served once, whatever the number of objectives that chose it.
+    Each fixed plan is served once, whatever the number of objectives that chose it. VineLM serves the plans that ``plans``
+    make: over paths, not over what requests show.
     """
 
     workflow: Workflow
@@ -132,7 +133,7 @@ class HeldOutServing:
             annotated.catalog,
             self.backends,
             template=annotated.template,
-            trie=annotated,
+            trie=replace(annotated, signals=None),
             fallback=False,
             labelled=True,
             signal=self.workflow.signal,

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from vinelm.adapters.langgraph import build_graph
-from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie, whole_paths
-from vinelm.api import VineLM, require_budget, require_same_workflow
+from vinelm.annotated_trie import ARM_ARRAYS, NODE_ARRAYS, AnnotatedTrie
+from vinelm.api import VineLM, require_budget, require_same_workflow, require_signals
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
-from vinelm.controller import Decision, Planner
+from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
@@ -23,6 +23,7 @@ from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
 from vinelm.objective import Objective
 from vinelm.protocols import Backend
+from vinelm.signals import OUTCOME_ARRAYS
 from vinelm.traces import ObservationStore, run_lock
 from vinelm.vinefile import load_trie
 from vinelm.workflow import Request, Workflow
@@ -41,6 +42,7 @@ def verify(
     requests: int | None = None,
     budget_usd: float | None = None,
     seed: int = 0,
+    signals: bool = False,
     log: str | Path | None = None,
     dry_run: bool = False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
@@ -61,6 +63,8 @@ def verify(
         requests: How many requests to serve, drawn at random; None takes 100, or all if fewer are left.
         budget_usd: The most that the verification may cost in dollars. Required for models that cost money.
         seed: Decides which requests are drawn, and the answers of simulated models.
+        signals: Serve, and promise, the plan over what requests show; the workflow declares it. An earlier answer is returned
+            where every end of the graph is ``vine.finish``. False serves the best path.
         log: File to append each served request to; created if missing.
         dry_run: Serve nothing: only plan, and count the requests and their expected dollars.
         on_done: Called as ``on_done(done, total)`` after each served request.
@@ -70,7 +74,8 @@ def verify(
 
     Raises:
         ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and no
-            budget is given, or the log is of another verification.
+            budget is given, the log is of another verification, or ``signals`` are asked for and the trie, the workflow or the
+            graph has none.
         InfeasibleError: No path meets the bounds.
         StoreError: The store cannot be read.
 
@@ -81,7 +86,7 @@ def verify(
         >>> len(found.rows), found.verdict
         (30, 'kept')
     """
-    run = _prepared(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed)
+    run = _prepared(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals)
     if dry_run:
         return run.result([], 0.0)
     require_budget(run.backends, budget_usd)
@@ -109,8 +114,10 @@ def _prepared(
     models: Catalog | str | Path | None,
     requests: int | None,
     seed: int,
+    signals: bool,
 ) -> _Run:
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
     with ObservationStore.open(store) as opened:
         identity, seen = opened.identity, {row.request_id for row in opened.observations()}
     require_same_workflow(
@@ -136,14 +143,16 @@ def _prepared(
         answer=workflow.answer,
     )
     app = build_graph(workflow, vine)
-    decision = _plan(annotated, vine, replace(objective, on_infeasible="raise"))
-    return _Run(workflow, annotated, vine, app, backends, objective, decision, chosen, seed)
-
-
-def _plan(annotated: AnnotatedTrie, vine: VineLM, objective: Objective) -> Decision:
-    """The plan that sessions of the application start with: over its catalog's models, to the end if it has no exit before."""
-    served = annotated if vine.adapter.can_end else whole_paths(annotated)
-    return Planner(served, available=vine.catalog).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+    planner = vine.served_planner()
+    if signals and planner.annotated.outcomes is None:
+        raise ConfigError(
+            "the workflow cannot be served by what requests show: it declares no signal, agree or answer, or its graph has no"
+            " vine.route to end at after some answer: verify without signals",
+            code="signals-not-served",
+        )
+    decision = planner.plan(replace(objective, on_infeasible="raise"), elapsed_s=float(planner.annotated.latency_s[0]))
+    planned = planner.annotated if signals else annotated
+    return _Run(workflow, planned, vine, app, backends, objective, decision, chosen, seed)
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
@@ -253,4 +262,6 @@ def _digest(annotated: AnnotatedTrie) -> str:
         arrays = [annotated.accuracy, annotated.path_cost_usd, annotated.path_latency_s]
     else:
         arrays = [getattr(annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS)]
+    if annotated.outcomes is not None:
+        arrays += [getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

@@ -17,6 +17,9 @@ from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNIT
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.promise import Promise, SelectionOptimism
 
+_EQUAL = 1e-12
+"""Accuracies that differ by less are equal but for rounding."""
+
 
 class Option(NamedTuple):
     """What the best plan that begins with ``model`` (None: that ends) is worth if ``stage`` comes next, from there on.
@@ -40,7 +43,7 @@ class Option(NamedTuple):
             return ""
         if self.lost > chosen.lost:
             return f"{self.lost - chosen.lost:.0%} more requests come to a stage for which no model fits the bounds"
-        if self.accuracy < chosen.accuracy:
+        if self.accuracy < chosen.accuracy - _EQUAL:
             return f"less accurate by {chosen.accuracy - self.accuracy:.3g}"
         if self.cost_usd > chosen.cost_usd:
             return f"${self.cost_usd - chosen.cost_usd:.3g} more expensive"

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,18 @@ def make_store(path, template: Template, requests: int) -> None:
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_store_without_signals_says_so_and_plans_paths(folder, capsys):
+    make_store("s.db", replace(RETRY, stop="workflow"), 100)
+    assert main(["estimate", "s.db", "--no-check"]) == 0
+    assert "Signals: the rows hold no signal and no answer: declare signal" in capsys.readouterr().out
+    assert main(["estimate", "s.db", "--no-check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["signals"] is None
+    assert found["paths_only"].startswith("the rows hold no signal and no answer")
+    assert load_trie("s.vine").signals is None
+    assert main(["plan", "s.vine", "--maximize", "accuracy", "--accept-optimism"]) == 0
 
 
 def test_the_evidence_is_told_and_travels_with_the_file(folder, capsys):

@@ -55,7 +55,7 @@ def command(
 
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
-    from vinelm.api import estimate
+    from vinelm.api import estimate, why_paths_only
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
     from vinelm.vinefile import save_trie
 
@@ -65,18 +65,20 @@ def command(
     annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
     save_trie(target, annotated)
     if as_json:
-        from vinelm.cli.commands.trie import depths
+        from vinelm.cli.commands.trie import depths, signals_facts
         from vinelm.cli.console import print_json
 
-        print_json({"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, "depths": depths(annotated)})
+        signals = {"signals": signals_facts(annotated.signals), "paths_only": why_paths_only(store, annotated)}
+        facts = {"trie": str(target), "paths": annotated.trie.n_nodes, **annotated.meta, **signals}
+        print_json({**facts, "depths": depths(annotated)})
         return
-    _show(annotated, target)
+    _show(annotated, target, why_paths_only(store, annotated))
     for warning in annotated.meta.get("evidence", {}).get("warnings", ()):
         echo(f"warning: {warning}", err=True)
 
 
-def _show(annotated: AnnotatedTrie, target: Path) -> None:
-    from vinelm.cli.commands.trie import show_depths
+def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
+    from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.cli.console import say
     from vinelm.reports import percent
 
@@ -89,6 +91,7 @@ def _show(annotated: AnnotatedTrie, target: Path) -> None:
     )
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
+    say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")
     echo(f"wrote {target}")
 
 

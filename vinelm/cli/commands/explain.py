@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import json_option, objective_options
+from vinelm.cli.options import json_option, objective_options, signals_option
 
 if TYPE_CHECKING:
     from vinelm.annotated_trie import AnnotatedTrie
@@ -22,11 +23,13 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
 @click.command("explain", short_help="Explain a decision: every possible next step, and why it loses.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @objective_options
+@signals_option
 @click.option(
     "--prefix",
     metavar="A,B",
     default="",
-    help="Models of the invocations so far; STAGE=A where several stages may come next [default: none].",
+    help="Models of the invocations so far; STAGE=A where several stages may come next, and 'STAGE [OUTCOME]=A' with --signals "
+    "[default: none].",
 )
 @click.option("--arm", metavar="STAGE", help="The stage that comes next, where several may [default: not known yet].")
 @click.option("--elapsed-s", type=float, metavar="S", help="Seconds since the request arrived [default: the estimate].")
@@ -38,6 +41,7 @@ _NAMES = {"min_accuracy": "accuracy floor", "max_cost_usd": "cost cap", "max_lat
 def command(
     *,
     trie: Path,
+    signals: bool,
     prefix: str,
     arm: str | None,
     elapsed_s: float | None,
@@ -54,12 +58,13 @@ def command(
 
     Example: vinelm explain nl2sql.vine --maximize accuracy --max-latency-s 15 --prefix gemma-27b --elapsed-s 9 --load gpu-1=2.5
     """
+    from vinelm.api import require_signals
     from vinelm.cli.objective_options import in_options, objective_of
     from vinelm.controller import Planner
     from vinelm.vinefile import load_trie
 
     objective = objective_of(bounds)
-    annotated = load_trie(trie)
+    annotated = require_signals(load_trie(trie)) if signals else load_trie(trie)
     nodes = _nodes(annotated, prefix)
     node = nodes[-1]
     expected_s, expected_usd = _used(annotated, nodes)
@@ -108,7 +113,7 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
     trie, node = annotated.trie, 0
     nodes = [node]
-    for part in filter(None, (part.strip() for part in prefix.split(","))):
+    for part in filter(None, (part.strip() for part in re.split(r",(?![^\[]*\])", prefix))):
         stage, model = _step(annotated, node, part)
         try:
             node = trie.child(node, model, stage)

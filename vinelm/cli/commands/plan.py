@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import json_option, objective_options
+from vinelm.cli.options import json_option, objective_options, signals_option
 
 if TYPE_CHECKING:
+    from vinelm.annotated_trie import AnnotatedTrie
     from vinelm.controller import Decision
     from vinelm.evaluation import ContingentPlans, PlannedPolicy, Plans
     from vinelm.objective import Objective
@@ -19,18 +21,22 @@ if TYPE_CHECKING:
 @click.command("plan", short_help="Choose a path for an objective; compare with fixed plans.")
 @click.argument("trie", type=click.Path(path_type=Path))
 @objective_options
+@signals_option
 @click.option(
     "--accept-optimism", is_flag=True,
     help="Exit with 0 also if the plan's advantage over a single model may be due to the choice among many paths alone.",
 )  # fmt: skip
 @json_option
-def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) -> None:
+def command(*, trie: Path, signals: bool, accept_optimism: bool, as_json: bool, **bounds: Any) -> None:
     """Plan for an objective over the annotated trie in the file TRIE, and compare with plans that need no controller.
 
     Shows VineLM's path for a new request with its estimates and the slack of each bound, the best static plan (one model per
     stage) and the best single model. Where the graph branches, the plan is contingent: it has a model for each way that a
     request may take. The promised accuracy is what to expect from serving the plan: its estimate, less what choosing the best
     of many uncertain estimates adds, with a 90 % interval. `vinelm verify` tests it on held-out requests.
+
+    With --signals the plan depends on what a request shows, as an application is served that declares its signals and ends in
+    `vine.finish`. It is shown as a tree, next to the best path.
 
     Exit code 1 if selection alone can produce the plan's advantage over a single model; the message says what to buy. Exit code
     2 if no path meets the bounds; the message names the binding one.
@@ -46,12 +52,24 @@ def command(*, trie: Path, accept_optimism: bool, as_json: bool, **bounds: Any) 
     plans = plans_over(load_trie(trie))
     with in_options():
         planned = plans.compare(objective)
+        if signals:
+            planned = [_over_signals(objective, plans.annotated), replace(planned[0], policy="VineLM, paths"), *planned[1:]]
     if as_json:
         _print_json(objective, planned, plans)
     else:
         show_plan(objective, planned, plans)
     if not accept_optimism and planned[0].decision is not None:
         require_evidence(planned[0].decision)
+
+
+def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPolicy:
+    from vinelm.api import plan
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
+    from vinelm.evaluation import PlannedPolicy, plan_words
+
+    found = plan(annotated, objective, signals=True)
+    assert isinstance(found, ContingentDecision)
+    return PlannedPolicy("VineLM, signals", "vinelm", found, plan_words(found))
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
@@ -71,14 +89,15 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans |
     best = planned[0].decision
     if best is None:
         return
-    if plans.annotated.is_contingent:
+    is_contingent = best.metrics.annotated.is_contingent
+    if is_contingent:
         from vinelm.cli.contingent_output import show_tree
 
         show_tree(best, "VineLM's plan")
     for line in (*promise_lines(best), *_slack_lines(best)):
         echo(line)
     simulated = "Simulated models. " if plans.annotated.meta.get("is_simulated") else ""
-    longest = "if every invocation runs" if not plans.annotated.is_contingent else "of the longest way through the plan"
+    longest = "if every invocation runs" if not is_contingent else "of the longest way through the plan"
     latency = f"seconds {longest}, at zero load" if knows_latency else "unknown, the observations have none"
     say(f"{simulated}Cost: expected dollars per request. Latency: {latency}.")
 
@@ -111,6 +130,7 @@ def _slack_lines(best: Any) -> list[str]:
 
 def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans | ContingentPlans) -> None:
     from vinelm.cli.console import print_json
+    from vinelm.controller.planning.contingent.decision import ContingentDecision
 
     rows = [
         {"policy": item.policy, "plan": None, "is_feasible": False}
@@ -118,7 +138,7 @@ def _print_json(objective: Objective, planned: list[PlannedPolicy], plans: Plans
         else {
             "policy": item.policy,
             **item.decision.to_dict(),
-            **plans.steps(item.decision),
+            **({} if isinstance(item.decision, ContingentDecision) else plans.steps(item.decision)),
             "intervals": item.decision.intervals,
             "promise": item.decision.promise.to_dict(),
         }

@@ -107,6 +107,7 @@ def _everything(annotated: AnnotatedTrie, file: Path, top: int) -> dict[str, Any
         "meta": dict(annotated.meta),
         "depths": depths(annotated),
         "follow_ups": follow_ups(annotated),
+        "signals": signals_facts(annotated.signals),
         **best,
     }
 
@@ -138,6 +139,32 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     return rows
 
 
+def signals_facts(signals: AnnotatedTrie | None) -> dict[str, Any] | None:
+    """Return what the trie of what requests show holds, as plain JSON types; None where there is none."""
+    if signals is None or signals.outcomes is None:
+        return None
+    outcomes = signals.outcomes
+    return {
+        "histories": signals.trie.n_nodes,
+        "answers": signals.meta["answers"],
+        "labels": [{"is_passed": label.passed, "signal": label.signal} for label in outcomes.labels],
+        "goes_on": outcomes.goes_on,
+    }
+
+
+def signals_words(signals: AnnotatedTrie) -> str:
+    """Return the same in words."""
+    facts, outcomes = signals_facts(signals), signals.outcomes
+    assert facts is not None
+    assert outcomes is not None
+    labels = "; ".join(map(str, outcomes.labels))
+    offered = "offered" if facts["goes_on"] else "not offered, no row was bought there"
+    return (
+        f"{facts['histories']:,} histories of {facts['answers']:,} answers that show {labels}; going on below a passed check "
+        f"is {offered}"
+    )
+
+
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +173,8 @@ def _show(annotated: AnnotatedTrie, file: Path, top: int) -> None:
 
     meta = annotated.meta
     rows = [(name, _formatted(name, meta[name])) for name in SHOWN if name in meta]
+    if annotated.signals is not None:
+        rows.append(("signals", signals_words(annotated.signals)))
     show_table(f"{file.name}: {annotated.trie.n_nodes:,} paths", ("provenance", "<value"), rows)
     show_depths(annotated, "Paths by depth" if not annotated.is_contingent else "Histories by depth and stage")
     if annotated.is_contingent:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import dataset_option, objective_options, output_options
+from vinelm.cli.options import dataset_option, objective_options, output_options, signals_option
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Verification
@@ -36,6 +36,7 @@ _SENTENCES = {
     "--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog of models with prices [default: the trie's]."
 )
 @dataset_option
+@signals_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn requests and simulated answers.")
 @click.option(
     "--log", type=click.Path(path_type=Path), metavar="JSONL",
@@ -44,13 +45,22 @@ _SENTENCES = {
 @click.option("--dry-run", is_flag=True, help="Print what would be served and its expected price. Calls nothing.")
 @output_options
 def command(
-    *, store: Path, trie: Path, budget_usd: float | None, dry_run: bool, as_json: bool, quiet: bool, **settings: Any
+    *,
+    store: Path,
+    trie: Path,
+    budget_usd: float | None,
+    dry_run: bool,
+    signals: bool,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
 ) -> int | None:
     """Serve labelled requests that were not used for the estimate under the plan for an objective, and judge its promise.
 
     STORE is what TRIE was estimated from: requests with a row in it are not served. The promised accuracy and its interval are
     those of `vinelm plan`, widened by the sampling of the served requests. Every request is on disk before the next one starts:
-    an interrupted run continues when the same line is run again. A --log of its own starts over.
+    an interrupted run continues when the same line is run again. A --log of its own starts over. With --signals the plan over
+    what requests show is served and judged.
 
     Exit code 0 if the promise is kept, 1 if the served accuracy or cost is worse than its interval, 2 for bad input, 3 if the
     budget ended the run early.
@@ -72,7 +82,7 @@ def command(
         found = verify(
             store, trie, objective,
             workflow=workflow, models=own["models"], requests=own["requests"], budget_usd=budget_usd, seed=own["seed"],
-            log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"), dry_run=dry_run,
+            signals=signals, log=None if dry_run else own["log"] or trie.with_suffix(".verify.jsonl"), dry_run=dry_run,
             on_done=lambda done, total: advance(done, total, f"{done} of {total} requests"),
         )  # fmt: skip
     _print(objective, found, as_json=as_json, dry_run=dry_run)
@@ -144,6 +154,9 @@ def _show(objective: Objective, found: Verification) -> None:
     failures = f", {failed} of them failed and count as wrong" if failed else ""
     simulated = " Simulated models." if found.is_simulated else ""
     say(f"{len(found.rows):,} held-out requests served{failures}; {usd(found.spent_usd)} spent in all.{simulated}")
+    outcomes = found.decision.metrics.annotated.outcomes
+    if outcomes is not None and not outcomes.returns_earlier:
+        say("Requests return their last answer: not every end of the graph is vine.finish.")
     say(_SENTENCES["broken" if not found.is_kept else found.verdict])
 
 

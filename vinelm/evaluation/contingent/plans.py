@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,15 @@ def plan_words(decision: ContingentDecision) -> str:
     ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others;
     a plan on one model is that model.
     """
-    trie, plan = decision.metrics.trie, decision.plan
-    reach = decision.metrics.annotated.reach if plan.graph.is_tree else np.ones(len(trie))
-    shares: dict[str, dict[str, float]] = {stage: {} for stage in trie.stages}
+    annotated, trie, plan = decision.metrics.annotated, decision.metrics.trie, decision.plan
+    reach = annotated.reach if plan.graph.is_tree else np.ones(len(trie))
+    stages: Sequence[str] = trie.stages
+    if annotated.outcomes is not None:  # a stage of such a trie is one of the workflow after one outcome
+        stages = [annotated.template.stages[stage].name for stage in annotated.outcomes.stages]
+    shares: dict[str, dict[str, float]] = {stage: {} for stage in stages}
     for node in np.flatnonzero(plan.runs).tolist():
         chance = float(reach[node])
-        of_stage, model = shares[trie.stages[trie.stage[node]]], trie.models[trie.model[node]]
+        of_stage, model = shares[stages[trie.stage[node]]], trie.models[trie.model[node]]
         of_stage[model] = of_stage.get(model, 0.0) + chance
     models = {model for of_stage in shares.values() for model in of_stage}
     if len(models) == 1:
