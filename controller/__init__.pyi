@@ -31,3 +31,4 @@ from .planning.planner import Planner as Planner
 from .planning.subtree import SubtreeView as SubtreeView
 from .session.session import Mode as Mode
 from .session.session import Session as Session
+from .session.spend_control import SpendControl as SpendControl

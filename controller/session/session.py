@@ -64,6 +64,7 @@ class Session(StopRulePolicy):
             model for which not even that is left is not planned.
         default: returns a stage's default model; by default what the template declares.
         template: the workflow's shape; by default the trie's.
+        on_spent: called with the dollars of each recorded invocation, with the lock held.
     """
 
     guard: SpendGuard | None
@@ -86,6 +87,7 @@ class Session(StopRulePolicy):
         least_call_usd: Callable[[str], float] | None = None,
         default: Callable[[str], str] | None = None,
         template: Template | None = None,
+        on_spent: Callable[[float], None] | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -106,6 +108,7 @@ class Session(StopRulePolicy):
             candidates = planner.trie.is_leaf if candidates is None else candidates & planner.trie.is_leaf
         self._load = None if load is None else SessionLoad(load, planner)
         self._default = default
+        self._on_spent = on_spent
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0
@@ -359,6 +362,8 @@ class Session(StopRulePolicy):
 
     def _add(self, invocation: Invocation) -> None:
         super()._add(invocation)
+        if self._on_spent is not None:
+            self._on_spent(invocation.cost_usd)
         prefix = invocation.prefix
         self._replanner.note_stage(prefix[:-1], invocation.stage)
         self._edge = None

@@ -166,3 +166,19 @@ def test_what_plans_look_up_can_be_built_before_the_first_request(workflow, cata
     vine.load(made_up(workflow, catalog))
     vine.prepare(Objective(maximize="accuracy", max_latency_s=9.0), Objective(minimize="cost", min_accuracy=0.5))
     assert vine.planner.index_ends > 0
+
+
+def test_a_bound_on_mean_dollars_is_corrected_where_asked(workflow, catalog):
+    """Requests cost 1.4 times as much as planned: later ones are planned under a smaller bound."""
+    annotated, bounds = made_up(workflow, catalog), {}
+    objective = Objective(maximize="accuracy", max_cost_usd=0.002)
+    for corrects in (True, False):
+        vine = control(workflow, catalog, trie=annotated, correct_spend=corrects)
+        for _ in range(120):
+            session = vine.session(objective)
+            planned = session.planner.plan(session.objective).path_cost_usd
+            if session._on_spent is not None:
+                session._on_spent(1.4 * planned)
+        bounds[corrects] = session.objective.max_cost_usd
+    assert bounds[False] == 0.002
+    assert 0.002 / 1.5 * 0.98 <= bounds[True] < 0.0018

@@ -21,6 +21,7 @@ from vinelm.controller import (
     Planner,
     ReportedLoadMonitor,
     Session,
+    SpendControl,
     load_curves,
 )
 from vinelm.errors import ConfigError, VineLMError
@@ -69,6 +70,8 @@ class VineLM:
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
+        correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
+            most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective.
         signal, signal_edges, agree, answer: what an invocation shows, as the profiled workflow declares it; see
             :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
     """
@@ -85,6 +88,7 @@ class VineLM:
         fallback: bool = True,
         labelled: bool = False,
         load: LoadSource | LoadMonitor | str | Path | None = None,
+        correct_spend: bool = False,
         signal: Signal | None = None,
         signal_edges: Sequence[float] = (),
         agree: Agree | None = None,
@@ -112,6 +116,8 @@ class VineLM:
         self.planner: Planner | None = None
         self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
         self._over_signals: dict[bool, Planner] = {}
+        self.correct_spend = correct_spend
+        self._spend_controls: dict[Objective, SpendControl] = {}
         self._load_source = self._load_of(load)
         self._least_usd: dict[str, float] = {}
         if annotated is not None:
@@ -346,6 +352,10 @@ class VineLM:
             ConfigError: no trie is loaded.
         """
         planner = self.served_planner(returns_earlier=returns_earlier)
+        control = self._control_of(objective)
+        if control is not None:
+            objective = control.begin()
+            control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
         return Session(
             planner,
@@ -360,7 +370,14 @@ class VineLM:
             load=self._load_seen(),
             least_call_usd=self._least_call_usd,
             default=self._served_default,
+            on_spent=None if control is None else control.spent,
         )
+
+    def _control_of(self, objective: Objective) -> SpendControl | None:
+        """The correction that all requests of an objective share; None where nothing is corrected."""
+        if not (self.correct_spend and self.mode == "enforce" and SpendControl.applies_to(objective)):
+            return None
+        return self._spend_controls.setdefault(objective, SpendControl(objective))
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
         """Return the planner of new requests: over what they show, where signals are declared and the trie knows them.

@@ -1,0 +1,79 @@
+"""Bounds on mean dollars, corrected by what requests really cost: traffic changes, and a plan's estimate with it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+
+from vinelm.objective import Objective
+
+EVERY = 50
+"""Requests after which the bound is corrected again."""
+MEMORY = 200.0
+"""Requests that the running means look back on."""
+MOST = 1.5
+"""The corrected bound is at most this many times the bound, and at least its part."""
+FINENESS = 1.02
+"""The bound moves in steps of this factor, so that few plans are made."""
+STEP = 0.5
+"""Share of the correction, in the logarithm, that is made at a time."""
+
+
+class SpendControl:
+    """Corrects the bound on mean dollars of one objective (``cost_budget="population"``). Thread-safe.
+
+    Plans are made as if the bound were larger by the factor that requests cost less than planned, so that what is really spent
+    comes to the bound. The factor moves slowly, and within limits. Requests count as they begin, dollars as they are spent.
+
+    Args:
+        objective: with a bound on mean dollars.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._lock = threading.Lock()
+        self._factor = 1.0
+        self._since = 0
+        self._requests = self._planned_usd = self._spent_usd = 0.0
+        self._corrected = objective
+
+    @staticmethod
+    def applies_to(objective: Objective) -> bool:
+        """Return whether the objective bounds mean dollars."""
+        return objective.max_cost_usd is not None and objective.cost_budget == "population"
+
+    @property
+    def factor(self) -> float:
+        """The corrected bound over the bound, in [1 / MOST, MOST]."""
+        with self._lock:
+            return self._factor
+
+    def begin(self) -> Objective:
+        """Return the objective by which the next request is planned."""
+        with self._lock:
+            if self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
+                self._correct()
+            return self._corrected
+
+    def planned(self, usd: float) -> None:
+        """Count a request that is planned to cost that many dollars."""
+        with self._lock:
+            keep = 1.0 - 1.0 / MEMORY
+            self._requests = self._requests * keep + 1.0
+            self._planned_usd = self._planned_usd * keep + usd
+            self._spent_usd *= keep
+            self._since += 1
+
+    def spent(self, usd: float) -> None:
+        """Count dollars that a request has spent."""
+        with self._lock:
+            self._spent_usd += usd
+
+    def _correct(self) -> None:
+        wanted = self._planned_usd / self._spent_usd
+        self._factor = min(max(self._factor ** (1.0 - STEP) * wanted**STEP, 1.0 / MOST), MOST)
+        self._since = 0
+        assert self.objective.max_cost_usd is not None
+        steps = round(math.log(self._factor) / math.log(FINENESS))
+        self._corrected = replace(self.objective, max_cost_usd=self.objective.max_cost_usd * FINENESS**steps)
