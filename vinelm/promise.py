@@ -182,10 +182,16 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 def error_between_fits(accuracy: FloatArray) -> FloatArray:
     """Return the standard error of plans over outcomes, of which the fits to resampled requests say different accuracies.
 
+    It is widened twice: weights that are balanced over n fits vary by n / (n + 1) of what independent ones do, and intervals
+    from the spread of few fits need Student's t with n - 1 degrees of freedom, here by its expansion at 90 %.
+
     Args:
         accuracy: Of each plan by each of the fits, at least 2 of them; shape (fits, ...).
     """
-    return np.asarray(np.std(accuracy, axis=0, ddof=1))
+    n, z = len(accuracy), Z90
+    balance = math.sqrt((n + 1) / n)
+    student = 1.0 + (z**2 + 1.0) / (4.0 * (n - 1)) + (5.0 * z**4 + 16.0 * z**2 + 3.0) / (96.0 * (n - 1) ** 2)
+    return np.asarray(balance * student * np.std(accuracy, axis=0, ddof=1))
 
 
 def share_variance(share: FloatArray, requests: int) -> FloatArray:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Catalog
-from vinelm.promise import Promise, SelectionOptimism, single_model_paths
+from vinelm.promise import Z90, Promise, SelectionOptimism, error_between_fits, single_model_paths
 from vinelm.template import Loop, Stage, Template
 from vinelm.trie import Trie
 from vinelm.vinefile import load_trie, save_trie
@@ -119,3 +120,10 @@ def test_single_model_paths(silent):
     trie = a_trie(silent=silent).trie
     want = [bool(trie.answerable[u]) and len(set(trie.prefix(u))) == 1 for u in range(len(trie))]
     assert single_model_paths(trie).tolist() == want
+
+
+@pytest.mark.parametrize("fits", [4, 8, 32])
+def test_the_error_between_fits_is_that_of_few_balanced_ones(fits):
+    by_fit = np.random.default_rng(fits).normal(0.7, 0.02, (fits, 3))
+    expected = by_fit.std(0, ddof=1) * np.sqrt((fits + 1) / fits) * stats.t.ppf(0.95, fits - 1) / Z90
+    np.testing.assert_allclose(error_between_fits(by_fit), expected, rtol=0.02)

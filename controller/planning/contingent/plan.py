@@ -104,7 +104,8 @@ class ContingentPlan:
     def standard_error(self) -> float | None:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
-        Where arms are outcomes, it is the standard deviation of the accuracy between fits to resampled requests.
+        Where arms are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
+        :func:`~vinelm.promise.error_between_fits`.
         From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
         over the chance of reaching the start.

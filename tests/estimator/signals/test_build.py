@@ -10,6 +10,7 @@ from vinelm.controller.planning.contingent.graph import DecisionGraph
 from vinelm.controller.planning.contingent.plan import ContingentPlan
 from vinelm.controller.planning.contingent.values import END
 from vinelm.estimator.signals.build import signals_trie
+from vinelm.promise import error_between_fits
 from vinelm.vinefile.structure import check_annotated
 
 CASES = [
@@ -131,7 +132,7 @@ def test_the_worth_of_any_plan_is_that_of_its_histories(case):
         assert plan.accuracy == pytest.approx(sum(right[h][j] for h, j in zip(ended, best, strict=True)), abs=1e-9)
         if outcomes.spread.shape[1] > 1:
             fits = sum(by_fit[h][j] for h, j in zip(ended, best, strict=True))
-            assert plan.standard_error == pytest.approx(np.std(fits, ddof=1), abs=1e-6)
+            assert plan.standard_error == pytest.approx(error_between_fits(fits), abs=1e-6)
 
 
 def test_returning_only_last_answers(case):

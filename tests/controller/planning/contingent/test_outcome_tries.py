@@ -1,5 +1,6 @@
 """The contingent planner over tries of outcomes, against every contingent plan of small random ones."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -185,6 +186,9 @@ def test_the_mass_by_fit_averages_to_the_mass():
 
 def test_confidence_compares_plans_by_the_spread_between_fits():
     annotated, *_ = random_outcome_trie(np.random.default_rng(4), depth=2, n_labels=2, fits=5)
+    spread = annotated.outcomes.spread
+    mean = spread.mean(axis=1, keepdims=True)  # the fits of a random model differ in everything: nearer to their mean
+    annotated = replace(annotated, outcomes=replace(annotated.outcomes, spread=mean + (spread - mean) / 20))
     planner = Planner(annotated)
     best, cautious = planner.plan(ANY), planner.plan(Objective(maximize="accuracy", confidence=0.95))
 
@@ -192,5 +196,6 @@ def test_confidence_compares_plans_by_the_spread_between_fits():
         return decision.accuracy - 1.645 * decision.plan.standard_error
 
     assert best.plan.standard_error > 0.0
+    assert lower(best) > 0.0
     assert best.accuracy >= cautious.accuracy
     assert lower(cautious) >= lower(best) - 1e-6
