@@ -195,6 +195,32 @@ def test_the_plan_is_one_of_the_models_that_are_served(app, tmp_path):
     assert {model for one in found.rows for model in one.prefix} == {"small"}
 
 
+def test_the_plan_that_is_served_is_the_one_that_is_promised(app):
+    """By what requests show where that is asked for, else along the best path, whatever the trie and the workflow know."""
+    objective = Objective(maximize="accuracy", max_cost_usd=0.001)
+    for signals in (False, True):
+        found = vinelm.verify("s.db", "t.vine", objective, workflow=app, requests=40, signals=signals)
+        planned = vinelm.plan("t.vine", objective, signals=signals)
+        assert found.decision.promise == planned.promise
+        assert {one.prefix[0] for one in found.rows} == {planned.next_model}
+        assert (found.decision.metrics.annotated.outcomes is not None) is signals
+        if not signals:
+            assert {one.prefix for one in found.rows} <= {planned.path[:k] for k in range(1, 4)}
+    trees = {one.prefix for one in found.rows}
+    assert len({way[1] for way in trees if len(way) > 1}) > 1  # the second model depends on what the first answer showed
+
+
+def test_signals_that_cannot_be_served_are_refused(app):
+    undeclared = replace(app, signal=None, agree=None, answer=())
+    with pytest.raises(ConfigError) as caught:
+        vinelm.verify("s.db", "t.vine", BEST, workflow=undeclared, signals=True)
+    assert caught.value.code == "signals-not-served"
+    unknown = replace(vinelm.load_trie("t.vine"), signals=None)
+    with pytest.raises(ConfigError) as caught:
+        vinelm.verify("s.db", unknown, BEST, workflow=app, signals=True)
+    assert caught.value.code == "no-signals"
+
+
 @pytest.mark.parametrize(
     ("value", "promised", "verdict"),
     [(0.5, (0.4, 0.6), "kept"), (0.3, (0.4, 0.6), "broken"), (0.7, (0.4, 0.6), "exceeded"), (None, (0, 1), "unknown"),

@@ -1,0 +1,139 @@
+"""The bundled workflow, profiled whole and served by what requests show: each request takes the way that its rows say."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from typing import TypedDict
+
+import pytest
+from langgraph.graph import END, START, StateGraph
+
+import vinelm
+from vinelm import ExecutionConfig, Objective, ObservationStore, VineLM
+from vinelm.cli.inputs import load_inputs
+from vinelm.profiler import profile, store_identity
+from vinelm.protocols import RequestPath
+from vinelm.signals import Outcome
+
+BEST = Objective(maximize="accuracy", max_cost_usd=0.002)
+DEAR = Objective(maximize="accuracy", max_cost_usd=0.01)
+
+
+class EveryPath:
+    """Buys every path of every request, below passed checks too."""
+
+    def __init__(self, ids, models):
+        self.paths = [RequestPath(name, path, goes_on=True) for name in ids for path in product(models, repeat=3)]
+
+    def propose(self, round_, observations):
+        return [] if round_ else self.paths
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The inputs, all rows by request and prefix, and the trie."""
+    inputs = load_inputs("nl2sql", preset="paper-2", limit=12, stop="workflow", seed=1)
+    workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
+    sampler = EveryPath([request.id for request in workflow.requests], tuple(catalog))
+    path = tmp_path_factory.mktemp("whole") / "s.db"
+    with ObservationStore.create(path, store_identity(workflow, catalog, backends)) as store:
+        profile(workflow, catalog, backends, store, sampler=sampler, execution=ExecutionConfig(isolation="inline"))
+        rows = {(row.request_id, row.prefix): row for row in store.observations()}
+    return inputs, rows, vinelm.estimate(path, check=False)
+
+
+def vine_of(inputs, trie, **changes):
+    workflow = inputs.workflow
+    declared = {"signal": workflow.signal, "agree": workflow.agree, "answer": workflow.answer}
+    return VineLM(inputs.catalog, inputs.backends, trie=trie, **declared | changes)
+
+
+def replayed(planner, objective, rows, request):
+    """The models, the place of the answer returned (from 0), and whether it is right, by the table of all rows."""
+    trie, outcomes = planner.trie, planner.annotated.outcomes
+    node, arm, prefix, firsts, held = 0, None, (), [], []
+    while True:
+        decision = planner.plan(objective, node=node, stage=arm, may_stop=node > 0, elapsed_s=0.0)
+        if decision.next_model is None:
+            break
+        node, prefix = trie.child(node, decision.next_model, arm), (*prefix, decision.next_model)
+        row = rows[request.id, prefix]
+        if row.answer_class is not None and row.answer_class not in firsts:
+            firsts.append(row.answer_class)
+        held.append(None if row.answer_class is None else firsts.index(row.answer_class))
+        seen = outcomes.seen(node, Outcome(row.signal, held[-1]), passed=bool(row.stopped))
+        returned = outcomes.returned_class(seen.place)
+        if seen.place < 0 or outcomes.arm[seen.place] < 0:
+            break
+        arm = trie.stages[int(outcomes.arm[seen.place])]
+    place = len(held) - 1 if returned is None or returned not in held else held.index(returned)
+    return prefix, place, rows[request.id, prefix[: place + 1]].success
+
+
+def test_a_served_request_takes_the_way_that_its_rows_say(whole):
+    inputs, rows, trie = whole
+    workflow = inputs.workflow
+    vine = vine_of(inputs, trie)
+    app = workflow.build(vine).compile()
+    planner, happened = vine.served_planner(), Counter()
+    assert planner.annotated.outcomes.returns_earlier
+    for objective, request in product((BEST, DEAR), workflow.requests):
+        session = vine.session(objective, request=request)
+        state = app.invoke(workflow.graph_input(request), context=vine.context(policy=session, request=request))
+        prefix, place, is_right = replayed(planner, objective, rows, request)
+        assert session.invocations[-1].prefix == prefix
+        assert bool(workflow.score(request, state)) is is_right
+        ways = [prefix[:k] for k in range(1, len(prefix) + 1)]
+        assert session.spent_usd == pytest.approx(sum(rows[request.id, way].cost_usd for way in ways))
+        assert any("returned answer" in step.note for step in session.steps) is (place < len(prefix) - 1)
+        happened["went on below a passed check"] += any(rows[request.id, way].stopped for way in ways[:-1])
+        happened["returned an earlier answer"] += place < len(prefix) - 1
+        happened["ended"] += len(prefix) < 3
+    assert happened["went on below a passed check"] > 2
+    assert happened["ended"] > 2
+    assert happened["returned an earlier answer"] > 0
+
+
+def test_streamed_tokens_cannot_be_taken_back(whole):
+    """Such a request is planned as one that returns its last answer."""
+    inputs, _, trie = whole
+    workflow, plans = inputs.workflow, []
+    vine = vine_of(inputs, trie)
+    app = workflow.build(vine).compile()
+    made = vine.session
+    vine.session = lambda *args, **settings: plans.append(made(*args, **settings)) or plans[-1]
+    request = workflow.requests[0]
+    for settings in ({}, {"stream_mode": "messages"}):
+        list(app.stream(workflow.graph_input(request), context=vine.context(BEST, request=request), **settings))
+    assert [session.planner.annotated.outcomes.returns_earlier for session in plans] == [True, False]
+
+
+class State(TypedDict, total=False):
+    sql: str
+
+
+def build_without_finish(vine):
+    graph = StateGraph(State)
+    graph.add_node("generate", vine.stage("generate", lambda state, model: {}, state=State))
+    graph.add_node("repair", vine.stage("repair", lambda state, model: {}, state=State))
+    graph.add_edge(START, "generate")
+    for name in ("generate", "repair"):
+        graph.add_conditional_edges(name, vine.route(lambda state: False, again="repair", end=END), ["repair", END])
+    return graph
+
+
+def test_plans_are_those_of_the_last_answer_without_a_finish_node(whole):
+    inputs, _, trie = whole
+    vine = vine_of(inputs, trie)
+    build_without_finish(vine)
+    assert not vine.served_planner().annotated.outcomes.returns_earlier
+    assert vine.served_planner(returns_earlier=True).annotated.outcomes.returns_earlier
+    assert vine.session(BEST).planner is vine.served_planner()
+
+
+def test_plans_are_paths_where_nothing_is_declared_or_known(whole):
+    inputs, _, trie = whole
+    for vine in (vine_of(inputs, trie, signal=None, agree=None, answer=()), vine_of(inputs, replace(trie, signals=None))):
+        inputs.workflow.build(vine)
+        assert vine.served_planner() is vine.planner
+        assert vine.planner.annotated.outcomes is None
