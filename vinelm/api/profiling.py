@@ -75,11 +75,13 @@ def profile(
 
     Example:
         >>> import vinelm
-        >>> result = vinelm.profile("my_app:workflow", "models.toml", "my-app.db", coverage=0.3)
+        >>> from my_app import workflow
+        >>> some = workflow.requests[:90]  # the other 30 are for vinelm.verify
+        >>> result = vinelm.profile(workflow, "models.toml", "my-app.db", requests=some, coverage=0.3)
         >>> result.stopped_by
         'coverage'
         >>> result.executed
-        221
+        166
     """
     from vinelm.backends import create_backends
     from vinelm.profiler import ProfileLimits, check_uncheckpointed
