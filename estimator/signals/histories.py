@@ -20,6 +20,8 @@ from vinelm.trie import BoolArray, FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
+MOST_OPEN = 4_000
+"""Of more histories of one length, only the most likely ones are continued."""
 NO_ANSWER, NOT_ASKED = -1, -2
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
 """The types of earlier classes that a new class would have agreed with. A class has the type of its first answer."""
@@ -154,6 +156,8 @@ class _Growing:
         is_open = (reach >= self.least_reach) & (not is_final)
         if not self.goes_on:
             is_open &= ~self.passed[label]
+        if np.count_nonzero(is_open) > MOST_OPEN:
+            is_open &= reach > np.partition(reach[is_open], -MOST_OPEN)[-MOST_OPEN]
         return HistoryLevel(
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
             spread=_by_fit(self.model, right.argmax(axis=1), of, part.types, part.mass),
