@@ -11,10 +11,14 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.evaluation.outcome_table import OutcomeTable
-from vinelm.evaluation.rivals.answer_model import AnswerModel
+from vinelm.estimator import DrawnAnswers, FirstAnswers
+from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
 from vinelm.observation import Observation
 from vinelm.trie import FloatArray
+
+DRAWN = 3000
+"""Requests that policies are tried on."""
+_SEED = 1
 
 
 class PolicyResult(NamedTuple):
@@ -100,14 +104,37 @@ class Evidence:
         return Planner(self.estimate)
 
     @cached_property
-    def model(self) -> AnswerModel:
-        """The model of first answers, fitted to the rows: tells what policies do that look at several answers."""
-        return AnswerModel.fit(self.rows, tuple(self.estimate.catalog))
+    def systems(self) -> tuple[str, ...]:
+        """The systems, in the order of the catalog."""
+        return tuple(self.estimate.catalog)
+
+    @cached_property
+    def model(self) -> FirstAnswers:
+        """The model of answers that plans over what requests show are made from, fitted to the rows."""
+        return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
     def drawn(self) -> OutcomeTable:
-        """Requests drawn from :attr:`model`, on which such policies are tried."""
-        return self.model.draw()
+        """Requests drawn from :attr:`model`, on which policies that look at several answers are tried."""
+        return drawn_table(self.systems, self.model.draw(DRAWN, _SEED))
+
+
+def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers) -> OutcomeTable:
+    """Return drawn answers as a table. An infinite price becomes one that no budget admits."""
+    labels = tuple(sorted({label.signal for label in drawn.labels if label.signal is not None}))
+    signal = np.array([NO_SIGNAL if one.signal is None else labels.index(one.signal) for one in drawn.labels], np.int64)
+    names = tuple(str(r) for r in range(len(drawn.right)))
+    return OutcomeTable(
+        request_ids=names,
+        systems=systems,
+        success=drawn.right,
+        signal=signal[drawn.label],
+        labels=labels,
+        passed=np.array([label.passed for label in drawn.labels])[drawn.label],
+        answer_class=drawn.answer_class,
+        cost_usd=np.minimum(drawn.cost_usd, np.finfo(np.float64).max / 1e6),
+        groups=names,
+    )
 
 
 @dataclass(frozen=True)
