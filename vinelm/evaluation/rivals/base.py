@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -14,6 +14,7 @@ from vinelm.controller import Planner
 from vinelm.estimator import DrawnAnswers, FirstAnswers
 from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
 from vinelm.observation import Observation
+from vinelm.signals import Label
 from vinelm.trie import FloatArray
 
 DRAWN = 3000
@@ -116,13 +117,18 @@ class Evidence:
     @cached_property
     def drawn(self) -> OutcomeTable:
         """Requests drawn from :attr:`model`, on which policies that look at several answers are tried."""
-        return drawn_table(self.systems, self.model.draw(DRAWN, _SEED))
+        signals = {Label.of(bool(row.stopped), row.signal): row.signal for row in self.rows if row.signal is not None}
+        return drawn_table(self.systems, self.model.draw(DRAWN, _SEED), signals)
 
 
-def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers) -> OutcomeTable:
-    """Return drawn answers as a table. An infinite price becomes one that no budget admits."""
-    labels = tuple(sorted({label.signal for label in drawn.labels if label.signal is not None}))
-    signal = np.array([NO_SIGNAL if one.signal is None else labels.index(one.signal) for one in drawn.labels], np.int64)
+def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[Label, str]) -> OutcomeTable:
+    """Return drawn answers as a table. An infinite price becomes one that no budget admits.
+
+    ``signals`` are those of the rows by label, since a label leaves out a signal that only repeats the check's verdict.
+    """
+    shown = [signals.get(label, label.signal) for label in drawn.labels]
+    labels = tuple(sorted({one for one in shown if one is not None}))
+    signal = np.array([NO_SIGNAL if one is None else labels.index(one) for one in shown], np.int64)
     names = tuple(str(r) for r in range(len(drawn.right)))
     return OutcomeTable(
         request_ids=names,
