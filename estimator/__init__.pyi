@@ -11,6 +11,8 @@ from .sampling.goal import Goal as Goal
 from .sampling.neyman import NeymanSampler as NeymanSampler
 from .signals.build import estimate_signals as estimate_signals
 from .signals.build import why_without_signals as why_without_signals
+from .signals.first_answers import DrawnAnswers as DrawnAnswers
+from .signals.first_answers import FirstAnswers as FirstAnswers
 from .stage_plans import FixedStagePlans as FixedStagePlans
 from .validation import ValidationReport as ValidationReport
 from .validation import more_evidence as more_evidence

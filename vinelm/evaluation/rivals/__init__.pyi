@@ -1,4 +1,3 @@
-from .answer_model import AnswerModel as AnswerModel
 from .base import AnswerPolicy as AnswerPolicy
 from .base import Chooser as Chooser
 from .base import Evidence as Evidence

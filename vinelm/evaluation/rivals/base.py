@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -11,10 +11,15 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
-from vinelm.evaluation.outcome_table import OutcomeTable
-from vinelm.evaluation.rivals.answer_model import AnswerModel
+from vinelm.estimator import DrawnAnswers, FirstAnswers
+from vinelm.evaluation.outcome_table import NO_SIGNAL, OutcomeTable
 from vinelm.observation import Observation
+from vinelm.signals import Label
 from vinelm.trie import FloatArray
+
+DRAWN = 3000
+"""Requests that policies are tried on."""
+_SEED = 1
 
 
 class PolicyResult(NamedTuple):
@@ -100,14 +105,42 @@ class Evidence:
         return Planner(self.estimate)
 
     @cached_property
-    def model(self) -> AnswerModel:
-        """The model of first answers, fitted to the rows: tells what policies do that look at several answers."""
-        return AnswerModel.fit(self.rows, tuple(self.estimate.catalog))
+    def systems(self) -> tuple[str, ...]:
+        """The systems, in the order of the catalog."""
+        return tuple(self.estimate.catalog)
+
+    @cached_property
+    def model(self) -> FirstAnswers:
+        """The model of answers that plans over what requests show are made from, fitted to the rows."""
+        return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
     def drawn(self) -> OutcomeTable:
-        """Requests drawn from :attr:`model`, on which such policies are tried."""
-        return self.model.draw()
+        """Requests drawn from :attr:`model`, on which policies that look at several answers are tried."""
+        signals = {Label.of(bool(row.stopped), row.signal): row.signal for row in self.rows if row.signal is not None}
+        return drawn_table(self.systems, self.model.draw(DRAWN, _SEED), signals)
+
+
+def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[Label, str]) -> OutcomeTable:
+    """Return drawn answers as a table. An infinite price becomes one that no budget admits.
+
+    ``signals`` are those of the rows by label, since a label leaves out a signal that only repeats the check's verdict.
+    """
+    shown = [signals.get(label, label.signal) for label in drawn.labels]
+    labels = tuple(sorted({one for one in shown if one is not None}))
+    signal = np.array([NO_SIGNAL if one is None else labels.index(one) for one in shown], np.int64)
+    names = tuple(str(r) for r in range(len(drawn.right)))
+    return OutcomeTable(
+        request_ids=names,
+        systems=systems,
+        success=drawn.right,
+        signal=signal[drawn.label],
+        labels=labels,
+        passed=np.array([label.passed for label in drawn.labels])[drawn.label],
+        answer_class=drawn.answer_class,
+        cost_usd=np.minimum(drawn.cost_usd, np.finfo(np.float64).max / 1e6),
+        groups=names,
+    )
 
 
 @dataclass(frozen=True)

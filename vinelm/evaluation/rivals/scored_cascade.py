@@ -6,14 +6,14 @@ signal, the check, and how many earlier answers agree and disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
 
 from vinelm.evaluation.outcome_table import NO_ANSWER, OutcomeTable
-from vinelm.evaluation.rivals.answer_model import first_answers
 from vinelm.evaluation.rivals.base import Evidence, PolicyChoice, PolicyResult
 from vinelm.observation import Observation
 from vinelm.trie import BoolArray, FloatArray
@@ -94,6 +94,15 @@ class AnswerScorer:
         return float(self.coefficients[0]), of_system, of_label, self.coefficients[-4:]
 
 
+def first_answers(rows: Iterable[Observation]) -> dict[str, dict[str, Observation]]:
+    """Return the first answer of each model to each request: its row of least depth. Rows without an outcome are left out."""
+    found: dict[str, dict[str, Observation]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row.depth):
+        if row.success is not None:
+            found[row.request_id].setdefault(row.model, row)
+    return dict(sorted(found.items()))
+
+
 @dataclass(frozen=True)
 class ScoredCascadePolicy:
     """Ask the systems in turn; return the first answer whose score reaches its threshold, or else the last answer.
@@ -124,7 +133,7 @@ class ScoredCascade:
 
     def fit(self, evidence: Evidence) -> ScoredChooser:
         """See :meth:`Method.fit`."""
-        scorer = AnswerScorer.fit(list(evidence.rows), evidence.model.systems)
+        scorer = AnswerScorer.fit(list(evidence.rows), evidence.systems)
         found = list(_candidates(evidence, scorer))
         return ScoredChooser(
             scorer,
@@ -159,7 +168,7 @@ class ScoredChooser:
 
 
 def _candidates(evidence: Evidence, scorer: AnswerScorer) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float, float]]:
-    table, systems = evidence.drawn, evidence.model.systems
+    table, systems = evidence.drawn, evidence.systems
     for length in range(1, min(LONGEST, evidence.depth, len(systems)) + 1):
         for order in permutations(systems, length):
             columns, scores = table.columns(order), scorer.scores(table, order)

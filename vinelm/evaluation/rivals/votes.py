@@ -73,7 +73,7 @@ class VoteOfK:
     def fit(self, evidence: Evidence) -> TriedPolicies:
         """See :meth:`Method.fit`."""
         trust = trusted(evidence)
-        cost = dict(zip(evidence.model.systems, evidence.model.cost_usd, strict=True))
+        cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
         sets = dict.fromkeys(order[:k] for k in range(1, evidence.depth + 1) for order in (cheapest, trust))
         sets |= dict.fromkeys((name,) for name in trust)
@@ -92,14 +92,14 @@ class UntilTwoAgree:
         policies: list[tuple[AnswerPolicy, str]] = [
             (TwoAgreePolicy(order, trust), " > ".join(order))
             for length in range(1, evidence.depth + 1)
-            for order in permutations(evidence.model.systems, length)
+            for order in permutations(evidence.systems, length)
         ]
         return TriedPolicies.on(evidence.drawn, policies)
 
 
 def trusted(evidence: Evidence) -> tuple[str, ...]:
     """Return the systems by their estimated accuracy, the best first."""
-    accuracy = dict(zip(evidence.model.systems, evidence.model.accuracy(), strict=True))
+    accuracy = dict(zip(evidence.systems, evidence.model.accuracy, strict=True))
     return tuple(sorted(accuracy, key=lambda name: -accuracy[name]))
 
 
