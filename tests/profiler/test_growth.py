@@ -20,7 +20,9 @@ def cells(rows):
 
 
 def by_cell(rows):
-    return {(row.request_id, row.prefix): row for row in rows}
+    """What each cell showed; who bought the row, when and how probably is a matter of the store's past."""
+    bought = {"sampler": None, "round": None, "probability": None}
+    return {(row.request_id, row.prefix): replace(row, **bought) for row in rows}
 
 
 def run(path, workflow, catalog=None, backend=None, **settings):

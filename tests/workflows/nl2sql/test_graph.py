@@ -40,6 +40,9 @@ class Scripted:
     def route(self, fn, *, again, end, times=None):
         return lambda state: end if fn(state) else again
 
+    def finish(self, state: dict):
+        return {}
+
 
 @pytest.fixture
 def databases(folder) -> Databases:
