@@ -2,8 +2,7 @@
 
 Types of an answer: right (R), none (E), wrong but equal to a right one by ``agree`` (V), the request's usual mistake (W1),
 its second (W2), wrong in a way of its own (U). Two answers of one type agree, and R with V; those of type U agree with nothing.
-With easiness t and popularity k of the request on a grid, and c the
-context of the answer (model, stage, what went before):
+With easiness t and popularity k of the request on a grid, and c the context of the answer (model, stage, what went before):
 
     p = sigma(a_c + t)                         w = (1 - p)(1 - e_c)
     P(R) = p (1 - g)                           P(W1) = w u,            u = sigma(b_c + k)
