@@ -19,18 +19,18 @@ class SeenOutcomes:
         node: returns the node of a path; ``KeyError`` if the trie has none.
     """
 
-    __slots__ = ("_annotated", "_node", "_passed", "_shown")
+    __slots__ = ("_node", "_outcomes", "_passed", "_shown", "_stages")
 
     def __init__(self, annotated: AnnotatedTrie, node: Callable[[Path], int]) -> None:
         assert annotated.outcomes is not None
-        self._annotated, self._node = annotated, node
+        self._outcomes, self._stages, self._node = annotated.outcomes, annotated.trie.stages, node
         self._shown: dict[Path, Outcome] = {}
         self._passed: dict[Path, bool] = {}
 
     @property
     def goes_on(self) -> bool:
         """Whether requests may go on after the workflow's own check has passed an answer."""
-        return self._annotated.outcomes is not None and self._annotated.outcomes.goes_on
+        return self._outcomes.goes_on
 
     def note(self, path: Path, outcome: Outcome) -> bool:
         """Note what the invocation at the end of ``path`` has shown; return whether that is new."""
@@ -49,26 +49,20 @@ class SeenOutcomes:
 
         None where the trie says that requests end there. Before the first invocation the arm is the first stage.
         """
-        trie, outcomes = self._annotated.trie, self._annotated.outcomes
-        assert outcomes is not None
         if not path:
-            return trie.stages[0], ""
+            return self._stages[0], ""
         seen = self._seen(path)
-        if seen.place < 0 or outcomes.arm[seen.place] < 0:
+        if seen.place < 0 or self._outcomes.arm[seen.place] < 0:
             return None, "requests that show this end here"
-        name = trie.stages[int(outcomes.arm[seen.place])]
+        name = self._stages[int(self._outcomes.arm[seen.place])]
         return name, "" if seen.is_exact else f"the profile never saw this outcome: planned as {name[name.find('[') :]}"
 
     def returned_class(self, path: Path) -> int | None:
         """Return the class of the answer that a request ending after ``path`` should return; None for the last answer."""
-        outcomes = self._annotated.outcomes
-        assert outcomes is not None
-        found = outcomes.returned_class(self._seen(path).place)
+        found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
     def _seen(self, path: Path) -> Seen:
-        outcomes = self._annotated.outcomes
-        assert outcomes is not None
         shown = self._shown.get(path, _NOTHING)
-        return outcomes.seen(self._node(path), shown, passed=self._passed.get(path, False))
+        return self._outcomes.seen(self._node(path), shown, passed=self._passed.get(path, False))

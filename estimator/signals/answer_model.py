@@ -22,6 +22,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from vinelm.estimator.latent.logistic_regression import sigmoid
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
 from vinelm.signals import Label
 from vinelm.trie import FloatArray
@@ -149,11 +150,6 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 """Which rates of labels a type has: right or alike, none, wrong."""
 
 
-def sigmoid(x: FloatArray) -> FloatArray:
-    """1 / (1 + exp(-x)), without overflow."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
-
-
 @dataclass(frozen=True, eq=False)
 class Labelings:
     """Every way to assign types to the wrong classes of each request, as counts of (context, type).
@@ -219,16 +215,23 @@ def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[in
     return found or [tuple(OWN for _ in shared)]
 
 
-def fit_answers(table: AnswerTable, *, weights: FloatArray | None = None, iterations: int = 40) -> AnswerFit:
+def fit_answers(
+    table: AnswerTable,
+    *,
+    labelings: Labelings | None = None,
+    weights: FloatArray | None = None,
+    iterations: int = 40,
+) -> AnswerFit:
     """Fit the model by EM.
 
     Args:
         table: The answers.
+        labelings: Those of the table, where several fits share them; None to enumerate them here.
         weights: How often each request counts, shape (requests,); None for once. For the bootstrap.
         iterations: EM iterations; one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
-    labelings, grid = Labelings.of(table), Grid.new()
+    labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
     n = len(table.contexts)
     right_features, usual_features = Features.of(table.contexts, 1.0), Features.of(table.contexts, 0.7)
     model = AnswerFit(
@@ -291,8 +294,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     """
     weight = table.weight * weights[table.request]
     n = len(table.contexts)
-    models = [c.model for c in table.contexts]
-    of_model = np.array([[a == b for b in models] for a in models], float)
+    of_model = _same_model(table.contexts)
     paid, count = np.bincount(table.context, weight * table.cost_usd, n), np.bincount(table.context, weight, n)
     overall = np.divide(of_model @ paid, of_model @ count, out=np.zeros(n), where=of_model @ count > 0.0)
     mean = (paid + PSEUDO_COUNTS * overall) / (count + PSEUDO_COUNTS)
@@ -316,13 +318,18 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
     return np.asarray(effects + np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0))
 
 
+def _same_model(contexts: Sequence[Context]) -> FloatArray:
+    """1 where two contexts are of one model, shape (contexts, contexts)."""
+    models = np.array([c.model for c in contexts])
+    return np.asarray(models[:, None] == models, np.float64)
+
+
 def _none_rates(contexts: Sequence[Context], counts: FloatArray) -> FloatArray:
     """P(no answer | not right), of each model shrunk towards that of all."""
     none = counts[:, NONE].sum(axis=1)
     wrong = none + counts[:, USUAL:].sum(axis=(1, 2))
     overall = (none.sum() + 0.05 * PSEUDO_COUNTS) / (wrong.sum() + PSEUDO_COUNTS)
-    models = [c.model for c in contexts]
-    same = np.array([[a == b for b in models] for a in models], float)
+    same = _same_model(contexts)
     return np.asarray((same @ none + PSEUDO_COUNTS * overall) / (same @ wrong + PSEUDO_COUNTS))
 
 
@@ -336,10 +343,8 @@ def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
     np.add.at(counts, (table.context, other, table.label), weight * (1.0 - table.right))
     pooled = counts.sum(axis=0)
     prior = pooled.sum(axis=0) + 1.0
-    pooled = (pooled + 1.0 * prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
-    models = [c.model for c in table.contexts]
-    same = np.array([[a == b for b in models] for a in models], float)
-    of_model = np.einsum("cd,dkl->ckl", same, counts)
+    pooled = (pooled + prior / prior.sum()) / (pooled.sum(axis=1, keepdims=True) + 1.0)
+    of_model = np.einsum("cd,dkl->ckl", _same_model(table.contexts), counts)
     rates = (of_model + PSEUDO_COUNTS * pooled) / (of_model.sum(axis=2, keepdims=True) + PSEUDO_COUNTS)
     for kinds, with_answer in ((slice(1, 2), False), (slice(0, None, 2), True)):
         seen = np.isin(np.arange(len(table.labels)), table.label[(table.kind >= 0) == with_answer])

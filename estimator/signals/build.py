@@ -17,7 +17,8 @@ from vinelm.signals import Outcomes, arm_title
 from vinelm.template import Template
 from vinelm.trie import FloatArray, Trie
 
-MOST_NODES = 300_000
+MOST_HISTORIES = 300_000
+"""With more histories, the less likely ones are not continued."""
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
@@ -86,7 +87,7 @@ def signals_trie(
     stages = [(stage.name, stage.models or ()) for stage in annotated.template.invocations]
     while True:
         levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
-        if sum(map(len, levels)) <= MOST_NODES or least_reach > 0.2:
+        if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
             return _Builder(annotated, model, levels).build(goes_on, meta or {})
         least_reach *= 2.0
 

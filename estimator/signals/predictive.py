@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.signals.answer_model import AnswerFit, fit_answers
+from vinelm.estimator.signals.answer_model import AnswerFit, Labelings, fit_answers
 from vinelm.estimator.signals.answers import AnswerTable, Context
 from vinelm.signals import Label
 from vinelm.trie import FloatArray
@@ -62,10 +62,12 @@ class Predictive:
             fits: Number of resampled fits; 0 takes the one fit to all requests as it is.
             seed: Of the weights.
         """
-        whole = fit_answers(table)
+        labelings = Labelings.of(table)
+        whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
-            found = [fit_answers(table, weights=weights) for weights in resampled(len(table.requests), fits, seed)]
+            drawn = resampled(len(table.requests), fits, seed)
+            found = [fit_answers(table, labelings=labelings, weights=weights) for weights in drawn]
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         return cls(
             contexts=whole.contexts,

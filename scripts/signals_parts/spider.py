@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from recorded_spider import COST_SEED, COST_SIGMA, USD_PER_1000_CALLS
 from signals_parts.record import Record, UsdPer1000, read_rows, some_systems
 
 from vinelm.errors import DatasetError
@@ -18,23 +19,10 @@ from vinelm.workflows.nl2sql import Scorer, SqlResult, extract_sql, finished, nl
 
 FILE = Path("outcomes") / "spider_sql.csv.gz"
 LABELS = ("error", "empty", "rows")
-COST_SIGMA = 0.5  # of the log-normal over requests
-COST_SEED = 20261120
 ABOUT = (
     "answers and accuracy real, executed again; prices assumed; a second try is another system's independent first answer, "
     "without feedback"
 )
-DEVELOPMENT = {
-    "gpt-4__dea_sql": 20.0,
-    "gpt-4__dail_sql": 15.0,
-    "gpt-4__zero_shot": 6.0,
-    "gpt-3.5__c3": 1.0,
-    "codes-7b__sft": 0.3,
-    "codes-1b__sft": 0.05,
-    "mistral-7b__dts_sql": 0.3,
-    "codellama-13b__lora": 0.4,
-}
-"""Assumed dollars per 1,000 calls of the systems of `recorded_spider.py`."""
 OTHERS = {
     "codes-15b__sft": 0.5,
     "codes-3b__sft": 0.15,
@@ -135,8 +123,8 @@ def usd(name: str, chosen: UsdPer1000) -> float:
 def choices(systems: tuple[str, ...], base: Mapping[str, str]) -> dict[str, UsdPer1000]:
     """The development systems where the file has them, and other choices of eight, drawn at random with a fixed seed."""
     found: dict[str, UsdPer1000] = {}
-    if set(DEVELOPMENT) <= set(systems):
-        found["spider"] = dict(DEVELOPMENT)
+    if set(USD_PER_1000_CALLS) <= set(systems):
+        found["spider"] = dict(USD_PER_1000_CALLS)
     for seed in OTHER_SEEDS:
         names = some_systems(systems, seed)
         if all(set(names) != set(other) for other in found.values()):
@@ -146,7 +134,7 @@ def choices(systems: tuple[str, ...], base: Mapping[str, str]) -> dict[str, UsdP
 
 def price(name: str, base: str) -> float:
     """Assumed dollars per 1,000 calls: as listed above, else by the base model's class and size."""
-    listed = {**DEVELOPMENT, **OTHERS}.get(name)
+    listed = {**USD_PER_1000_CALLS, **OTHERS}.get(name)
     if listed is not None:
         return listed
     text = f"{name} {base}".lower()

@@ -160,7 +160,7 @@ def test_returning_only_last_answers(case):
 
 
 def test_a_trie_of_too_many_nodes_leaves_out_what_is_unlikely(monkeypatch):
-    monkeypatch.setattr("vinelm.estimator.signals.build.MOST_NODES", 200)
+    monkeypatch.setattr("vinelm.estimator.signals.build.MOST_HISTORIES", 200)
     rng = np.random.default_rng(3)
     model, path = random_predictive(rng, depth=3, n_labels=3), path_trie(rng, depth=3)
     small = signals_trie(path, model, goes_on=True)
