@@ -18,6 +18,9 @@ from .load.slowdown import check_writable as check_writable
 from .load.slowdown import fit_slowdown as fit_slowdown
 from .load.slowdown import load_curves as load_curves
 from .load.slowdown import save_curve as save_curve
+from .load.source import load_source as load_source
+from .load.source import never_blocks as never_blocks
+from .load.source import without_blocking as without_blocking
 from .planning.contingent.decision import ContingentDecision as ContingentDecision
 from .planning.contingent.graph import DecisionGraph as DecisionGraph
 from .planning.contingent.plan import ContingentPlan as ContingentPlan

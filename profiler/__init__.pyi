@@ -1,6 +1,6 @@
 from .config import ExecutionConfig as ExecutionConfig
 from .config import ProfileLimits as ProfileLimits
-from .coverage import coverage_of as coverage_of
+from .coverage.of_rows import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import ForecastInterval as ForecastInterval
 from .dry_run.forecast import forecast_profile as forecast_profile

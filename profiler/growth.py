@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from vinelm.profiler.execution.job import Cell, Job, Worker, run_job
+from vinelm.observation import Cell
+from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.fingerprint import SETTING
 from vinelm.traces import Growth, ObservationStore, RequestDigest, RowsToScore, RowToScore, StoreIdentity, grow
 from vinelm.workflow import Request, Workflow

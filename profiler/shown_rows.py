@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from vinelm.agreement import answer_classes
-from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Cell, Job, Worker, run_job
+from vinelm.observation import Cell, Observation
+from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.execution.shown import with_error
 from vinelm.profiler.fingerprint import code_digest
-from vinelm.signals import Labels, Signals
+from vinelm.signals import Labels, Signals, answer_classes
 from vinelm.template import Template
 from vinelm.traces import ObservationStore, Shown, ShownRows, SignalRecord
 from vinelm.workflow import Request

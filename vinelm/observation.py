@@ -9,6 +9,9 @@ from vinelm.catalog import redacted
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.template import StopRule
 
+Cell = tuple[str, tuple[str, ...]]
+"""(request id, prefix): what one row observes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.estimator.arms import arms_of
+from vinelm.observation import Cell
 from vinelm.trie import BoolArray, Trie
 
 Ints = npt.NDArray[np.int64]
-Cell = tuple[str, tuple[str, ...]]
-"""A request and a prefix."""
 
 
 def cells_above(cells: Sequence[Cell]) -> Ints:

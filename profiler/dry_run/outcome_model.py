@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS, PriceBound
-from vinelm.profiler.execution.job import Cell
 from vinelm.template import Template
 
 _PRIOR = 4.0

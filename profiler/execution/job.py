@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.template import Template
 from vinelm.workflow import Request
-
-Cell = tuple[str, tuple[str, ...]]
-"""(request id, prefix)."""
 
 TopUp = Callable[[float], bool]
 """Asks for the unit's reservation to be raised to that many dollars; returns whether it was. May block."""

@@ -16,9 +16,9 @@ from threading import Lock
 from typing import NamedTuple, cast
 
 from vinelm.errors import BudgetExhausted, VineLMError
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import PriceBound
-from vinelm.profiler.execution.job import Cell, Job, UnitOutcome, Worker, stage_of
+from vinelm.profiler.execution.job import Job, UnitOutcome, Worker, stage_of
 from vinelm.profiler.results import Progress
 from vinelm.profiler.scheduling.admission import MARGIN
 from vinelm.profiler.scheduling.run_state import RunState

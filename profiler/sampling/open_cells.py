@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vinelm.errors import TemplateError
-from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Cell
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.template import Template
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Cell
+from vinelm.observation import Cell, Observation
 from vinelm.protocols import RequestPath
 from vinelm.template import StopRule, Template
 

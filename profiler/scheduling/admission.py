@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.profiler.execution.job import Cell, Job
+from vinelm.observation import Cell
+from vinelm.profiler.execution.job import Job
 from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from vinelm.agreement import answer_classes
 from vinelm.errors import WorkflowError
-from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Cell
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import RunState
+from vinelm.signals import answer_classes
 
 
 class CanonicalCommit:

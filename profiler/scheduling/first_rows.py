@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import math
 
-from vinelm.observation import Observation
-from vinelm.profiler.execution.job import Cell
+from vinelm.observation import Cell, Observation
 from vinelm.template import Template
 
 BROKEN_AFTER = 8

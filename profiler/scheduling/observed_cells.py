@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from vinelm.catalog import Catalog
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import PriceBound
-from vinelm.profiler.coverage import new_coverage
-from vinelm.profiler.execution.job import Cell
+from vinelm.profiler.coverage.of_rows import new_coverage
 from vinelm.profiler.scheduling.first_rows import FirstRows
 from vinelm.profiler.scheduling.request_paths import PriceBounds
 from vinelm.template import Template

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import Ledger, Reservation
-from vinelm.profiler.execution.job import Cell, Job, UnitFinished, UnitOutcome
+from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.shown import with_error
 from vinelm.profiler.execution.unit import is_extendable
 from vinelm.profiler.results import Progress, StoppedBy

@@ -6,7 +6,8 @@ import queue
 import threading
 from dataclasses import dataclass, field
 
-from vinelm.profiler.execution.job import Cell, Job, TopUp, UnitFinished, Worker, run_job
+from vinelm.observation import Cell
+from vinelm.profiler.execution.job import Job, TopUp, UnitFinished, Worker, run_job
 
 
 @dataclass(slots=True)

@@ -23,11 +23,10 @@ from profiling_toy import (
 from profiling_toy import build as plain_build
 from replay_toy import build_function
 
-from vinelm.agreement import answer_classes
 from vinelm.errors import WorkflowError
 from vinelm.profiler import ExecutionConfig, WorkflowSource, profile
 from vinelm.protocols import RequestPath
-from vinelm.signals import Signals
+from vinelm.signals import Signals, answer_classes
 from vinelm.traces import ObservationStore, ShownRows, check_store, contents_of
 
 PLACES = [

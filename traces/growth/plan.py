@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from vinelm.observation import Cell
 from vinelm.template import StopRule
 from vinelm.traces.growth.conditions import RowConditions
 from vinelm.traces.growth.repricing import RecordedCost
 from vinelm.traces.store.identity import StoreIdentity
 
-Cell = tuple[str, tuple[str, ...]]
 ENDS_EARLIER = "its request now ends earlier"
 BROKEN_STAGE = "a stage was broken"
 """Reason of retired rows that show a fault of the application or its surroundings, and never hold again."""

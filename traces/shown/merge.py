@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.agreement import answer_classes
-from vinelm.signals import Signals
+from vinelm.signals import Signals, answer_classes
 from vinelm.traces.shown.rows import ShownRows, SignalRecord
 from vinelm.traces.store.store import ObservationStore
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from vinelm.agreement import Cell
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.rows import read_rows
 from vinelm.traces.store.schema import SIGNALS, decode_prefix, encode_prefix

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
-from vinelm.annotated_trie import AnnotatedTrie, ending_after, whole_paths
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.controller import (
-    BackgroundLoadMonitor,
-    InFlightLoadMonitor,
     LoadSource,
     Mode,
     Planner,
-    ReportedLoadMonitor,
     Session,
     SpendControl,
-    load_curves,
+    load_source,
+    never_blocks,
+    without_blocking,
 )
-from vinelm.errors import ConfigError, VineLMError
+from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 from vinelm.policies import Judge, OnError
-from vinelm.protocols import Backend, LoadMonitor, Policy, PricesCalls
+from vinelm.protocols import Backend, LoadMonitor, Policy
 from vinelm.signals import Agree, Signal, Signals
 from vinelm.telemetry import Observer
 from vinelm.template import Template
@@ -48,7 +48,6 @@ class VineLM:
     Attributes:
         adapter: wraps the stages and routes.
         models: makes the chat models.
-        planner: plans over the loaded trie; None before one is loaded.
 
     Args:
         models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
@@ -94,7 +93,7 @@ class VineLM:
         agree: Agree | None = None,
         answer: Sequence[str] = (),
     ) -> None:
-        annotated = None if trie is None else _annotated(trie)
+        annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
             if annotated is None:
                 raise ConfigError("VineLM needs models: pass a catalog, the path of its file, or a trie that brings its own")
@@ -113,13 +112,10 @@ class VineLM:
         self.on_error: OnError = on_error
         self.fallback = fallback
         self.labelled = labelled
-        self.planner: Planner | None = None
-        self._limited: tuple[Planner, tuple[str, ...], Planner] | None = None
-        self._over_signals: dict[bool, Planner] = {}
+        self._planners: ServedPlanners | None = None
         self.correct_spend = correct_spend
         self._spend_controls: dict[Objective, SpendControl] = {}
-        self._load_source = self._load_of(load)
-        self._least_usd: dict[str, float] = {}
+        self._load_source = load_source(load, {model.engine for model in self.catalog.models})
         if annotated is not None:
             self.load(annotated)
 
@@ -271,6 +267,11 @@ class VineLM:
 
     # -- planning ----------------------------------------------------------------------------------------------
 
+    @property
+    def planner(self) -> Planner | None:
+        """Plans over the paths of the loaded trie; None before one is loaded. See :meth:`served_planner`."""
+        return None if self._planners is None else self._planners.over_paths
+
     def load(self, trie: AnnotatedTrie | str | Path) -> None:
         """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
 
@@ -279,38 +280,15 @@ class VineLM:
                 it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
-        annotated = _annotated(trie)
+        annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if annotated.template.stop == "oracle" and not self.labelled:
             raise ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
                 "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
                 code="oracle-trie",
             )
-        known = {stage.name for stage in annotated.template.stages}
-        for stage in self.adapter.stages:
-            if stage not in known:
-                raise ConfigError(
-                    f"the trie is of another workflow: it has no stage {stage!r}, only {', '.join(sorted(known))}"
-                )
-        template = self.adapter.template
-        if template is not None and [s.name for s in template.stages] != [s.name for s in annotated.template.stages]:
-            raise ConfigError(f"the trie is of another workflow: its stages are {', '.join(sorted(known))}")
-        wrong = self._without_exit(annotated)
-        if wrong and annotated.template.is_linear:  # a branching workflow may end there by itself
-            raise ConfigError(
-                f"plans of the trie may end after {', '.join(map(repr, wrong))}, where the graph has no vine.route to end at: "
-                "profile this graph, or put a vine.route there"
-            )
-        planner = Planner(annotated, available=self.catalog)
-        if not planner.metrics.endings.any():
-            lacking = ", ".join(planner.metrics.missing)
-            raise ConfigError(f"no path of the trie can be served: the catalog lacks {lacking}: add them or profile again")
-        self.planner = planner
-        self._over_signals = {}
-        if annotated.signals is not None and self.adapter.signals is not None:
-            tries = {True: annotated.signals, False: annotated.signals.returning_last()}
-            self._over_signals = {earlier: Planner(trie, available=self.catalog) for earlier, trie in tries.items()}
-        if template is None:
+        self._planners = ServedPlanners(annotated, self.adapter, self.catalog)
+        if self.adapter.template is None:
             self.adapter.template = annotated.template
 
     def prepare(self, *objectives: Objective) -> None:
@@ -368,7 +346,7 @@ class VineLM:
             on_error=self.on_error,
             fallback=self.fallback,
             load=self._load_seen(),
-            least_call_usd=self._least_call_usd,
+            least_call_usd=self.models.least_call_usd,
             default=self._served_default,
             on_spent=None if control is None else control.spent,
         )
@@ -390,10 +368,9 @@ class VineLM:
         Raises:
             ConfigError: no trie is loaded.
         """
-        planner = self._planning()
-        if not self._over_signals or planner is not self.planner:
-            return planner
-        return self._over_signals[self.adapter.returns_earlier if returns_earlier is None else returns_earlier]
+        if self._planners is None:
+            raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
+        return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _served_default(self, stage: str) -> str:
         """The stage's default; where the catalog lacks it, the first model of the stage that the catalog has."""
@@ -403,61 +380,10 @@ class VineLM:
         allowed = next((known.models for known in template.stages if known.name == stage), None)
         return next((model for model in allowed or () if model in self.catalog), next(iter(self.catalog)))
 
-    def _least_call_usd(self, model: str) -> float:
-        """Dollars that are reserved for a call of that model with an empty prompt; 0 where its backend gives no bound."""
-        found = self._least_usd.get(model)
-        if found is None:
-            found, backend = 0.0, self.models.backend_of(model)
-            if isinstance(backend, PricesCalls):
-                with suppress(VineLMError):
-                    found = backend.upper_bound_usd(self.catalog[model], [])
-            self._least_usd[model] = found
-        return found
-
-    def _load_of(self, load: LoadSource | LoadMonitor | str | Path | None) -> LoadSource | LoadMonitor | None:
-        if not isinstance(load, str | Path):
-            return load
-        curves = load_curves(load)
-        engines = {model.engine for model in self.catalog.models}
-        if not engines & set(curves):
-            there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
-            raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
-        return InFlightLoadMonitor(curves)
-
-    def _planning(self) -> Planner:
-        """The planner of new requests; :class:`ConfigError` without a trie."""
-        if self.planner is None:
-            raise ConfigError("no trie is loaded: call vine.load('....vine') before asking for a session")
-        if self._limited is None or self._limited[0] is not self.planner or self._limited[1] != self.adapter.edges:
-            self._limited = (self.planner, self.adapter.edges, self._within_exits(self.planner))
-        return self._limited[2]
-
-    def _within_exits(self, planner: Planner) -> Planner:
-        """A planner whose plans end only where an edge of the application can end the request.
-
-        The edges are often wrapped after the trie was loaded. If none asks whether to go on, all plans lead to the last
-        invocation.
-        """
-        annotated = planner.annotated
-        if not self.adapter.can_end:
-            return Planner(whole_paths(annotated), available=self.catalog)
-        if not self._without_exit(annotated):
-            return planner
-        return Planner(ending_after(annotated, self.adapter.exits_of(annotated.template) or ()), available=self.catalog)
-
-    def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """The answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
-        exits = self.adapter.exits_of(annotated.template)
-        if exits is None:
-            return []
-        return [stage.name for stage in annotated.template.stages if stage.answerable and stage.name not in exits]
-
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
         """The source of load as a session reads it, without blocking."""
-        source = self._load_source
-        if isinstance(source, _NEVER_BLOCK) or self.models.is_virtual_time:
-            return source
-        self._load_source = InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)
+        if not never_blocks(self._load_source) and not self.models.is_virtual_time:
+            self._load_source = without_blocking(self._load_source)
         return self._load_source
 
     def _new_policy(self, context: RunContext) -> Policy | None:
@@ -470,10 +396,3 @@ class VineLM:
             started_at=context.started_at,
             returns_earlier=context.returns_earlier,
         )
-
-
-_NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
-
-
-def _annotated(trie: AnnotatedTrie | str | Path) -> AnnotatedTrie:
-    return trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)

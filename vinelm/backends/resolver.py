@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -10,8 +11,8 @@ from langchain_core.language_models import BaseChatModel
 
 from vinelm.catalog import Catalog, Model
 from vinelm.clock import Clock, VirtualClock, WallClock
-from vinelm.errors import ConfigError
-from vinelm.protocols import Backend, CallContext
+from vinelm.errors import ConfigError, VineLMError
+from vinelm.protocols import Backend, CallContext, PricesCalls
 
 
 class ModelResolver:
@@ -26,6 +27,7 @@ class ModelResolver:
         self.catalog = models
         self._given_backends = backends
         self._found: dict[str, tuple[Backend, Model]] = {}
+        self._least_usd: dict[str, float] = {}
 
     @cached_property
     def backends(self) -> Mapping[str, Backend]:
@@ -67,6 +69,20 @@ class ModelResolver:
         """
         backend, entry = self._found.get(name) or self._backend_and_entry(name)
         return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
+
+    def least_call_usd(self, model: str) -> float:
+        """Return the dollars that are reserved for a call of that model with an empty prompt.
+
+        0 where the backend gives no bound. :class:`ConfigError` for an unknown model or provider.
+        """
+        found = self._least_usd.get(model)
+        if found is None:
+            found, backend = 0.0, self.backend_of(model)
+            if isinstance(backend, PricesCalls):
+                with suppress(VineLMError):
+                    found = backend.upper_bound_usd(self.catalog[model], [])
+            self._least_usd[model] = found
+        return found
 
     def _backend_and_entry(self, model: str) -> tuple[Backend, Model]:
         found = self._found.get(model)

@@ -1,3 +1,6 @@
+from .classes import MOST_ANSWERS_COMPARED as MOST_ANSWERS_COMPARED
+from .classes import AnswerClasses as AnswerClasses
+from .classes import answer_classes as answer_classes
 from .declaration import MOST_SIGNALS as MOST_SIGNALS
 from .declaration import STATUS as STATUS
 from .declaration import Agree as Agree

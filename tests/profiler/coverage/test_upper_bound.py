@@ -8,7 +8,7 @@ from conftest import random_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vinelm.profiler.coverage import Coverage, CoverageUpperBound
+from vinelm.profiler.coverage.linear import LinearCoverage, LinearUpperBound
 from vinelm.profiler.scheduling.request_paths import LARGEST_BLOCK, block_end, block_of
 
 
@@ -20,13 +20,13 @@ def test_no_outcome_and_no_subset_goes_beyond_it(seed, n_models, share, is_free)
     if is_free:
         table.cost_usd[:] = 0.0
     reached = [(r, n) for r in range(6) for n in range(1, len(table.trie)) if table.reached[r, n]]
-    account = Coverage(table.template, 6)
+    account = LinearCoverage(table.template, 6)
     done = set(reached[: int(share * len(reached))])
     for r, n in reached[: len(done)]:
         account.add(table.observation(r, n))
     ahead = [cell for cell in reached if cell not in done and rng.random() < 0.5]
     ahead = [(r, n) for r, n in ahead if parent(table, n) == 0 or (r, parent(table, n)) in done | set(ahead)]
-    bound = CoverageUpperBound(account)
+    bound = LinearUpperBound(account)
     for r, n in ahead:
         is_open = parent(table, n) == 0 or (r, parent(table, n)) in done
         prefix = table.trie.prefix(n)
@@ -50,7 +50,7 @@ def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
     if is_free:
         table.cost_usd[:] = 0.0
     cells = [(r, n) for r in range(6) for n in range(1, len(table.trie))]
-    account = Coverage(table.template, 6)
+    account = LinearCoverage(table.template, 6)
     done = set()
 
     def execute(r, n):
@@ -64,7 +64,7 @@ def test_nor_where_paths_go_on_below_a_passed_check(seed, share, is_free):
     for r, n in cells:
         if can_run(r, n) and (table.reached[r, n] or rng.random() < 0.3) and rng.random() < share:
             execute(r, n)
-    bound, ahead = CoverageUpperBound(account), []
+    bound, ahead = LinearUpperBound(account), []
     bound.may_go_on = True
     for r, n in cells:
         above = parent(table, n)
@@ -89,15 +89,15 @@ def parent(table, node):
 
 def test_with_nothing_ahead_it_is_the_coverage():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    account = Coverage(table.template, 4)
+    account = LinearCoverage(table.template, 4)
     for node in (1, table.trie.node(("m1",))):
         account.add(table.observation(0, node))
-    assert CoverageUpperBound(account).most == pytest.approx(account.fraction)
+    assert LinearUpperBound(account).most == pytest.approx(account.fraction)
 
 
 def test_before_the_first_dollar_nothing_is_certain():
     table = random_table(3, n_requests=4, n_models=2, depth=2)
-    bound = CoverageUpperBound(Coverage(table.template, 4))
+    bound = LinearUpperBound(LinearCoverage(table.template, 4))
     assert bound.most == 0.0
     bound.add("q0", 1, (("", "m0"),), 0.5, is_open=True)
     assert bound.most == 1.0
@@ -115,7 +115,7 @@ def test_the_interval_holds_the_coverage_nine_times_in_ten_or_nearly():
         rng = np.random.default_rng(seed)
         hard = rng.normal(0, 1.5, (100, 1))
         table.stopped[:, 1:] = rng.random(table.stopped[:, 1:].shape) < 1 / (1 + np.exp(hard))
-        account, done, spent = Coverage(table.template, 100), set(), 0.0
+        account, done, spent = LinearCoverage(table.template, 100), set(), 0.0
         for request_id, path, *_ in CascadeSampler(table.template, table.request_ids, seed).propose(0, ()):
             r = table.request_ids.index(request_id)
             for k in range(1, 4):

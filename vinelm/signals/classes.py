@@ -9,11 +9,8 @@ from itertools import combinations
 from typing import Any
 
 from vinelm.errors import WorkflowError
-from vinelm.observation import Observation
-from vinelm.signals import Signals
-
-Cell = tuple[str, tuple[str, ...]]
-"""(request id, prefix)."""
+from vinelm.observation import Cell, Observation
+from vinelm.signals.declaration import Signals
 
 MOST_ANSWERS_COMPARED = 32
 """Different answers of one request that are compared each with each, to see whether ``agree`` is transitive."""

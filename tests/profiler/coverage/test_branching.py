@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vinelm.observation import Observation
 from vinelm.profiler import CascadeSampler, ProfileLimits, coverage_of, forecast_profile
-from vinelm.profiler.coverage import new_coverage
+from vinelm.profiler.coverage.of_rows import new_coverage
 from vinelm.profiler.scheduling.active_path import activate
 from vinelm.protocols import RequestPath
 from vinelm.template import END, Branch, Loop, Stage, Template

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vinelm.agreement import MOST_ANSWERS_COMPARED, answer_classes
 from vinelm.errors import WorkflowError
 from vinelm.observation import Observation
-from vinelm.signals import Signals, canonical, digest_of_text
+from vinelm.signals import MOST_ANSWERS_COMPARED, Signals, answer_classes, canonical, digest_of_text
 
 DECLARED = Signals(agree=lambda one, other: one % 10 == other % 10, answer=("number",))
 
