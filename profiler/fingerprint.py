@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from vinelm.adapters.langchain import VineChatModel
-from vinelm.adapters.langgraph import FINISH_MARK, GraphAdapter, holds_stage
+from vinelm.adapters.langgraph import FINISH_MARK, GraphAdapter, closure_values, holds_stage
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
@@ -186,7 +186,7 @@ def _code_of(target: Any, package: str, seen: dict[int, Any]) -> Iterator[Any]:
         yield from _values([*(target.__defaults__ or ()), *(target.__kwdefaults__ or {}).values()], package, seen)
         names = sorted(set(_names(target.__code__)))
         yield from _values([target.__globals__[name] for name in names if name in target.__globals__], package, seen)
-        yield from _values([cell.cell_contents for cell in target.__closure__ or () if _is_filled(cell)], package, seen)
+        yield from _values(list(closure_values(target)), package, seen)
         owner = target.__globals__
         for name in names:  # constants and functions behind a module's name: prompts.GENERATE
             for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
@@ -290,14 +290,6 @@ def _belongs(target: Any, package: str) -> bool:
 
 def _is_local_module(value: Any, package: str) -> bool:
     return isinstance(value, ModuleType) and (value.__name__ == package or value.__name__.startswith(f"{package}."))
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading it is the test
-    except ValueError:
-        return False
-    return True
 
 
 def _digest(value: Any) -> str:

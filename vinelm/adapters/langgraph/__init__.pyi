@@ -26,4 +26,5 @@ from .run_context import RunContext as RunContext
 from .structure.code import template_code as template_code
 from .structure.code import template_imports as template_imports
 from .structure.reading import template_differences as template_differences
+from .user_code import closure_values as closure_values
 from .user_code import user_place as user_place

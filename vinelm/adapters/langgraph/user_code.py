@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, TracebackType
+from typing import Any
 
 
 def is_user_code(module: str, filename: str) -> bool:
@@ -27,6 +30,13 @@ def user_place(error: BaseException) -> str | None:
     return place
 
 
+def closure_values(function: FunctionType) -> Iterator[Any]:
+    """Yield what the function's closure holds; a variable that has no value yet is left out."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # empty
+            yield cell.cell_contents
+
+
 def _shown(filename: str) -> str:
     path, here = Path(filename), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
@@ -46,4 +56,4 @@ def _installed() -> frozenset[Path]:
     return frozenset(Path(sysconfig.get_path(name)).resolve() for name in names)
 
 
-__all__ = ["is_user_code", "user_place"]
+__all__ = ["closure_values", "is_user_code", "user_place"]

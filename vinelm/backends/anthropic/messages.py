@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
 
 from vinelm.backends.anthropic.thinking import ThinkingBlocks
+from vinelm.backends.turns import joined_turns
 from vinelm.errors import WorkflowError
 
 _NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
@@ -34,17 +35,7 @@ def conversation(messages: Sequence[BaseMessage], model_id: str, known: Thinking
     Raises:
         WorkflowError: The format cannot represent a message.
     """
-    turns: list[dict[str, Any]] = []
-    for message in messages:
-        if isinstance(message, SystemMessage):
-            continue
-        role = "assistant" if isinstance(message, AIMessage) else "user"
-        blocks = [*_thought(message, model_id, known), *_checked(message)]
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
-        elif blocks:
-            turns.append({"role": role, "content": blocks})
-    return turns
+    return joined_turns(messages, lambda message: [*_thought(message, model_id, known), *_checked(message)])
 
 
 def is_thinking_answered(messages: Sequence[BaseMessage], model_id: str, known: ThinkingBlocks) -> bool:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
@@ -17,6 +18,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.turns import joined_turns
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -76,21 +78,8 @@ def _place(body: dict[str, Any], options: Mapping[str, Any]) -> None:
 
 def _conversation(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert messages to alternating user and assistant turns, as Converse requires; joins turns of the same role."""
-    turns: list[dict[str, Any]] = []
-    try:
-        for message in messages:
-            if isinstance(message, SystemMessage):
-                continue
-            role = "assistant" if isinstance(message, AIMessage) else "user"
-            blocks = list(_blocks(message))
-            if turns and turns[-1]["role"] == role:
-                turns[-1]["content"] += blocks
-            elif blocks:
-                turns.append({"role": role, "content": blocks})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # their message contains the chat message
-    else:
-        return turns
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # their message contains the chat message
+        return joined_turns(messages, _blocks)
     raise WorkflowError("a message has content that Bedrock's Converse cannot represent: send text or images as base64 data")
 
 

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
@@ -18,6 +19,7 @@ from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signature
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_options import asked_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
+from vinelm.backends.turns import joined_turns
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, WorkflowError
 
@@ -74,22 +76,9 @@ def check_options(model: Model, options: Mapping[str, Any]) -> None:
 
 def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) -> list[dict[str, Any]]:
     """Convert messages to user and model turns; joins turns of the same role, as results of parallel calls require."""
-    turns: list[dict[str, Any]] = []
     names = {call["id"]: call["name"] for message in messages if isinstance(message, AIMessage) for call in _all_calls(message)}
-    try:
-        for message in messages:
-            if isinstance(message, SystemMessage):
-                continue
-            role = "model" if isinstance(message, AIMessage) else "user"
-            parts = list(_parts(message, names, signatures))
-            if turns and turns[-1]["role"] == role:
-                turns[-1]["parts"] += parts
-            elif parts:
-                turns.append({"role": role, "parts": parts})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # their message contains the chat message
-    else:
-        return turns
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # their message contains the chat message
+        return joined_turns(messages, lambda message: _parts(message, names, signatures), model_role="model", key="parts")
     raise WorkflowError("a message has content that Gemini's API cannot represent: send text or images as base64 data")
 
 

@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
 from vinelm.adapters.langgraph.stage import STAGE_MARK
-from vinelm.adapters.langgraph.user_code import is_user_code
+from vinelm.adapters.langgraph.user_code import closure_values, is_user_code
 
 CHAT_MARK = "__vinelm_chat__"
 """Attribute of the classes whose instances are stages: true for a chat model of VineLM."""
@@ -135,7 +135,7 @@ class _Search:
             yield from (vars(base)["__call__"] for base in type(item).__mro__ if "__call__" in vars(base))
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        yield from (cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
+        yield from closure_values(function)
         yield from (function.__defaults__ or (), (function.__kwdefaults__ or {}))
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None:
@@ -157,14 +157,6 @@ def _names(code: CodeType) -> Iterator[str]:
     for const in code.co_consts:
         if isinstance(const, CodeType):
             yield from _names(const)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading it is the test
-    except ValueError:
-        return False
-    return True
 
 
 def _file_of(item: Any) -> str:
