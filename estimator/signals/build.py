@@ -10,7 +10,7 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
-from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, histories
+from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, best_class, histories
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
 from vinelm.signals import Outcomes, arm_title
@@ -201,7 +201,7 @@ class _Builder:
             "chance": level.reach / nodes.reach[node],
             "right": best / nodes.reach[node],
             "right_last": _last_right(level) / nodes.reach[node],
-            "returned": np.where(best > 0.0, level.right.argmax(axis=1), -1),
+            "returned": np.where(best > 0.0, best_class(level.right), -1),
             "arm": np.where(level.is_open, layout.arm_of[d], -1),
             "spread": level.spread,
         }

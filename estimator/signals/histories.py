@@ -1,19 +1,21 @@
 """All histories that the latent model gives a chance to: reach, and the mass of "class j is right", by exact summation.
 
 A history is a sequence of (model, outcome). What is not seen, the type of each class of answers, is summed over: a *row* is a
-history with one assignment of types, and its mass at each latent pair.
+history with one assignment of types, and its mass at each latent pair. That mass is a number times a vector over the pairs, and
+few vectors serve many rows: it depends on the models and types alone, not on labels and on the order in which classes came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.estimator.signals.answer_model import ALIKE, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
+from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import Context, Ints
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.trie import BoolArray, FloatArray
@@ -23,6 +25,14 @@ LEAST_REACH = 1e-3
 MOST_OPEN = 4_000
 """Of more histories of one length, only the most likely ones are continued."""
 NO_ANSWER, NOT_ASKED = -1, -2
+_JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
+"""What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
+model's earlier answer again."""
+_ROUNDING = 1e-12
+"""Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""
+_MOST_SPARSE = 1 << 20
+_AT_ONCE = 4096
+"""Vectors that are multiplied at once: few enough to stay in the processor's cache."""
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
 """The types of earlier classes that a new class would have agreed with. A class has the type of its first answer."""
 
@@ -62,21 +72,51 @@ class HistoryLevel:
 
 
 class _Part(NamedTuple):
-    """Rows that came about in the same way. Each has a history before, and what its last answer was and showed."""
+    """Rows that came about in the same way. Each has a history before, and what its last answer was and showed.
+
+    ``vector`` is that of the row before, ``factor`` what it is multiplied by: the context's number times :data:`_N_FACTORS`,
+    plus a type, :data:`_JOINS` or :data:`_REPEATS`.
+    """
 
     history: Ints
     model: Ints
     label: Ints
     kind: Ints
     types: npt.NDArray[np.int8]
-    mass: FloatArray
-    context: Ints
+    vector: Ints
+    factor: Ints
+    scale: FloatArray
 
 
 class _Rows(NamedTuple):
+    """Rows of a level: the mass of each is ``scale`` times its ``vector``, an index into the level's vectors."""
+
     history: Ints
     types: npt.NDArray[np.int8]
-    mass: FloatArray
+    vector: Ints
+    scale: FloatArray
+
+    def take(self, at: npt.NDArray[Any]) -> _Rows:
+        """Some of the rows."""
+        return _Rows(*(values[at] for values in self))
+
+
+class _Vectors(NamedTuple):
+    """The vectors of a level, one item for each: ``of_points`` has shape (vectors, points), or (vectors, fits) where no history
+    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` that of mass times size.
+    """
+
+    of_points: FloatArray
+    total: FloatArray
+    of_fits: FloatArray
+    sized: FloatArray | None
+
+    @classmethod
+    def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
+        """Return the vectors with their sums."""
+        starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
+        of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
+        return cls(of_points, of_points.sum(axis=1), of_fits, None if is_final else of_points @ model.size)
 
 
 def histories(
@@ -117,40 +157,61 @@ class _Growing:
         self.last = HistoryLevel(
             zero, zero, zero, zero, one, np.zeros((1, depth)), np.zeros((1, 1)), one, zero, never, np.ones(1, np.bool_)
         )  # fmt: skip
-        self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), np.exp(model.log_weights)[None, :])
+        self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), zero, one)
+        self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
         self.label_of_class = np.full((1, depth), -1, np.int64)
 
     def add_level(self, stage: str, asked: Sequence[tuple[int, str]]) -> bool:
         """Add the histories that are one invocation longer; return False if there are none."""
         is_final = len(self.found) + 1 == self.depth
         contexts = _Contexts.of(self.model, stage, bool(self.found))
-        keep = self.last.is_open[self.rows.history]
-        rows = _Rows(self.rows.history[keep], self.rows.types[keep], self.rows.mass[keep])
-        known = _Before(self.last, self.label_of_class, len(self.found), self.of_fit if is_final else None)
+        rows = self.rows.take(np.flatnonzero(self.last.is_open[self.rows.history]))
+        known = _Before(self.last, self.label_of_class, len(self.found))
         parts = [part for each in asked for part in _expand(self.model, contexts, rows, known, each)]
         if not parts:
             self.last.is_open[:] = False
             return False
         part = _Part(*map(np.concatenate, zip(*parts, strict=True)))
-        self.last.is_open[np.setdiff1d(np.arange(len(self.last)), part.history)] = False  # no model is known to be asked there
-        code = (part.history * self.n_models + part.model) * (self.depth + 1) + part.kind + 1
-        code = code * len(self.model.labels) + part.label
-        _, first, of = np.unique(code, return_index=True, return_inverse=True)
-        level = self._level(part, first, of, is_final=is_final)
+        is_known = np.zeros(len(self.last), np.bool_)
+        is_known[part.history] = True
+        self.last.is_open[~is_known] = False  # no model is known to be asked there
+        number = np.cumsum(self.last.is_open) - 1
+        code = (number[part.history] * self.n_models + part.model) * (self.depth + 1) + part.kind + 1
+        first, of = _numbered(code * len(self.model.labels) + part.label)
+        self.vectors, vector = self._multiplied(part, is_final=is_final)
+        self.rows = _Rows(of, part.types, vector, part.scale)
+        level = self._level(part, first, is_final=is_final)
         self.label_of_class = self._labels_of_classes(level)
-        self.rows, self.last = _Rows(of, part.types, part.mass), level
+        self.last = level
         self.found.append(level)
         return True
 
-    def _level(self, part: _Part, first: Ints, of: Ints, *, is_final: bool) -> HistoryLevel:
-        """The histories of the rows ``part``: ``first`` is one row of each, ``of`` is each row's history."""
-        n = len(first)
+    def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
+        """The vectors of the rows ``part``, and which of them is each row's."""
+        model, before = self.model, self.vectors.of_points
+        first, of = _numbered(part.factor * len(before) + part.vector)
+        factor, parent = part.factor[first], part.vector[first]
+        found = np.empty((len(first), model.n_fits if is_final else before.shape[1]))
+        bounds = np.append(np.flatnonzero(np.diff(factor, prepend=-1)), len(factor))
+        for low, high in pairwise(bounds.tolist()):
+            of_points = _of_points(model, int(factor[low]))
+            for start in range(low, high, _AT_ONCE):
+                here = slice(start, min(start + _AT_ONCE, high))
+                found[here] = (
+                    before[parent[here]] @ (self.of_fit * of_points[:, None]) if is_final else before[parent[here]] * of_points
+                )
+        return _Vectors.of(model, found, is_final=is_final), of
+
+    def _level(self, part: _Part, first: Ints, *, is_final: bool) -> HistoryLevel:
+        """The histories of the rows ``part``; ``first`` is one row of each."""
+        n, rows, vectors = len(first), self.rows, self.vectors
+        sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
-        total = part.mass.sum(axis=1)
-        reach = _sums(of, total, n)
+        total = rows.scale * vectors.total[rows.vector]
+        reach = _sums(rows.history, total, n)
         right = np.zeros((n, self.depth))
         for j in range(self.depth):
-            right[:, j] = _sums(of, total * (part.types[:, j] == RIGHT), n)
+            right[:, j] = _sums(rows.history, total * (rows.types[:, j] == RIGHT), n)
         last = self.last.last[parent].copy()
         last[np.arange(n), model] = np.where(kind < 0, NO_ANSWER, kind)
         is_open = (reach >= self.least_reach) & (not is_final)
@@ -160,9 +221,9 @@ class _Growing:
             is_open &= reach > np.partition(reach[is_open], -MOST_OPEN)[-MOST_OPEN]
         return HistoryLevel(
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
-            spread=_by_fit(self.model, right.argmax(axis=1), of, part.types, part.mass),
-            size=np.ones(n) if is_final else _sums(of, part.mass @ self.model.size, n) / reach,
-            context=part.context[first], last=last, is_open=is_open,
+            spread=_by_fit(best_class(right), rows, vectors),
+            size=np.ones(n) if sized is None else _sums(rows.history, rows.scale * sized[rows.vector], n) / reach,
+            context=part.factor[first] // _N_FACTORS, last=last, is_open=is_open,
         )  # fmt: skip
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
@@ -192,15 +253,46 @@ class _Contexts(NamedTuple):
         return cls(first, again)
 
 
-def _by_fit(model: Predictive, best: Ints, of: Ints, types: npt.NDArray[np.int8], mass: FloatArray) -> FloatArray:
+def best_class(right: FloatArray) -> Ints:
+    """Return the class that is most probably right, the first of equals; ``right`` has shape (histories, classes)."""
+    highest = right.max(axis=1, keepdims=True)
+    return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))
+
+
+def _by_fit(best: Ints, rows: _Rows, vectors: _Vectors) -> FloatArray:
     """Mass of "the class ``best`` of the history is right" by fit, shape (histories, fits)."""
-    rows = np.flatnonzero(types[np.arange(len(of)), best[of]] == RIGHT)
-    found = np.zeros((len(best), model.n_fits))
-    starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
-    of_fits = mass[rows] if mass.shape[1] == model.n_fits else np.add.reduceat(mass[rows], starts, axis=1)
-    for fit in range(model.n_fits):
-        found[:, fit] = np.bincount(of[rows], of_fits[:, fit] * model.n_fits, len(best))
+    of, n_fits = rows.history, vectors.of_fits.shape[1]
+    those = np.flatnonzero(rows.types[np.arange(len(of)), best[of]] == RIGHT)
+    of, vector, scale = of[those], rows.vector[those], rows.scale[those] * n_fits
+    found = np.zeros((len(best), n_fits))
+    for fit in range(n_fits):
+        found[:, fit] = np.bincount(of, vectors.of_fits[vector, fit] * scale, len(best))
     return found
+
+
+def _of_points(model: Predictive, factor: int) -> FloatArray:
+    """What a vector is multiplied by, shape (points,); see :class:`_Part`."""
+    context, which = divmod(factor, _N_FACTORS)
+    if which == _REPEATS:
+        return np.ones(len(model.fit))
+    p = np.exp(model.log_types[context])
+    return np.asarray(p[RIGHT] + p[ALIKE] if which == _JOINS else p[which])
+
+
+def _numbered(code: Ints) -> tuple[Ints, Ints]:
+    """The numbers, in ascending order, of the distinct codes: an item of each, and the number of every item.
+
+    As ``np.unique`` for codes >= 0, without sorting where they are not much larger than their count.
+    """
+    if int(code.max()) > _MOST_SPARSE + 8 * len(code):
+        _, first, of = np.unique(code, return_index=True, return_inverse=True)
+        return first, of
+    place = np.full(int(code.max()) + 1, -1, np.int64)
+    place[code] = np.arange(len(code))
+    codes = np.flatnonzero(place >= 0)
+    first = place[codes]
+    place[codes] = np.arange(len(codes))
+    return first, place[code]
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
@@ -209,12 +301,11 @@ def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What was known of the histories before an invocation; ``points`` as in :class:`_Parts`."""
+    """What was known of the histories before an invocation."""
 
     level: HistoryLevel
     label_of_class: Ints
     depth: int
-    points: FloatArray | None
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
@@ -229,41 +320,39 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         if context is None or not len(at):
             continue
         same = float(model.same_again[context]) if is_again else 0.0
-        part = _Parts(parts, _Rows(rows.history[at], rows.types[at], rows.mass[at]), known.points, m, context)
+        part = _Parts(parts, rows.take(at), m, context)
         history, types = part.rows.history, part.rows.types
         earlier = before.last[history, m]
         classes = label_of_class[history]
         n_classes = (classes >= 0).sum(axis=1)
-        p = np.exp(model.log_types[context])  # (types, points)
         everyone = np.arange(len(at))
-        part.add(everyone, NO_ANSWER, p[NONE], model.label_rates[context, 1] * (1.0 - same))
-        part.add(np.flatnonzero(earlier == NO_ANSWER), NO_ANSWER, None, model.label_rates[context, 1] * same)
+        part.add(everyone, NO_ANSWER, NONE, model.label_rates[context, 1] * (1.0 - same))
+        part.add(np.flatnonzero(earlier == NO_ANSWER), NO_ANSWER, _REPEATS, model.label_rates[context, 1] * same)
         for kind in range(depth + 1):
             fresh, old = np.flatnonzero(n_classes == kind), np.flatnonzero(n_classes > kind)
             for type_ in (RIGHT, ALIKE, USUAL, SECOND, OWN):
                 rates = model.label_rates[context, OF_TYPE[type_]] * (1.0 - same)
                 unused = fresh[~np.isin(types[fresh], _EXCLUDES[type_]).any(axis=1)]
-                part.add(unused, kind, p[type_], rates, new_type=type_)
+                part.add(unused, kind, type_, rates, new_type=type_)
                 if type_ == OWN:
                     continue
-                joins = p[RIGHT] + p[ALIKE] if type_ in (RIGHT, ALIKE) else p[type_]
+                joins = _JOINS if type_ in (RIGHT, ALIKE) else type_
                 fits = old[types[old, kind] == type_]
                 if model.label_follows_class:
                     part.add(fits, kind, joins, 1.0 - same, label=classes[fits, kind])
                 else:
                     part.add(fits, kind, joins, rates)
             again = np.flatnonzero(earlier == kind)
-            part.add(again, kind, None, same, label=classes[again, kind])
+            part.add(again, kind, _REPEATS, same, label=classes[again, kind])
     return parts
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows after asking one model. ``points`` joins the points of a fit, for rows that are not continued."""
+    """Collects the rows after asking one model."""
 
     parts: list[_Part]
     rows: _Rows
-    points: FloatArray | None
     model: int
     context: int
 
@@ -271,34 +360,27 @@ class _Parts:
         self,
         at: npt.NDArray[np.intp],
         kind: int,
-        of_points: FloatArray | None,
+        factor: int,
         scale: FloatArray | float,
         *,
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows ``at`` after an answer of a class; their mass is multiplied by ``of_points`` and ``scale``.
+        """Add the rows ``at`` after an answer of a class; their mass is multiplied by what ``factor`` means and by ``scale``.
 
         Without ``label`` they are added once for each label, ``scale`` being its rate; else with that label of each row.
         """
         if not len(at):
             return
-        types = self.rows.types[at]
+        rows = self.rows.take(at)
         if new_type is not None:
-            types[:, kind] = new_type
-        mass = self.rows.mass[at]
-        if self.points is not None:
-            mass = mass @ (self.points if of_points is None else self.points * of_points[:, None])
-        elif of_points is not None:
-            mass = mass * of_points
+            rows.types[:, kind] = new_type
+        alike = (np.full(len(at), value) for value in (self.model, kind, self.context * _N_FACTORS + factor))
+        model, kinds, factors = alike
         if label is not None:
-            if float(np.max(scale)) > 0.0:
-                self._append(at, label, kind, types, mass * scale)
-            return
-        for index, rate in enumerate(np.asarray(scale).tolist()):
+            labels = [(label, float(scale))]
+        else:
+            labels = [(np.full(len(at), index), rate) for index, rate in enumerate(np.asarray(scale).tolist())]
+        for shown, rate in labels:
             if rate > 0.0:
-                self._append(at, np.full(len(at), index), kind, types, mass * rate)
-
-    def _append(self, at: npt.NDArray[np.intp], label: Ints, kind: int, types: npt.NDArray[np.int8], mass: FloatArray) -> None:
-        model, kinds, context = (np.full(len(at), value) for value in (self.model, kind, self.context))
-        self.parts.append(_Part(self.rows.history[at], model, label, kinds, types, mass, context))
+                self.parts.append(_Part(rows.history, model, shown, kinds, rows.types, rows.vector, factors, rows.scale * rate))

@@ -141,7 +141,8 @@ class DecisionGraph:
         at, n_stages = self.position[outcomes.node], len(self.annotated.trie.stages)
         ends = outcomes.arm < 0
         ended = np.zeros((len(self.nodes), outcomes.spread.shape[1]))
-        np.add.at(ended, at[ends], outcomes.spread[ends])
+        for fit, spread in enumerate(outcomes.spread.T):
+            ended[:, fit] = np.bincount(at[ends], spread[ends], len(self.nodes))
         key = self.source * n_stages + self.stage
         order = np.argsort(key)
         found = np.searchsorted(key[order], at[~ends] * n_stages + outcomes.arm[~ends])

@@ -14,6 +14,9 @@ END = -1
 """The choice to end the request."""
 NOTHING = -2
 """The choice where no model is admitted and there is no answer to end with."""
+LEAST_PRICE = 1e-7
+"""Accuracy for which a plan over outcomes spends a dollar at least. Its accuracies are sums over thousands of histories: where
+an invocation changes nothing they differ by rounding, which must not buy it."""
 _FAR = 1e300
 """Taken off the value of what is not admitted: more than any value. Faster than choosing item by item."""
 
@@ -23,6 +26,7 @@ class PlanGoal(NamedTuple):
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
     run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
+    Over outcomes a price of 0 means :data:`LEAST_PRICE`.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
@@ -70,6 +74,7 @@ class Induction:
     ) -> None:
         self.graph, self.spans, self.goal = graph, spans, goal
         self._admitted = admitted
+        self._price = goal.price or (0.0 if graph.annotated.outcomes is None else LEAST_PRICE)
         self.choice: Integers = np.empty(len(graph.source), np.int64)
         """The edge chosen in each group below the start's own, or :data:`END` or :data:`NOTHING`. Other items mean nothing."""
         self._ties_remain = False
@@ -113,8 +118,8 @@ class Induction:
         if goal.target == "cost":
             keys += [lambda: -worth.cost_usd, lambda: worth.accuracy]
         else:
-            if goal.price:
-                keys.append(lambda: worth.accuracy - goal.price * worth.cost_usd)
+            if self._price:
+                keys.append(lambda: worth.accuracy - self._price * worth.cost_usd)
             keys += [lambda: worth.accuracy, lambda: -worth.cost_usd]
         if longest_s is not None:
             keys.append(lambda: -longest_s)
@@ -152,8 +157,8 @@ class Induction:
         goal = self.goal
         if goal.target == "cost":
             better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
-        elif goal.price:
-            value = on.accuracy - goal.price * on.cost_usd
+        elif self._price:
+            value = on.accuracy - self._price * on.cost_usd
             better = (right > value) | ((right == value) & (right >= on.accuracy))
         else:
             better = right >= on.accuracy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from outcome_models import every_history, random_predictive, sequences
 
-from vinelm.estimator.signals.histories import histories
+from vinelm.estimator.signals.histories import _numbered, best_class, histories
 
 SMALL = [(2, 2, 2), (2, 2, 3), (3, 2, 2), (1, 3, 3), (2, 3, 2)]
 
@@ -84,3 +84,17 @@ def test_a_history_that_no_known_model_can_continue_is_closed():
     assert set(second.model.tolist()) == {0}
     (alone,) = histories(model, [stages[0], ("repair", ("m9",))], ("m0", "m1", "m9"), goes_on=True, least_reach=0.0)
     assert not alone.is_open.any()
+
+
+def test_of_equally_probable_classes_the_first_is_returned_whatever_the_rounding():
+    right = np.array([[0.3, 0.3 + 1e-16, 0.1], [0.2 - 1e-16, 0.1, 0.2], [0.1, 0.1 + 1e-9, 0.0], [0.0, 0.0, 0.0]])
+    assert best_class(right).tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("spread", [1, 1 << 24])
+def test_codes_are_numbered_as_by_unique(spread):
+    code = np.random.default_rng(3).integers(0, 50, 400) * spread
+    codes, of = np.unique(code, return_inverse=True)
+    first, numbers = _numbered(code)
+    np.testing.assert_array_equal(code[first], codes)
+    np.testing.assert_array_equal(numbers, of)

@@ -199,3 +199,22 @@ def test_confidence_compares_plans_by_the_spread_between_fits():
     assert lower(best) > 0.0
     assert best.accuracy >= cautious.accuracy
     assert lower(cautious) >= lower(best) - 1e-6
+
+
+def test_rounding_buys_no_invocation(monkeypatch):
+    """Where asking again cannot change what is returned, sums differ by rounding: that is worth no dollar."""
+
+    def costs(is_rounded):
+        found = []
+        for seed in range(12):
+            rng = np.random.default_rng([7, seed])
+            annotated, *_ = random_outcome_trie(rng, n_models=2, depth=2, n_labels=2, goes_on=True)
+            if is_rounded:
+                noise = 1.0 + 4e-16 * rng.standard_normal(len(annotated.trie))
+                annotated = replace(annotated, arm_success=annotated.arm_success * noise)
+            found.append(Planner(annotated).plan(ANY).path_cost_usd)
+        return np.array(found)
+
+    np.testing.assert_allclose(costs(is_rounded=True), costs(is_rounded=False), rtol=0, atol=1e-9)
+    monkeypatch.setattr("vinelm.controller.planning.contingent.values.LEAST_PRICE", 0.0)
+    assert np.ptp(costs(is_rounded=True) - costs(is_rounded=False)) > 0.01  # these tries have such invocations
