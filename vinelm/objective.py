@@ -38,7 +38,7 @@ class Objective:
         confidence: Plan with the lower end of the one-sided accuracy interval of this level, in (0.5, 1). It needs
             ``maximize="accuracy"`` or ``min_accuracy``.
         on_infeasible: If no path meets the bounds: ``"best_effort"`` relaxes a bound, ``"raise"`` raises
-            :class:`InfeasibleError`, which names it.
+            :class:`InfeasibleError`, which names it. Without bounds it concerns requests for which no model is left.
 
     Raises:
         ConfigError: A bound is NaN, negative or out of range, or a setting has no effect.
