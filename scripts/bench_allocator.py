@@ -1,4 +1,4 @@
-"""Does an allocator buy better rows than uniform ones? Samplers compared on five recorded tables, under the application's own check.
+"""Does an allocator buy better rows than uniform ones? Samplers compared on five recorded tables, under their own checks.
 
 The tables and the protocol are those of `signals.py` (text-to-SQL systems on Spider in three choices, exams, generated code;
 prices partly assumed): a sampler buys rows worth 2 % of the exhaustive dollars of a training half, plans are chosen from them,

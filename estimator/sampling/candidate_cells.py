@@ -20,15 +20,15 @@ class CandidateCells:
     These are the requests whose row at the node's parent goes on (all requests, below the root) and that have no row at the
     node. What a cell leads to is not known before the next round.
 
-    Requests with few rows come first, in random order: the base design asks many models about the same requests, and more of
-    the same would say little about the others.
+    Requests with few first answers come first, in random order: the base design asks many models about the same requests, and
+    more of the same would say little about the others. First answers do not depend on how earlier ones turned out.
 
     Args:
         rows: The rows so far, those below a passed check included: nothing else is open there.
         cells: The same rows, encoded.
         request_ids: The requests of the profile.
         reserved: Paths that are proposed already; no cell on them is open.
-        rng: Decides the order of requests with equally many rows.
+        rng: Decides the order of requests with equally many first answers.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class CandidateCells:
         self.trie = cells.trie
         self._known = {(row.request_id, row.prefix) for row in rows}
         self._rows: dict[int, dict[str, bool]] = defaultdict(dict)
-        n_rows = dict.fromkeys(request_ids, 0)
+        n_first = dict.fromkeys(request_ids, 0)
         for request, node, stop in zip(cells.request.tolist(), cells.node.tolist(), cells.stop.tolist(), strict=True):
             name = cells.request_ids[request]
-            if name in n_rows:
+            if name in n_first:
                 self._rows[node][name] = stop
-                n_rows[name] += 1
+                n_first[name] += int(self.trie.depth[node]) == 1
         self._order = list(request_ids)
         rng.shuffle(self._order)
-        self._order.sort(key=lambda name: n_rows[name])
+        self._order.sort(key=lambda name: n_first[name])
         self._reserved: dict[int, set[str]] = defaultdict(set)
         for path in reserved:
             for node in self.nodes(path):

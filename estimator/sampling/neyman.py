@@ -42,8 +42,8 @@ class NeymanSampler:
     At any point of a round the base design has its share of the round's dollars, as estimated from the rows before it, up to
     the price of one path. No cell is drawn that the base design proposes in the same round.
 
-    The ``probability`` of a drawn cell is that of its node, given all earlier draws; the request follows from an order.
-    The other paths have the base design's.
+    The ``probability`` of a drawn cell is that of its node, given all earlier draws; the request follows from an order
+    that does not depend on answers. The other paths have the base design's.
 
     Args:
         template: the workflow's template.
