@@ -25,10 +25,11 @@ from bench_estimator import buy, encode
 from recorded_spider import Study
 
 from vinelm import AnnotatedTrie, Objective
+from vinelm.api import adaptive_sampler
 from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import InputError
-from vinelm.estimator import NeymanSampler, make_estimator, validate_estimate
+from vinelm.estimator import make_estimator, validate_estimate
 from vinelm.evaluation import best_workflow_level, follow
 from vinelm.profiler import CascadeSampler, PricedSampler
 from vinelm.promise import Promise
@@ -46,7 +47,7 @@ def sampler_of(name: str, table: RecordedTable, seed: int) -> Sampler:
     if kind == "priced":
         return PricedSampler(table.template, None, table.request_ids, seed, alpha=float(alpha))
     if kind == "neyman":
-        return NeymanSampler(table.template, table.catalog, table.request_ids, seed)
+        return adaptive_sampler(table.template, table.catalog, table.request_ids, seed)
     return CascadeSampler(table.template, table.request_ids, seed)
 
 

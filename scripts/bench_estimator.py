@@ -32,8 +32,9 @@ from priced_by_difficulty import priced_line, run_priced
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api import adaptive_sampler
 from vinelm.catalog import Catalog
-from vinelm.estimator import NeymanSampler, ObservationTable, RateEstimator, make_estimator
+from vinelm.estimator import ObservationTable, RateEstimator, make_estimator
 from vinelm.profiler import make_sampler
 from vinelm.protocols import Sampler
 from vinelm.recorded_table import RecordedTable
@@ -142,7 +143,7 @@ def buy(table: RecordedTable, sampler: str | Sampler, coverage: float, seed: int
     spent, round_ = 0.0, 0
     make: Any = sampler
     if sampler == "neyman":
-        make = NeymanSampler(table.template, table.catalog, table.request_ids, seed)
+        make = adaptive_sampler(table.template, table.catalog, table.request_ids, seed)
     elif isinstance(sampler, str):
         make = make_sampler(sampler, table.template, table.request_ids, seed)
     while spent < budget:

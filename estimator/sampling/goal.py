@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import ConfigError
+from vinelm.estimator.sampling.contested import PlanContest
 from vinelm.trie import FloatArray
 
 Kind = Literal["everything", "frontier", "floor", "cap"]
@@ -25,13 +27,13 @@ class Goal:
     """Which paths matter for the decision that a profile should support.
 
     Args:
-        kind: ``everything``: all paths equally. ``frontier``: paths that may be the most accurate at some cost. ``floor``:
+        kind: ``frontier``: paths that may be the most accurate at some cost. ``everything``: all paths equally. ``floor``:
             paths that may be the cheapest to reach an accuracy of ``value`` (a fraction). ``cap``: paths that may be the most
             accurate for at most ``value`` dollars per request.
         value: the floor or cap; NaN for the other kinds.
     """
 
-    kind: Kind = "everything"
+    kind: Kind = "frontier"
     value: float = math.nan
 
     @classmethod
@@ -71,6 +73,20 @@ class Goal:
             "cap": self._near_cap(annotated, sd),
         }[self.kind]
         return np.where(annotated.trie.answerable, np.maximum(near, LEAST_WEIGHT), 0.0)
+
+    def contested(self, contests: Sequence[PlanContest]) -> FloatArray:
+        """Return how contested each node is for this goal, shape (n + 1,), >= 0.
+
+        Args:
+            contests: one for each price of dollars; not empty. A floor or cap lies between two of their plans, which count; all
+                count for the other kinds.
+        """
+        if self.kind in ("cap", "floor"):
+            reached = {"cap": "cost_usd", "floor": "accuracy"}[self.kind]
+            ordered = sorted(contests, key=lambda contest: float(getattr(contest, reached)))
+            above = sum(float(getattr(contest, reached)) <= self.value for contest in ordered)
+            contests = ordered[max(above - 1, 0) : above + 1]
+        return np.asarray(np.sum([contest.nodes for contest in contests], axis=0))
 
     def _near_floor(self, annotated: AnnotatedTrie, sd: FloatArray) -> FloatArray:
         """Closeness to the floor, discounted by cost relative to the cheapest path that seems to reach it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+from vinelm.api import adaptive_sampler
 from vinelm.catalog import Catalog, Model, Price
-from vinelm.estimator import NeymanSampler
 from vinelm.evaluation import OutcomeCell, OutcomeTable
 from vinelm.observation import Observation
 from vinelm.profiler import SAMPLERS, make_sampler
@@ -84,5 +84,5 @@ def new_sampler(  # noqa: PLR0917
     if name == "priced":
         return make_sampler(name, template, request_ids, seed, catalog=catalog, continued_share=continued_share)
     if name == "neyman":
-        return NeymanSampler(template, catalog, request_ids, seed)
+        return adaptive_sampler(template, catalog, request_ids, seed, continued_share=continued_share)
     return make_sampler(name, template, request_ids, seed)

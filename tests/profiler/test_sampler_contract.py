@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 from rounds_toy import DoublingRounds, TwoRounds
 
-from vinelm.estimator import Goal, NeymanSampler
+from vinelm.api import adaptive_sampler
+from vinelm.estimator import Goal
 from vinelm.profiler import CascadeSampler, ExhaustiveSampler, PricedSampler
 from vinelm.profiler.testing import SamplerContract
 from vinelm.workflow import Request
@@ -27,12 +28,12 @@ class TestPriced(SamplerContract):
 
 class TestNeyman(SamplerContract):
     def make_sampler(self, template, catalog, request_ids):
-        return NeymanSampler(template, catalog, request_ids, 3)
+        return adaptive_sampler(template, catalog, request_ids, 3)
 
 
 class TestNeymanWithAGoal(SamplerContract):
     def make_sampler(self, template, catalog, request_ids):
-        return NeymanSampler(template, catalog, request_ids, 3, pilot=4, goal=Goal.parse("floor:0.9"))
+        return adaptive_sampler(template, catalog, request_ids, 3, goal=Goal.parse("floor:0.9"))
 
 
 class TestTwoRounds(SamplerContract):

@@ -7,6 +7,7 @@ from .estimation import with_provenance as with_provenance
 from .planning import plan as plan
 from .planning import require_evidence as require_evidence
 from .planning import require_signals as require_signals
+from .profiling import adaptive_sampler as adaptive_sampler
 from .profiling import bind_workflow as bind_workflow
 from .profiling import identity_of as identity_of
 from .profiling import profile as profile

@@ -16,7 +16,9 @@ from vinelm.workflow import Request, Workflow
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from vinelm.estimator import Goal, NeymanSampler
     from vinelm.profiler import ExecutionConfig, ProfileResult, Progress
+    from vinelm.template import Template
     from vinelm.traces import ObservationStore, StoreIdentity
 
 DEFAULT_COVERAGE = 0.02
@@ -52,7 +54,8 @@ def profile(
         store: The store to write to. A path is opened if it exists and created otherwise; its folder must exist.
         requests: The labelled requests to sample from; None takes all of the workflow's.
         sampler: Which cells to execute next: ``"priced"`` (each model about as often as its price allows), ``"cascade"``
-            (uniform, as in the paper), ``"neyman"`` (those that narrow the estimate most), ``"exhaustive"``, or an object.
+            (uniform, as in the paper), ``"neyman"`` (half as ``"priced"``, half where plans compete), ``"exhaustive"``, or an
+            object.
         coverage: Stop at this fraction, in (0, 1], of the dollars that executing every reached cell once would cost.
             Without a coverage and a budget: 0.02.
         budget_usd: The most that the store may cost in dollars, earlier runs included. Required for models that cost money.
@@ -184,7 +187,37 @@ def _sampler(
         return sampler
     if sampler != "neyman":
         raise ConfigError(f"unknown sampler {sampler!r}: use {', '.join(SAMPLERS)} or neyman")
-    from vinelm.estimator import NeymanSampler
+    from vinelm.profiler import continued_share
 
     ids = [request.id for request in (workflow.requests if requests is None else requests)]
-    return NeymanSampler(workflow.template, catalog, ids, seed)
+    return adaptive_sampler(workflow.template, catalog, ids, seed, continued_share=continued_share(workflow))
+
+
+def adaptive_sampler(
+    template: Template,
+    catalog: Catalog,
+    request_ids: Sequence[str],
+    seed: int,
+    *,
+    continued_share: float = 0.0,
+    goal: Goal | None = None,
+) -> NeymanSampler:
+    """Return the sampler ``"neyman"``: at least half of the dollars as ``"priced"`` spends them, the rest where plans compete.
+
+    Args:
+        template: The workflow's template.
+        catalog: Models and prices.
+        request_ids: The requests to sample from.
+        seed: Of the random choices.
+        continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
+        goal: Which plans matter; None for those that may be best under some budget.
+
+    Raises:
+        ConfigError: The template branches or merges histories, or ``continued_share`` is out of its range.
+    """
+    from vinelm.estimator import NeymanSampler
+    from vinelm.profiler import make_sampler
+
+    bound, ids = template.bind(tuple(catalog)), tuple(request_ids)
+    base = make_sampler("priced", bound, ids, seed, catalog=catalog, continued_share=continued_share)
+    return NeymanSampler(bound, catalog, ids, seed, base=base, goal=goal)

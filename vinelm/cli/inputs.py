@@ -114,19 +114,22 @@ def refuse_other_file(output: Path) -> None:
 
 
 def sampler_of(name: str, goal: str | None, inputs: Inputs, seed: int) -> str | Sampler:
-    """Return the sampler for the runner: a name of the profiler's own samplers, or a Neyman sampler with its goal.
+    """Return the sampler for the runner: a name of the profiler's own samplers, or the adaptive sampler with its goal.
 
     Raises:
         ConfigError: The name is unknown, or the goal would have no effect.
     """
-    from vinelm.profiler import SAMPLERS
+    from vinelm.profiler import SAMPLERS, continued_share
 
     if name == "neyman":
-        from vinelm.estimator import Goal, NeymanSampler
+        from vinelm.api import adaptive_sampler
+        from vinelm.estimator import Goal
 
         wanted = None if goal is None else Goal.parse(goal)
         ids = [request.id for request in inputs.workflow.requests]
-        return NeymanSampler(inputs.workflow.template, inputs.catalog, ids, seed, goal=wanted)
+        return adaptive_sampler(
+            inputs.workflow.template, inputs.catalog, ids, seed, continued_share=continued_share(inputs.workflow), goal=wanted
+        )
     if goal is not None:
         raise ConfigError(f"--goal has no effect with --sampler {name}: use --sampler neyman, or leave out --goal")
     if name not in SAMPLERS:

@@ -27,13 +27,19 @@ def test_neyman_goes_on_in_rounds_until_the_coverage(shop, capsys):
     profiled(capsys, "c.db", "--coverage", "0.5")
     cells = [{(row.request_id, row.prefix) for row in rows(store)} for store in ("n.db", "c.db")]
     assert cells[0] != cells[1]
+    bought = rows("n.db")
+    assert {row.sampler for row in bought} == {"neyman"}
+    assert len({row.round for row in bought}) > 1
+    assert all(row.probability is not None and 0.0 < row.probability <= 1.0 for row in bought)
 
 
 def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
     for coverage in ("0.2", "0.6"):
         profiled(capsys, "steps.db", "--sampler", "neyman", "--goal", "frontier", "--coverage", coverage)
     profiled(capsys, "once.db", "--sampler", "neyman", "--goal", "frontier", "--coverage", "0.6")
-    steps, once = ({(row.request_id, row.prefix) for row in rows(store)} for store in ("steps.db", "once.db"))
+    steps, once = (
+        {(row.request_id, row.prefix, row.round, row.probability) for row in rows(store)} for store in ("steps.db", "once.db")
+    )
     assert steps == once
 
 
@@ -53,7 +59,7 @@ def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
     assert len(said[2]) == len(said[3]) == 1
     assert said[2][0].startswith("the store's last run had other settings (goal cap:0.01 instead of floor:0.9): its ")
     assert said[2][0].endswith(end)
-    assert "goal everything instead of cap:0.01" in said[3][0]
+    assert "goal frontier instead of cap:0.01" in said[3][0]
 
 
 def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_goal(shop, capsys):

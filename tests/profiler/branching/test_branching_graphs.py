@@ -300,11 +300,11 @@ def test_a_run_without_checkpoints_is_refused(tmp_path):
 
 
 def test_the_neyman_sampler_is_refused():
-    from vinelm.estimator import NeymanSampler
+    from vinelm.api import adaptive_sampler
 
     workflow = branching()
-    with pytest.raises(ConfigError, match=r'do not branch: use the sampler "cascade"'):
-        NeymanSampler(workflow.template, catalog_for(workflow), ["q0"], 0)
+    with pytest.raises(ConfigError, match=r'neither branch nor merge histories: use the sampler "priced"'):
+        adaptive_sampler(workflow.template, catalog_for(workflow), ["q0"], 0)
 
 
 def test_a_linear_template_of_a_graph_that_branches_is_an_error_as_before(tmp_path):

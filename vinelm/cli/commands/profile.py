@@ -39,11 +39,11 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
 @click.option("--budget-calls", type=int, metavar="N", help="Never make more calls than this, earlier runs included.")
 @click.option(
     "--sampler", default="priced", show_default=True, metavar="NAME",
-    help="priced (cheap models more often), cascade (uniform), neyman (what narrows the estimate most), or exhaustive.",
+    help="priced (cheap models more often), cascade (uniform), neyman (half priced, half where plans compete), or exhaustive.",
 )  # fmt: skip
 @click.option(
     "--goal", metavar="GOAL",
-    help="What --sampler neyman looks for: frontier, floor:0.9 (accuracy) or cap:0.01 (dollars) [default: every path alike].",
+    help="What --sampler neyman looks for: frontier, everything, floor:0.9 (accuracy), cap:0.01 (dollars) [default: frontier].",
 )  # fmt: skip
 @click.option(
     "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
