@@ -52,6 +52,7 @@ class Workflow:
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
         writer: Writes answers for simulated models; None allows real models only.
+        simulated_preset: The simulated models that stand in where no catalog is named; None for the default preset.
         answer_interrupt: ``answer_interrupt(request, value)`` returns what a node that calls LangGraph's ``interrupt(value)``
             is resumed with while it is profiled; None refuses such nodes. Must return the same for the same arguments.
         replay: Profile by replay even if the graph's checkpoints could be forked: each unit runs its request from the start,
@@ -75,6 +76,7 @@ class Workflow:
     inputs: Callable[[Request], Mapping[str, Any]] | None = None
     labels: tuple[str, ...] = ()
     writer: AnswerWriter | None = None
+    simulated_preset: str | None = None
     answer_interrupt: Callable[[Request, Any], Any] | None = None
     resources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     replay: bool = False
@@ -130,6 +132,14 @@ class AnswerWriter(Protocol):
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
         """Return a wrong answer of that kind, or of another kind where this one does not apply."""
+
+
+@runtime_checkable
+class ShowsErrors(Protocol):
+    """An :class:`AnswerWriter` that says which of its errors the workflow sees; else those of executed queries are meant."""
+
+    visible_kinds: frozenset[str]
+    """Kinds of error after which the next invocation knows that something was wrong."""
 
 
 class StageWriter(AnswerWriter, Protocol):

@@ -25,6 +25,10 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "vinelm.workflows.nl2sql.workflow:nl2sql_2",
             "question to SQL: generate, execute, up to 3 repairs; meant for two models",
         ),
+        "mathqa": (
+            "vinelm.workflows.mathqa.workflow:mathqa",
+            "math problems: answer, check the own calculation, reflect, up to 6 answers; meant for four models",
+        ),
         "support": (
             "vinelm.workflows.support.workflow:support",
             "support tickets: router, three desks (SQL look-ups, article search, none), reply",

@@ -24,6 +24,9 @@ LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
 MOST_OPEN = 4_000
 """Of more histories of one length, only the most likely ones are continued."""
+MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
+"""Of histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer, whose
+rows are not continued and take little memory. Loops of five and more turns meet them: each row has some 30 to follow it."""
 NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
 """What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
@@ -164,6 +167,7 @@ class _Growing:
     def add_level(self, stage: str, asked: Sequence[tuple[int, str]]) -> bool:
         """Add the histories that are one invocation longer; return False if there are none."""
         is_final = len(self.found) + 1 == self.depth
+        _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         contexts = _Contexts.of(self.model, stage, bool(self.found))
         rows = self.rows.take(np.flatnonzero(self.last.is_open[self.rows.history]))
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -293,6 +297,14 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
     first = place[codes]
     place[codes] = np.arange(len(codes))
     return first, place[code]
+
+
+def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
+    """Do not continue the least likely histories of a level, so that those that are have at most ``most_rows`` rows."""
+    rows = np.bincount(history, minlength=len(level)) * level.is_open
+    if rows.sum() > most_rows:
+        by_reach = np.argsort(-level.reach, kind="stable")
+        level.is_open[by_reach[np.cumsum(rows[by_reach]) > most_rows]] = False
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:

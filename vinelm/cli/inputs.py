@@ -77,13 +77,13 @@ def load_inputs(
     return Inputs(workflow=bind_workflow(bound, catalog, backends), catalog=catalog, backends=backends, note=note)
 
 
-def catalog_for_check(models: Path | None) -> Catalog:
-    """Load the catalog file, or return the default simulated catalog for a check that calls no model."""
+def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
+    """Load the catalog file, or return a simulated catalog (by default the default preset) for a check that calls no model."""
     if models is not None:
         return Catalog.from_file(models)
     from vinelm.backends import simulated_catalog
 
-    return simulated_catalog(DEFAULT_PRESET)
+    return simulated_catalog(preset or DEFAULT_PRESET)
 
 
 def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tuple[Catalog, str | None]:
@@ -93,8 +93,9 @@ def _catalog(workflow: Workflow, models: Path | None, preset: str | None) -> tup
 
     if preset is None and workflow.writer is None:
         raise ConfigError(f"workflow {workflow.name!r} needs --models with a catalog file: it has no simulated answers")
-    catalog = simulated_catalog(preset or DEFAULT_PRESET)
-    return catalog, f"simulated models (preset {preset or DEFAULT_PRESET}, {len(catalog)} models): use --models for real ones"
+    name = preset or workflow.simulated_preset or DEFAULT_PRESET
+    catalog = simulated_catalog(name)
+    return catalog, f"simulated models (preset {name}, {len(catalog)} models): use --models for real ones"
 
 
 def refuse_replacing(output: Path, made_of: Path) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.limited import GRACE_S, Sessions, is_supported
 from vinelm.workflows.nl2sql.sql import SqlResult, run_sql
-from vinelm.workflows.nl2sql.sql_process import GRACE_S
-from vinelm.workflows.nl2sql.sql_sessions import SESSIONS, is_supported
 
+SESSIONS = Sessions("vinelm.workflows.nl2sql.sql_process", "runs SQL")
 _SILENT_S = 5.0
 """Seconds after the grace at which the process is given up, should the machine be too busy to kill it in time."""
 

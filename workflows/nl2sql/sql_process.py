@@ -1,91 +1,56 @@
-"""The process that runs SQL: it forks one process per session, and each runs statements under limits that the kernel keeps.
-
-Started by :mod:`vinelm.workflows.nl2sql.sql_sessions` with an empty environment. It ends when everybody who could ask is gone.
-"""
+"""The process that runs SQL: it forks one process per session, and each runs statements under limits that the kernel keeps."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import sqlite3
 import time
 from base64 import b64encode
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import accumulate, takewhile
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from vinelm.errors import DatasetError
+from vinelm.workflows.limited import deadline, serve_sessions
 from vinelm.workflows.nl2sql.sql import SqlResult, _blame, _Statement, open_reading
 
 HEAP_BYTES = 512 << 20
 """What SQLite may allocate; temporary tables and sorting are kept in memory."""
 
 SPACE_BYTES = 1 << 30
-"""What the process may map beyond that which it has at its start."""
+"""What a session may map beyond that which the process has at its start."""
 
 MAX_CELLS = 5_000_000
-GRACE_S = 0.5
-"""Seconds after the timeout at which the process is killed."""
 
 
 def main(descriptor: int) -> None:
     """Fork a session for each socket that arrives, until the other side is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a session
-    control = socket.socket(fileno=descriptor)
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        if not data:
-            return
-        session = socket.socket(fileno=descriptors[0])
-        if os.fork() == 0:
-            control.close()
-            _serve(session)
-        session.close()
+    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
 
 
-def _serve(session: socket.socket) -> NoReturn:
-    with suppress(OSError):
-        _limit()
-        session.sendall(b"ready\n")
-        with session.makefile("rb") as questions, session.makefile("wb") as answers:
-            for line in questions:
-                _answer(json.loads(line), answers)
-    os._exit(0)
+def _answer(line: bytes, answers: BinaryIO) -> None:
+    question = json.loads(line)
+    with deadline(question["timeout_s"]):
+        try:
+            result = _run(Path(question["database"]), question["sql"], question["timeout_s"], question["rows"])
+        except DatasetError as error:
+            _write(answers, {"file_at_fault": str(error)})
+        except MemoryError:
+            os._exit(1)
+        else:
+            _write_result(answers, result)
+        answers.flush()
 
 
-def _limit() -> None:
-    import resource
-
-    limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
-    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
-        limits[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + SPACE_BYTES
-    for kind, wanted in limits.items():
-        _, hard = resource.getrlimit(kind)
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(kind, (most, most))
-
-
-def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
-    signal.setitimer(signal.ITIMER_REAL, question["timeout_s"] + GRACE_S)  # its signal ends the process, whatever runs
-    try:
-        result = _run(Path(question["database"]), question["sql"], question["timeout_s"], question["rows"])
-    except DatasetError as error:
-        _write(answers, {"file_at_fault": str(error)})
-    except MemoryError:
-        os._exit(1)
-    else:
-        rows = result.rows[: _rows_that_fit(result)]
-        head = {"status": result.status, "error": result.error, "columns": result.columns, "rows": len(rows)}
-        is_truncated = result.is_truncated or len(rows) < len(result.rows)
-        _write(answers, {**head, "is_truncated": is_truncated, "elapsed_s": result.elapsed_s})
-        for row in rows:
-            _write(answers, [[b64encode(cell).decode()] if isinstance(cell, bytes) else cell for cell in row])
-    answers.flush()
-    signal.setitimer(signal.ITIMER_REAL, 0)
+def _write_result(answers: BinaryIO, result: SqlResult) -> None:
+    rows = result.rows[: _rows_that_fit(result)]
+    head = {"status": result.status, "error": result.error, "columns": result.columns, "rows": len(rows)}
+    is_truncated = result.is_truncated or len(rows) < len(result.rows)
+    _write(answers, {**head, "is_truncated": is_truncated, "elapsed_s": result.elapsed_s})
+    for row in rows:
+        _write(answers, [[b64encode(cell).decode()] if isinstance(cell, bytes) else cell for cell in row])
 
 
 def _rows_that_fit(result: SqlResult) -> int:

@@ -119,3 +119,26 @@ def test_missing_table_and_bad_latency(tmp_path):
     rows = [dict(ROWS[0], seconds="soon")]
     with pytest.raises(DatasetError, match=r"a.csv:3: seconds is 'soon': it must be a finite number >= 0"):
         RecordedBackend(write(tmp_path / "a.csv", rows), latency_column="seconds")
+
+
+def test_a_model_that_is_asked_again_gives_its_next_recorded_answer(tmp_path, make_call):
+    rows = [
+        {"exam": "sat", "number": "1", "model": "big", "round": "1", "letter": "A"},
+        {"exam": "sat", "number": "1", "model": "big", "round": "2", "letter": "C"},
+        {"exam": "sat", "number": "1", "model": "small", "round": "1", "letter": "B"},
+    ]
+    columns = {"id_column": "exam/number", "answer_column": "letter", "round_column": "round"}
+    backend = RecordedBackend(write(tmp_path / "a.csv", rows), **columns)
+
+    def answer(model, *prefix):
+        return backend.answer(model, make_call(Request("sat/1", {}), *prefix)[0], 10)[0]
+
+    assert answer(BIG, "rec-big") == "A"
+    assert answer(BIG, "rec-big", "rec-big") == "C"
+    assert answer(BIG, "rec-big", "rec-small", "rec-big") == "C"
+    assert answer(BIG, "rec-big", "rec-big", "rec-big") == "C"
+    assert answer(SMALL, "rec-big", "rec-big", "rec-small") == "B"
+    with pytest.raises(DatasetError, match=r"a\.csv:3: a second answer of 'big' to request 'sat/1' in round 1"):
+        RecordedBackend(write(tmp_path / "a.csv", [rows[0], rows[0]]), **columns)
+    with pytest.raises(DatasetError, match=r"a\.csv:2: round is 0: answers are numbered from 1"):
+        RecordedBackend(write(tmp_path / "a.csv", [rows[0] | {"round": "0"}]), **columns)

@@ -126,8 +126,7 @@ ONE_PLACE = (
     "vinelm/io/operating_system.py",
     "profiler/isolation/",
     "workflows/examples/coding/",  # the sandbox: Linux only, and refused elsewhere
-    "workflows/nl2sql/sql_process.py",  # started only where processes can be forked
-    "workflows/nl2sql/sql_sessions.py",
+    "workflows/limited/",  # used only where processes can be forked
 )
 
 

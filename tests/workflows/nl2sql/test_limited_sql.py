@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vinelm.errors import DatasetError
-from vinelm.workflows.nl2sql import Databases, limited_sql, sql_sessions
+from vinelm.workflows.nl2sql import Databases, limited_sql
 from vinelm.workflows.nl2sql.limited_sql import run_limited
 from vinelm.workflows.nl2sql.sql import run_sql
 
@@ -119,7 +119,7 @@ def test_many_threads_get_their_own_answers(shop):
 
 def test_a_killed_process_is_started_again(shop):
     run_limited(shop, "SELECT 1")
-    process, idle = sql_sessions.SESSIONS._process, list(sql_sessions.SESSIONS._idle)
+    process, idle = limited_sql.SESSIONS._process, list(limited_sql.SESSIONS._idle)
     for task in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         os.kill(int(task), signal.SIGKILL)
         while Path(f"/proc/{task}").exists():
@@ -135,8 +135,7 @@ def test_a_forked_child_has_sessions_of_its_own(shop):
     program = f"""
 import os
 from pathlib import Path
-from vinelm.workflows.nl2sql.limited_sql import run_limited
-from vinelm.workflows.nl2sql.sql_sessions import SESSIONS
+from vinelm.workflows.nl2sql.limited_sql import SESSIONS, run_limited
 shop = Path({str(shop)!r})
 run_limited(shop, "SELECT 1")
 process = SESSIONS._process.pid
@@ -163,8 +162,7 @@ def test_it_ends_with_a_killed_application(shop):
     program = f"""
 import time
 from pathlib import Path
-from vinelm.workflows.nl2sql.limited_sql import run_limited
-from vinelm.workflows.nl2sql.sql_sessions import SESSIONS
+from vinelm.workflows.nl2sql.limited_sql import SESSIONS, run_limited
 run_limited(Path({str(shop)!r}), "SELECT 1")
 print(SESSIONS._process.pid, flush=True)
 time.sleep(600)

@@ -207,6 +207,7 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "paper": ("gemma-27b", "sonnet", "kimi-k2", "qwen-32b", "glm", "llama-70b", "deepseek-v3", "gpt-oss-120b"),
         "paper-2": ("gemma-27b", "sonnet"),
         "paper-4": ("gemma-27b", "gpt-oss-120b", "deepseek-v3", "sonnet"),
+        "paper-math": ("gemma-27b", "sonnet", "kimi-k2", "qwen-32b"),
         "one-wins": ("gemma-27b", "qwen-32b", "llama-70b", "all-rounder"),
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
@@ -11,21 +12,47 @@ from vinelm.backends.offline.chat_model import OfflineChatModel, request_of
 from vinelm.backends.settings import ProviderSettings, model_options
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.io import Row, as_amount, as_text, read_table
+from vinelm.io import Row, as_amount, as_count, as_text, read_table
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
 
 
-class RecordedBackend:
-    """Answers with the text recorded for (request id, model id), whatever the stage and the prefix.
+class _Columns(NamedTuple):
+    """The columns of a table; see :class:`RecordedBackend`."""
 
-    A model that is called again repeats its answer. The answers are real, so ``is_simulated`` is False; token counts are
-    estimated from the length of the text, and marked as estimates.
+    id: str
+    model: str
+    answer: str
+    cost: str | None
+    latency: str | None
+    round: str | None
+
+    @property
+    def needed(self) -> list[str]:
+        return [*self.id.split("/"), *(name for name in self[1:] if name is not None)]
+
+
+class _Answer(NamedTuple):
+    text: str
+    cost_usd: float | None
+    latency_s: float
+
+
+class RecordedBackend:
+    """Answers with the text recorded for (request id, model id), whatever the stage and the models asked before.
+
+    A model that is called again repeats its answer, or gives its next one if the table has rounds; after its last one, it
+    repeats that. The answers are real, so ``is_simulated`` is False; token counts are estimated from the length of the text,
+    and marked as estimates.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
+        id_column: Column with the request's id. Several whose values are joined by ``/`` are named like ``dataset/question_id``.
+        model_column: Column with the model id.
+        answer_column: Column with the text.
         cost_column: Column with dollars per call; None: computed from the catalog's price and the estimated tokens.
         latency_column: Column with seconds per call; None or an empty cell: the call takes no time.
+        round_column: Column with the number of the answer, from 1; None: the table has one row per pair.
 
     Raises:
         DatasetError: The table is missing or malformed; names the file and the line.
@@ -42,15 +69,16 @@ class RecordedBackend:
         answer_column: str = "prediction",
         cost_column: str | None = None,
         latency_column: str | None = None,
+        round_column: str | None = None,
         real_time: bool = False,
     ) -> None:
         self.is_virtual_time = not real_time
         self._table = Path(table)
-        self._answers: dict[tuple[str, str], tuple[str, float | None, float]] = {}
-        columns = (id_column, model_column, answer_column, cost_column, latency_column)
-        for line, row in read_table(self._table, [name for name in columns if name is not None]):
+        self._answers: dict[tuple[str, str, int], _Answer] = {}
+        columns = _Columns(id_column, model_column, answer_column, cost_column, latency_column, round_column)
+        for line, row in read_table(self._table, columns.needed):
             self._add(f"{self._table}:{line}", row, columns)
-        self._models = tuple(dict.fromkeys(model for model, _ in self._answers))
+        self._models = tuple(dict.fromkeys(model for model, *_ in self._answers))
         if not self._answers:
             raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
 
@@ -69,12 +97,7 @@ class RecordedBackend:
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
         """Return the recorded text and its usage; :class:`DatasetError` if the table has no row for the request."""
         request = request_of(call, "recorded")
-        try:
-            text, cost_usd, latency_s = self._answers[model.model_id, request.id]
-        except KeyError:
-            raise DatasetError(
-                f"{self._table}: no answer of {model.model_id!r} to request {request.id!r}: is the table of another dataset?"
-            ) from None
+        text, cost_usd, latency_s = self._recorded(model, request.id, call.prefix[:-1].count(model.name) + 1)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         return text, Usage(
             model=model.name,
@@ -87,27 +110,45 @@ class RecordedBackend:
             price_id=model.price_id,
         )
 
-    def _add(self, where: str, row: Row, columns: tuple[str, str, str, str | None, str | None]) -> None:
-        id_column, model_column, answer_column, cost_column, latency_column = columns
-        key = (as_text(row[model_column]), as_text(row[id_column]))
+    def _recorded(self, model: Model, request_id: str, number: int) -> _Answer:
+        """The answer of that number, from 1, or the last one before it."""
+        for earlier in range(number, 0, -1):
+            found = self._answers.get((model.model_id, request_id, earlier))
+            if found is not None:
+                return found
+        raise DatasetError(
+            f"{self._table}: no answer of {model.model_id!r} to request {request_id!r}: is the table of another dataset?"
+        )
+
+    def _add(self, where: str, row: Row, columns: _Columns) -> None:
+        request_id = "/".join(as_text(row[name]) for name in columns.id.split("/"))
+        number = 1 if columns.round is None else as_count(row[columns.round], columns.round, where)
+        key = (as_text(row[columns.model]), request_id, number)
+        if number < 1:
+            raise DatasetError(f"{where}: {columns.round} is {number}: answers are numbered from 1")
         if key in self._answers:
-            raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}: keep one row per pair")
-        cost_usd = None if cost_column is None else as_amount(row[cost_column], cost_column, where)
-        latency_s = 0.0 if latency_column is None else as_amount(row[latency_column] or 0.0, latency_column, where)
-        self._answers[key] = (str(row[answer_column] or ""), cost_usd, latency_s)
+            of_round = "" if columns.round is None else f" in round {number}"
+            raise DatasetError(
+                f"{where}: a second answer of {key[0]!r} to request {key[1]!r}{of_round}: keep one row per pair"
+            )
+        cost_usd = None if columns.cost is None else as_amount(row[columns.cost], columns.cost, where)
+        latency_s = 0.0 if columns.latency is None else as_amount(row[columns.latency] or 0.0, columns.latency, where)
+        self._answers[key] = _Answer(str(row[columns.answer] or ""), cost_usd, latency_s)
 
 
 def create(settings: ProviderSettings) -> RecordedBackend:
     """Create the backend of the catalog's recorded models.
 
     Settings: ``table`` (required), ``id_column``, ``model_column``, ``answer_column``, ``cost_column``, ``latency_column``,
-    ``real_time``.
+    ``round_column``, ``real_time``.
 
     Raises:
         ConfigError: A setting is invalid, or the table lacks a model.
         DatasetError: The table is missing or malformed.
     """
-    settings.refuse_unknown("table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "real_time")
+    settings.refuse_unknown(
+        "table", "id_column", "model_column", "answer_column", "cost_column", "latency_column", "round_column", "real_time"
+    )
     if "table" not in settings.table:
         raise ConfigError('[backend.recorded]: no table: add table = "answers.csv"')
     backend = RecordedBackend(
@@ -117,6 +158,7 @@ def create(settings: ProviderSettings) -> RecordedBackend:
         answer_column=settings.setting("answer_column", str, "prediction"),
         cost_column=settings.setting("cost_column", str, "") or None,
         latency_column=settings.setting("latency_column", str, "") or None,
+        round_column=settings.setting("round_column", str, "") or None,
         real_time=settings.setting("real_time", bool, settings.real_time),
     )
     for model in settings.models:

@@ -28,7 +28,7 @@ from vinelm.catalog import Catalog, Model
 from vinelm.errors import ConfigError, FailureKind
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext
-from vinelm.workflow import AnswerWriter, Request, StagedWriter
+from vinelm.workflow import AnswerWriter, Request, ShowsErrors, StagedWriter
 
 __all__ = ["SimulatedBackend", "create", "simulated_catalog", "simulated_tables", "simulated_toml"]
 
@@ -159,7 +159,8 @@ class SimulatedBackend:
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated" or isinstance(self._writer, StagedWriter):
             return False
-        return self._error(task, behaviour_of(model), model.model_id, before) in VISIBLE_KINDS
+        visible = task.writer.visible_kinds if isinstance(task.writer, ShowsErrors) else VISIBLE_KINDS
+        return self._error(task, behaviour_of(model), model.model_id, before) in visible
 
     def _kind(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str:
         is_usual = uniform(self._seed, task.name, *prefix, "habit") < REPEAT_KIND_SHARE

@@ -35,7 +35,7 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
     from vinelm.workflows import load_workflow
 
     loaded = load_workflow(workflow, dataset=dataset)
-    report = check_workflow(loaded, catalog_for_check(models))
+    report = check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset))
     if as_json:
         from dataclasses import asdict
 

@@ -1,6 +1,6 @@
-"""Sessions with processes that run SQL: one small process is started per application, and forks one process per session.
+"""Sessions with limited processes: one small process is started per application, and forks one process per session.
 
-A session is a socket to such a process, used for one statement at a time and then by the next caller. Children that an
+A session is a socket to such a process, used for one question at a time and then by the next caller. Children that an
 application forks (the profiler's units) share the process that forks, and open sessions of their own. It ends with the last of
 them.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 MAX_IDLE = 8
-_START = "import sys; sys.path[:] = {path!r}; from vinelm.workflows.nl2sql.sql_process import main; main({descriptor})"
+_START = "import sys; sys.path[:] = {path!r}; from {program} import main; main({descriptor})"
 _HELLO = b"ready\n"
 
 
@@ -27,13 +27,22 @@ def is_supported() -> bool:
 
 
 class Sessions:
-    """The sessions of this process. Thread-safe."""
+    """The sessions of this process with one program. Thread-safe. Ends them when this process ends.
 
-    def __init__(self) -> None:
+    Args:
+        program: module whose ``main(descriptor)`` calls :func:`~vinelm.workflows.limited.serve_sessions`.
+        purpose: what its process does, for an error message.
+    """
+
+    def __init__(self, program: str, purpose: str) -> None:
+        self._program, self._purpose = program, purpose
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
 
     @contextmanager
     def one(self) -> Iterator[socket.socket]:
@@ -67,7 +76,9 @@ class Sessions:
                 session = self._connected()
             if session is not None:
                 return session
-        raise RuntimeError("cannot start the process that runs SQL: is there memory, and may this process start others?")
+        raise RuntimeError(
+            f"cannot start the process that {self._purpose}: is there memory, and may this process start others?"
+        )
 
     def _connected(self) -> socket.socket | None:
         if self._control is None:
@@ -86,7 +97,7 @@ class Sessions:
 
     def _start(self) -> None:
         self._control, other = socket.socketpair()
-        program = _START.format(path=sys.path, descriptor=other.fileno())
+        program = _START.format(path=sys.path, program=self._program, descriptor=other.fileno())
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", program], pass_fds=(other.fileno(),), stdin=subprocess.DEVNULL, env={}
@@ -108,7 +119,7 @@ class Sessions:
             self._idle.clear()
             self._stop()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: keep the way to the process, and nothing that the parent uses or waits for."""
         self._lock = threading.Lock()
         for session in self._idle:
@@ -129,9 +140,3 @@ def _is_alive(session: socket.socket) -> bool:
     except OSError:
         pass
     return False
-
-
-SESSIONS = Sessions()
-atexit.register(SESSIONS.close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SESSIONS.after_fork)

@@ -1,0 +1,68 @@
+"""The other side of :mod:`vinelm.workflows.limited.sessions`: a process that forks one limited process per session.
+
+It is started with an empty environment, and ends when everybody who could ask is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, NoReturn
+
+GRACE_S = 0.5
+"""Seconds after its time limit at which a process is killed."""
+
+
+def serve_sessions(descriptor: int, answer: Callable[[bytes, BinaryIO], None], *, space_bytes: int) -> None:
+    """Fork a session for each socket that arrives, until the other side is gone.
+
+    Args:
+        descriptor: of the socket over which sessions are asked for.
+        answer: called in a session with each line of its socket and the stream for the answer.
+        space_bytes: what a session may map beyond that which the process has at its start.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a session
+    control = socket.socket(fileno=descriptor)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            return
+        session = socket.socket(fileno=descriptors[0])
+        if os.fork() == 0:
+            control.close()
+            _serve(session, answer, space_bytes)
+        session.close()
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End this process, whatever it runs, if the block lasts longer than ``seconds`` and :data:`GRACE_S`."""
+    signal.setitimer(signal.ITIMER_REAL, seconds + GRACE_S)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _serve(session: socket.socket, answer: Callable[[bytes, BinaryIO], None], space_bytes: int) -> NoReturn:
+    with suppress(OSError):
+        _limit(space_bytes)
+        session.sendall(b"ready\n")
+        with session.makefile("rb") as questions, session.makefile("wb") as answers:
+            for line in questions:
+                answer(line, answers)
+    os._exit(0)
+
+
+def _limit(space_bytes: int) -> None:
+    import resource
+
+    limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
+        limits[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + space_bytes
+    for kind, wanted in limits.items():
+        _, hard = resource.getrlimit(kind)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (most, most))

@@ -1,0 +1,67 @@
+"""Read problems with known answers: numbers as in GSM8K and SVAMP, or letters as in multiple-choice exams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vinelm.dataset import read_jsonl
+from vinelm.errors import DatasetError
+from vinelm.workflow import Request
+from vinelm.workflows.mathqa.arithmetic import number
+from vinelm.workflows.mathqa.equality import MOST_CHARS
+
+LABELS = ("answer", "topic", "calculation", "mistakes", "steps")
+"""Keys of a row that the graph must not see."""
+
+
+def load_problems(path: str | Path) -> tuple[Request, ...]:
+    """Read problems from JSON lines, plain or gzipped.
+
+    Each line has a ``question`` and an ``answer``. An answer is a number or a mathematical expression; of a text with ``####``,
+    as GSM8K is published, what follows it. With ``choices`` (letter to text) it is the letter of the right choice; ``context``
+    is put before the question. The id is ``question_id``, after the name of the ``exam`` if the line has one, or the number of
+    the line.
+
+    Raises:
+        DatasetError: the file cannot be read, or a line is at fault; names the file and the line.
+    """
+    requests: dict[str, Request] = {}
+    for row in read_jsonl(path, required=("question", "answer"), id_key="\0 the number of the line"):
+        where = f"{path}:{row.id}"
+        request = _request(row.data, row.id, where)
+        if request.id in requests:
+            raise DatasetError(f"{where}: the id {request.id!r} repeats: ids must be unique")
+        requests[request.id] = request
+    return tuple(requests.values())
+
+
+def _request(row: Mapping[str, Any], line: str, where: str) -> Request:
+    question, answer = row["question"], row["answer"]
+    if not isinstance(question, str) or not question.strip():
+        raise DatasetError(f"{where}: 'question' must be a text that is not empty")
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
+        raise DatasetError(f"{where}: 'answer' must be a number or a text that is not empty")
+    name = "/".join(str(row[key]) for key in ("exam", "question_id") if key in row) if "question_id" in row else line
+    topic = row.get("exam", row.get("topic", row.get("type", "")))
+    if row.get("choices"):
+        return Request(name, {**_multiple_choice(row, where), "topic": str(topic)})
+    text = str(answer).rpartition("####")[2].strip()
+    if not text or len(text) > MOST_CHARS:
+        raise DatasetError(f"{where}: 'answer' must have 1 to {MOST_CHARS} characters: give the final answer only")
+    value = number(text)
+    plain = text if value is None else str(value)
+    return Request(name, {"question": question.strip(), "answer": plain, "topic": str(topic)})
+
+
+def _multiple_choice(row: Mapping[str, Any], where: str) -> dict[str, str]:
+    choices, answer = row["choices"], row["answer"]
+    if not isinstance(choices, Mapping) or not all(len(key) == 1 and "A" <= key <= "Z" for key in choices):
+        raise DatasetError(f"{where}: 'choices' must map capital letters to texts")
+    if answer not in choices:
+        raise DatasetError(f"{where}: 'answer' is {answer!r}: it must be one of {', '.join(choices)}")
+    context = str(row.get("context") or "").strip()
+    listed = "\n".join(f"{letter}) {str(text).strip()}" for letter, text in choices.items())
+    question = "\n\n".join(part for part in (context, row["question"].strip(), listed) if part)
+    return {"question": question, "choices": "".join(choices), "answer": answer}

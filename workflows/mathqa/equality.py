@@ -1,0 +1,84 @@
+"""Whether two answers are the same value.
+
+Plain numbers are compared exactly, everything else by the library math-verify in a limited process.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from functools import lru_cache
+from importlib.util import find_spec
+
+from vinelm.errors import ConfigError
+from vinelm.workflows.limited import GRACE_S, Sessions, is_supported
+from vinelm.workflows.mathqa.arithmetic import number
+
+TIMEOUT_S = 3.0
+"""Seconds that one comparison by math-verify may take: most take milliseconds."""
+MOST_CHARS = 200
+"""Longer texts are no answers: they equal nothing but themselves."""
+NEAR = 2e-6
+"""Two numbers so close may be one value and its rounding, which math-verify decides."""
+SESSIONS = Sessions("vinelm.workflows.mathqa.equality_process", "compares answers")
+_SILENT_S = 5.0
+"""Seconds after the time limit at which a process is given up, should the machine be too busy to kill it in time."""
+
+
+def require_math_verify() -> None:
+    """Raise :class:`ConfigError` if math-verify is not installed."""
+    if find_spec("math_verify") is None:
+        raise ConfigError("mathqa compares answers with math-verify: pip install 'vinelm[workloads]'")
+
+
+@lru_cache(maxsize=100_000)
+def is_equal(expected: str, given: str) -> bool:
+    """Return whether two answers are the same value. Any number of threads may call.
+
+    Two plain numbers are compared here, exactly. Otherwise math-verify decides, in a process that is killed after
+    :data:`TIMEOUT_S` and has 1 GB of memory: an answer that takes more is not equal. The process is started by the first such
+    call and kept.
+
+    Args:
+        expected: the right answer, or one of two answers.
+        given: the other one.
+
+    Raises:
+        ConfigError: math-verify is needed and not installed.
+    """
+    expected, given = expected.strip(), given.strip()
+    if expected == given:
+        return bool(given)
+    if not expected or not given or max(len(expected), len(given)) > MOST_CHARS:
+        return False
+    one, other = number(expected), number(given)
+    if one is not None and other is not None and (one == other or abs(one - other) > NEAR):
+        return one == other
+    require_math_verify()
+    return _judged(expected, given)
+
+
+def _judged(expected: str, given: str) -> bool:
+    if not is_supported():
+        from vinelm.workflows.mathqa.equality_process import same_value
+
+        return same_value(expected, given)
+    with SESSIONS.one() as session, suppress(OSError):
+        session.settimeout(TIMEOUT_S + GRACE_S + _SILENT_S)
+        session.sendall(json.dumps([expected, given, TIMEOUT_S]).encode() + b"\n")
+        said = _line(session)
+        if said:
+            return said == b"1\n"
+    return False
+
+
+def _line(session: socket.socket) -> bytes:
+    """The answer of a session; empty if its process is gone, and the session is then closed."""
+    said = b""
+    try:
+        said = session.recv(2, socket.MSG_WAITALL)
+    finally:
+        if len(said) < 2:
+            session.close()
+    return said

@@ -1,0 +1,46 @@
+"""The process that compares answers by math-verify: one forked process per session, each under limits that the kernel keeps."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import BinaryIO
+
+from vinelm.workflows.limited import deadline, serve_sessions
+
+SPACE_BYTES = 1 << 30
+"""What a session may map beyond that which the process has at its start."""
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_WORD = re.compile(r"[A-Za-z]{2}")
+
+
+def main(descriptor: int) -> None:
+    """Fork a session for each socket that arrives, until the other side is gone."""
+    import math_verify  # noqa: F401 - before the first fork: it takes a second
+
+    serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
+
+
+def _answer(line: bytes, answers: BinaryIO) -> None:
+    expected, given, timeout_s = json.loads(line)
+    with deadline(timeout_s):
+        answers.write(b"1\n" if same_value(expected, given) else b"0\n")
+        answers.flush()
+
+
+def same_value(expected: str, given: str) -> bool:
+    """Return whether math-verify finds the two texts equal. There is no time limit here: see :func:`main`.
+
+    Text with words is read as plain text, so that ``12 km`` is 12; other text as LaTeX.
+    """
+    from math_verify import parse, verify
+
+    logging.disable()  # it warns that its own time limits are off: they work in main threads only
+    read = [parse(_marked(text), parsing_timeout=None) for text in (expected, given)]  # type: ignore[arg-type]
+    return all(read) and bool(verify(*read, timeout_seconds=None))
+
+
+def _marked(text: str) -> str:
+    plain = text.replace("$", "")
+    return plain if _WORD.search(_COMMAND.sub("", plain)) else f"${plain}$"

@@ -1,0 +1,86 @@
+"""The graph of the workflow: one LLM stage, a tool that checks its calculation, and the loop between them."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from vinelm.protocols import Vine
+from vinelm.workflows.mathqa.arithmetic import number, value_of
+from vinelm.workflows.mathqa.prompts import REFLECT, SOLVE, SYSTEM, read_solution
+
+_SYSTEM = SystemMessage(SYSTEM)
+TURNS = 6
+"""How often one request may be answered."""
+SHOWN_CHARS = 4_000
+"""Of the earlier solution, the end that the next prompt shows."""
+REPORTS = {
+    "holds": "the calculation gives the answer.",
+    "choice": "the answer is one of the choices.",
+    "differs": "the calculation gives {value}, which is not the answer.",
+    "no check": "the lines 'Check:' and 'Answer:' are not an arithmetic expression and its value: nothing could be checked.",
+    "no answer": "there is no line 'Answer:' with an answer.",
+}
+"""What the check may find, with the words for the next prompt."""
+
+
+class State(TypedDict, total=False):
+    """The workflow state, in JSON types only, so that checkpoints round-trip.
+
+    ``choices`` holds the letters of a multiple-choice question, ``text`` the end of the last solution, ``calculation`` and
+    ``answer`` what was read from it (empty: nothing). ``check`` is a key of :data:`REPORTS`, ``value`` that of the calculation.
+    """
+
+    question: str
+    choices: str
+    text: str
+    calculation: str
+    answer: str
+    check: str
+    value: str | None
+
+
+def solve(state: State, model: Any) -> State:
+    """Answer the question; where there is an earlier solution, reflect on it and answer again. One model call."""
+    if "text" in state:
+        report = REPORTS[state["check"]].format(value=state["value"])
+        prompt = REFLECT.format(question=state["question"], text=state["text"], report=report)
+    else:
+        prompt = SOLVE.format(question=state["question"])
+    text = str(model.invoke([_SYSTEM, HumanMessage(prompt)]).text)
+    answer, calculation = read_solution(text, state.get("choices", ""))
+    return {"text": text[-SHOWN_CHARS:], "answer": answer, "calculation": calculation}
+
+
+def check(state: State) -> State:
+    """Compute what the model says that its answer is the value of, and compare. A tool: it knows no right answer."""
+    if not state["answer"]:
+        return {"check": "no answer", "value": None}
+    if state.get("choices"):
+        return {"check": "choice", "value": None}
+    value, answer = value_of(state["calculation"]), number(state["answer"]) or value_of(state["answer"])
+    if value is None or answer is None:
+        return {"check": "no check", "value": None}
+    is_same = abs(value - answer) <= abs(value) / 1_000_000
+    return {"check": "holds" if is_same else "differs", "value": str(value)[:100]}
+
+
+def finished(state: State) -> bool:
+    """Return whether the workflow's own check accepts: the calculation gives the answer, or a choice was made."""
+    return state.get("check") in ("holds", "choice")
+
+
+def build(vine: Vine) -> Any:
+    """Return the uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
+    from langgraph.graph import END, START, StateGraph
+
+    graph = StateGraph(State)
+    graph.add_node("solve", vine.stage("solve", solve))
+    graph.add_node("check_answer", check)
+    graph.add_node("finish", vine.finish)
+    graph.add_edge(START, "solve")
+    graph.add_edge("solve", "check_answer")
+    graph.add_conditional_edges("check_answer", vine.route(finished, again="solve", end="finish"), ["solve", "finish"])
+    graph.add_edge("finish", END)
+    return graph

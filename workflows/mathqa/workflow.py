@@ -1,0 +1,64 @@
+"""The workflow MathQA: answer, check, reflect and answer again, up to six times (VineLM paper §5.1)."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from vinelm.template import Loop, Stage, Template
+from vinelm.workflow import Request, Workflow
+from vinelm.workflows.mathqa import prompts
+from vinelm.workflows.mathqa.answers import ANSWER, is_right, math_signal, same_answer
+from vinelm.workflows.mathqa.dataset import LABELS, load_problems
+from vinelm.workflows.mathqa.equality import require_math_verify
+from vinelm.workflows.mathqa.graph import TURNS, build
+from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
+
+PRESET = "paper-math"
+"""Simulated models by default: the four of the paper. With eight, six turns would have 299,592 paths."""
+
+
+def mathqa(dataset: str | Path | None = None) -> Workflow:
+    """Return the workflow.
+
+    Args:
+        dataset: a file of problems (see :func:`load_problems`); None: the bundled problems.
+
+    Raises:
+        ConfigError: math-verify is not installed.
+        DatasetError: the dataset cannot be used.
+    """
+    require_math_verify()
+    return Workflow(
+        name="mathqa",
+        template=Template((Loop((Stage("solve"),), times=TURNS),), stop="workflow"),
+        build=build,
+        requests=bundled_requests() if dataset is None else load_problems(dataset),
+        score=is_right,
+        labels=LABELS,
+        writer=SolutionWriter(),
+        simulated_preset=PRESET,
+        resources={"prompts": prompts.digest()},
+        signal=math_signal,
+        agree=same_answer,
+        answer=ANSWER,
+    )
+
+
+@cache
+def bundled_requests() -> tuple[Request, ...]:
+    """Return the bundled problems as requests; the ids name the topic."""
+    from vinelm.workflows.mathqa.bundled import problems
+
+    found = []
+    for index, problem in enumerate(problems()):
+        row = {
+            "question": problem.question,
+            "answer": problem.answer_text,
+            "topic": problem.topic,
+            "calculation": problem.calculation,
+            "mistakes": list(problem.mistakes),
+            "steps": problem.steps,
+        }
+        found.append(Request(f"{problem.topic.replace(' ', '-')}-{index + 1:03d}", row))
+    return tuple(found)
