@@ -2,6 +2,10 @@
 
 Reads the real data's `nl2sql/` and `outcomes/spider_sql.csv.gz` from --data (or VINELM_DATA). Every recorded answer is executed
 again against its database here; nothing but the SQL text is taken from the record.
+
+Methods are compared at equal dollars on the held-out requests. Each chooses a plan for every budget; at each spend the two of
+its plans that bracket it are mixed (`vinelm/evaluation/pareto.py`), so that none is ahead because it overspent. The oracle
+knows the held-out answers and has the best mixture of all paths: no mixture of paths does better.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from vinelm.controller import Planner
 from vinelm.dataset import split_requests
 from vinelm.errors import DatasetError, InputError
 from vinelm.estimator import ESTIMATORS, make_estimator
-from vinelm.evaluation import best_single_model, best_workflow_level, follow
+from vinelm.evaluation import best_single_model, best_workflow_level, concave_frontier, follow, mixture_at
 from vinelm.observation import Usage
 from vinelm.profiler import profile, store_identity
 from vinelm.protocols import Backend, CallContext
@@ -171,28 +175,34 @@ def exact_cascade(workflow: Workflow, catalog: Catalog, backends: dict[str, Back
 
 
 def frontier(estimate: AnnotatedTrie, held_out: RecordedTable) -> list[dict[str, float]]:
-    """Accuracy on held-out requests under each budget: paths chosen from the estimate, the oracle's from the held-out truth."""
-    planner, oracle = Planner(estimate), Planner(held_out.annotate())
-    points = []
-    for max_cost_usd in budgets():
-        objective = Objective(maximize="accuracy", max_cost_usd=max_cost_usd)
-        chosen = {
-            "oracle": oracle.plan(objective).path,
-            "vinelm": planner.plan(objective).path,
-            "static": best_workflow_level(planner, objective),
-            "best_single": best_single_model(planner, objective),
-        }
-        points.append(
-            {"max_cost_usd": max_cost_usd}
-            | {
-                f"{name}_accuracy": float(follow(held_out, held_out.trie.node(path)).success.mean())
-                for name, path in chosen.items()
-            }
-            | {
-                f"{name}_cost_usd": float(follow(held_out, held_out.trie.node(path)).cost_usd.mean())
-                for name, path in chosen.items()
-            }
-        )
+    """Each method's accuracy on held-out requests at each spend: mixtures of the plans that it chose under all budgets.
+
+    ``*_cost_usd`` is what the mixture spends: the spend asked for, but above a method's dearest plan and below its cheapest.
+    ``promised_cost_usd`` is what VineLM's plan for this budget was expected to spend, ``unmixed_cost_usd`` what it spent.
+    """
+    planner, truth = Planner(estimate), held_out.annotate()
+    objectives = [Objective(maximize="accuracy", max_cost_usd=budget) for budget in budgets()]
+    vinelm = [planner.plan(objective) for objective in objectives]
+    answerable = np.flatnonzero(truth.trie.answerable)
+    every = [(float(truth.path_cost_usd[node]), float(truth.accuracy[node])) for node in answerable]
+    chosen = {  # the oracle mixes whatever is best on the held-out requests themselves
+        "oracle": [truth.trie.prefix(int(answerable[i])) for i in concave_frontier(every)],
+        "vinelm": [decision.path for decision in vinelm],
+        "static": [best_workflow_level(planner, objective) for objective in objectives],
+        "best_single": [best_single_model(planner, objective) for objective in objectives],
+    }
+    points: list[dict[str, float]] = [{"max_cost_usd": budget} for budget in budgets()]
+    for name, paths in chosen.items():
+        runs = {path: follow(held_out, held_out.trie.node(path)) for path in dict.fromkeys(paths)}
+        accuracy = [float(run.success.mean()) for run in runs.values()]
+        spends = [float(run.cost_usd.mean()) for run in runs.values()]
+        for point in points:
+            mixture = mixture_at(spends, point["max_cost_usd"])
+            point[f"{name}_accuracy"], point[f"{name}_cost_usd"] = float(mixture.of(accuracy)), float(mixture.of(spends))
+        if name == "vinelm":
+            for point, decision, path in zip(points, vinelm, paths, strict=True):
+                point["promised_cost_usd"] = decision.path_cost_usd
+                point["unmixed_cost_usd"] = float(runs[path].cost_usd.mean())
     return points
 
 
@@ -212,7 +222,7 @@ def as_text(result: dict[str, Any]) -> str:
             "",
             f"{part['stop']} stop: coverage {part['coverage']:.2%}, error of path accuracies in points:",
             "mean abs {mae:.2f}, max abs {max_abs:.1f}, signed {signed:+.2f}".format(**points),
-            f"accuracy on {part['n_held_out']} held-out requests under a budget:",
+            f"accuracy on {part['n_held_out']} held-out requests at equal spend:",
             f"{'$ per 1,000':>12} {'oracle':>8} {'VineLM':>8} {'static':>8} {'1 model':>8}",
         ]
         for point in part["frontier"]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vinelm.controller.planning.deadline_program import LATE_WEIGHT
+
 pytest.importorskip("simpy")
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
@@ -25,11 +27,19 @@ def scripts():
 
 
 @pytest.fixture(scope="module")
-def rows(scripts):
-    bench, workloads = scripts
+def bench(scripts):
+    script, workloads = scripts
     whole = workloads.simulated(None)
     small = replace(whole, slos_s=(2.0, 4.0), split=lambda seed: [part.rows(range(25)) for part in whole.split(seed)])
-    return [row for a in (*bench.ARRIVALS, "crowd") for row in bench.Bench.of(small, 0).rows(a, None)]
+    return script.Bench.of(small, 0)
+
+
+@pytest.fixture(scope="module")
+def rows(scripts, bench):
+    script, _ = scripts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["slo_rivals"], "TRIALS", 1)
+        return [row for a in (*script.ARRIVALS, "crowd") for row in bench.rows(a, None)]
 
 
 def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
@@ -37,7 +47,7 @@ def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
     names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]
     assert all([*row] == [*names, *bench.FIGURES] for row in rows)
     found = {tuple(row[name] for name in names) for row in rows}
-    assert len(found) == len(rows) == 2 * (3 * (2 + 3 * 2) + 2 + 3 * 3)
+    assert len(found) == len(rows) == 2 * (3 * (3 + 4 * 2) + 3 + 4 * 3)
     assert {row["policy"] for row in rows} == set(bench.POLICIES)
     assert {row["arrivals"] for row in rows} == {"idle", "Poisson", "bursty (gamma; no trace at hand)", "crowd"}
     for row in rows:
@@ -52,6 +62,39 @@ def test_idle_engines_show_no_load(scripts, rows):
     for row in aware:
         [same] = [other for other in unaware if other["slo_s"] == row["slo_s"]]
         assert [row[name] for name in bench.FIGURES] == [same[name] for name in bench.FIGURES]
+
+
+def test_the_strong_static_plan_is_the_best_of_its_trials_which_are_not_those_that_are_served(bench):
+    from slo_rivals import OTHER_SEEDS, TRIALS, PlansUnderLoad
+
+    seeds = []
+
+    def times(seed):
+        seeds.append(seed)
+        return bench.times("Poisson", None, seed)[0]
+
+    plans = PlansUnderLoad(bench.planner, bench.training, 25, times, lambda seed: bench.settings("Poisson", seed), 0)
+    best = plans.best(2.0, 0.5)
+    assert seeds == list(range(OTHER_SEEDS, OTHER_SEEDS + TRIALS))
+    assert len(plans.tried) == 36  # four models, one to three invocations: 4 + 16 + 16
+
+    def value(path):
+        found = plans.tried[path]
+        return np.mean([(one.success & (one.latency_s <= 2.0)).mean() - 0.5 * (one.latency_s > 2.0).mean() for one in found])
+
+    assert value(best) == pytest.approx(max(value(path) for path in plans.tried))
+    assert plans.best(2.0, None) == plans.best(2.0, LATE_WEIGHT)  # weighed as the program weighs it
+
+
+def test_a_sparse_annotation_is_bought_for_two_percent(bench, scripts):
+    from slo_rivals import sparse_annotation
+
+    _, workloads = scripts
+    training = workloads.simulated_requests(120, seed=3)
+    sparse = sparse_annotation(training, 0)
+    bought = int(sparse.count[1:].sum())
+    assert 0 < bought < 0.1 * training.reached[:, 1:].sum()
+    assert bench.sparse.annotated.meta["estimator"] == "latent"
 
 
 def test_the_summary_compares_within_seeds(scripts):

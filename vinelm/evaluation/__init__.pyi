@@ -15,7 +15,10 @@ from .outcome_table import NO_ANSWER as NO_ANSWER
 from .outcome_table import NO_SIGNAL as NO_SIGNAL
 from .outcome_table import OutcomeCell as OutcomeCell
 from .outcome_table import OutcomeTable as OutcomeTable
+from .pareto import Mixture as Mixture
+from .pareto import concave_frontier as concave_frontier
 from .pareto import frontier_nodes as frontier_nodes
+from .pareto import mixture_at as mixture_at
 from .pareto import pareto_frontier as pareto_frontier
 from .policy_plans import NAMES as NAMES
 from .policy_plans import FixedPlan as FixedPlan
