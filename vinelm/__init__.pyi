@@ -28,6 +28,8 @@ from .errors import TemplateError as TemplateError
 from .errors import TrieFileError as TrieFileError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
+from .evaluation.judging.result import Evaluation as Evaluation
+from .evaluation.judging.store_evaluation import evaluate as evaluate
 from .evaluation.verification import verify as verify
 from .evaluation.verification_result import Verification as Verification
 from .objective import Objective as Objective

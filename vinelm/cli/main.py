@@ -28,6 +28,7 @@ COMMANDS = (
     "trie",
     "plan",
     "explain",
+    "evaluate",
     "verify",
     "calibrate",
     "report",

@@ -17,11 +17,13 @@ from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
+from vinelm.evaluation.policy_plans import FixedPlan
 from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
 from vinelm.objective import Objective
+from vinelm.policies import RecordingPolicy
 from vinelm.protocols import Backend
 from vinelm.signals import OUTCOME_ARRAYS
 from vinelm.traces import ObservationStore, run_lock
@@ -86,7 +88,7 @@ def verify(
         >>> len(found.rows), found.verdict
         (30, 'kept')
     """
-    run = _prepared(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals)
+    run = prepared_run(store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals)
     if dry_run:
         return run.result([], 0.0)
     require_budget(run.backends, budget_usd)
@@ -105,7 +107,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 # -- preparing -------------------------------------------------------------------------------------------------
 
 
-def _prepared(
+def prepared_run(
     store: str | Path,
     trie: AnnotatedTrie | str | Path,
     objective: Objective,
@@ -115,7 +117,8 @@ def _prepared(
     requests: int | None,
     seed: int,
     signals: bool,
-) -> _Run:
+) -> ServingRun:
+    """Return a run that is ready to serve; see :func:`verify` for the arguments and what it raises."""
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
     with ObservationStore.open(store) as opened:
@@ -152,7 +155,7 @@ def _prepared(
         )
     decision = planner.plan(replace(objective, on_infeasible="raise"), elapsed_s=float(planner.annotated.latency_s[0]))
     planned = planner.annotated if signals else annotated
-    return _Run(workflow, planned, vine, app, backends, objective, decision, chosen, seed)
+    return ServingRun(workflow, planned, vine, app, backends, objective, decision, chosen, seed)
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
@@ -185,8 +188,8 @@ def held_out(requests: Sequence[Request], seen: set[str], count: int | None, see
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A verification that is ready to serve."""
+class ServingRun:
+    """Held-out requests, the application and a plan that is ready to be served to them."""
 
     workflow: Workflow
     annotated: AnnotatedTrie
@@ -216,7 +219,7 @@ class _Run:
         for request in self.requests:
             if request.id in done:
                 continue
-            row = self._serve(request, budget)
+            row = self.serve_under(self.session_for(request), request, budget)
             if budget.is_exhausted:
                 log.settle(budget.spent_usd)
                 break
@@ -238,14 +241,19 @@ class _Run:
             is_simulated=any(backend.is_simulated for backend in self.backends.values()),
         )
 
-    def _serve(self, request: Request, budget: VerificationBudget) -> VerifiedRequest:
-        judge, objective = judge_of(self.workflow, request), self.objective
-        session = self.vine.session(objective, request=request, judge=judge, clock=self.vine.new_clock())
+    def serve_along(self, plan: FixedPlan, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+        """Serve one request by a plan that does not depend on what happens."""
+        judge = judge_of(self.workflow, request)
+        return self.serve_under(plan.policy(clock=self.vine.new_clock(), request=request, judge=judge), request, budget)
+
+    def serve_under(self, policy: RecordingPolicy, request: Request, budget: VerificationBudget) -> VerifiedRequest:
+        """Serve one request under a policy, within the objective's cap for each request and the budget of all."""
+        objective = self.objective
         capped = objective.cost_budget == "per_request" and objective.max_cost_usd is not None
-        session.guard = RequestGuard(
+        policy.guard = RequestGuard(
             objective.max_cost_usd if capped and objective.max_cost_usd is not None else math.inf, budget
         )
-        served = serve(self.workflow, self.vine, self.app, request, objective, policy=session)
+        served = serve(self.workflow, self.vine, self.app, request, objective, policy=policy)
         return VerifiedRequest(
             request_id=served.request_id,
             success=served.success,
@@ -254,6 +262,11 @@ class _Run:
             prefix=served.prefix,
             failure=served.failure,
         )
+
+    def session_for(self, request: Request) -> RecordingPolicy:
+        """Return VineLM's policy for one request."""
+        judge = judge_of(self.workflow, request)
+        return self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
 
 
 def _digest(annotated: AnnotatedTrie) -> str:

@@ -13,6 +13,14 @@ from .document import Row as Row
 from .document import Section as Section
 from .document import Series as Series
 from .document import Table as Table
+from .evaluation_text import EVALUATION_COLUMNS as EVALUATION_COLUMNS
+from .evaluation_text import GAIN_COLUMNS as GAIN_COLUMNS
+from .evaluation_text import evaluation_lines as evaluation_lines
+from .evaluation_text import evaluation_rows as evaluation_rows
+from .evaluation_text import evaluation_sentence as evaluation_sentence
+from .evaluation_text import evaluation_title as evaluation_title
+from .evaluation_text import gain_rows as gain_rows
+from .evaluation_text import gain_title as gain_title
 from .formatting import objective_words as objective_words
 from .formatting import percent as percent
 from .formatting import percent_interval as percent_interval

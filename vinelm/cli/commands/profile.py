@@ -72,8 +72,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
-    from vinelm.cli.commands.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.cli.inputs import load_inputs, sampler_of
+    from vinelm.cli.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.errors import BudgetExhausted, StageBroken
     from vinelm.profiler import ProfileLimits, check_uncheckpointed
 

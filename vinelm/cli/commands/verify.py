@@ -75,7 +75,7 @@ def command(
 
     own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log")}
     objective = objective_of(settings)
-    spec = own["workflow"] or _workflow_of(store)
+    spec = own["workflow"] or workflow_of(store)
     workflow = load_workflow(spec, dataset=own["dataset"])
     with in_options(), progress(quiet=quiet) as start:
         advance = start("verify")
@@ -96,8 +96,8 @@ def command(
     return None if found.is_kept else 1
 
 
-def _workflow_of(store: Path) -> str:
-    """The name of the bundled workflow that the store belongs to."""
+def workflow_of(store: Path) -> str:
+    """Return the name of the bundled workflow that a store belongs to; :class:`ConfigError` if it is of another one."""
     from vinelm.errors import ConfigError
     from vinelm.traces import ObservationStore
     from vinelm.workflows import WORKFLOWS

@@ -1,0 +1,201 @@
+"""Cross-fitting: each half of the requests plans, the other judges, and the scores of both directions are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vinelm.catalog import Catalog
+from vinelm.evaluation.judging.planning_half import TITLES, ChosenPolicy, PlanningHalf, PolicyName, in_first_half
+from vinelm.evaluation.judging.result import JudgedPolicy
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
+from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation.off_policy.scores import Scores, scored
+from vinelm.objective import Objective
+from vinelm.observation import Observation
+from vinelm.template import Template
+
+BASELINES: tuple[PolicyName, ...] = ("static", "single")
+COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
+"""The policies that are compared with each of the baselines."""
+Done = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class DirectedJudgement:
+    """One policy under one objective, chosen on one half and judged on the other.
+
+    Args:
+        chosen: The policy.
+        scores: Of the judged requests.
+    """
+
+    chosen: ChosenPolicy
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
+class BothWays:
+    """Every policy under one objective, in both directions.
+
+    Args:
+        objective: The objective.
+        by_half: The policies by the half that chose them; their scores are those of the other half.
+    """
+
+    objective: Objective
+    by_half: tuple[dict[PolicyName, DirectedJudgement], ...]
+
+
+class CrossFit:
+    """Plans on each half and judges on the other.
+
+    Args:
+        requests: All requests that could have been bought.
+        rows: The stored rows.
+        template: Bound; with the stop rule to plan for.
+        catalog: The models.
+        estimator: Name of the estimator.
+        seed: Decides the split.
+        on_done: Called as ``on_done(done, total, what)``.
+
+    Raises:
+        EvidenceError: A half says too little for an estimate.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[str],
+        rows: Sequence[Observation],
+        template: Template,
+        catalog: Catalog,
+        *,
+        estimator: str,
+        seed: int = 0,
+        on_done: Done = lambda done, total, what: None,
+    ) -> None:
+        sides = [[r for r in requests if in_first_half(r, seed) is first] for first in (True, False)]
+        self.bought, self.planning = [], []
+        for i, side in enumerate(sides):
+            inside = set(side)
+            own = [row for row in rows if row.request_id in inside]
+            self.bought.append(BoughtRows.of(side, own, template))
+            on_done(i, 2, "estimating")
+            self.planning.append(PlanningHalf(own, template, catalog, estimator))
+        self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
+
+    def runs(self, objectives: Sequence[Objective], on_done: Done = lambda done, total, what: None) -> list[BothWays]:
+        """Plan and judge both ways under every objective.
+
+        Objectives under which VineLM, the static plan or the single model has no plan are left out.
+        """
+        found: list[BothWays] = []
+        for i, objective in enumerate(objectives):
+            both = []
+            for half in (0, 1):
+                on_done(2 * i + half, 2 * len(objectives), "judging")
+                both.append(self._one_way(half, objective))
+            if all({"paths", *BASELINES} <= set(one) for one in both):
+                found.append(BothWays(objective, tuple(both)))
+        return found
+
+    def _one_way(self, half: int, objective: Objective) -> dict[PolicyName, DirectedJudgement]:
+        """Plan on one half, judge on the other."""
+        bought = self.bought[1 - half]
+        chosen = self.planning[half].choose(objective)
+        found = {name: DirectedJudgement(policy, self._scores(policy, half, objective)) for name, policy in chosen.items()}
+        hindsight = self._hindsight(half, objective)
+        if hindsight is not None and len(bought.requests):
+            found["hindsight"] = hindsight
+        return found
+
+    def _hindsight(self, half: int, objective: Objective) -> DirectedJudgement | None:
+        """The fixed plan that does best on the judged requests themselves, among those that their rows identify."""
+        best, reached = None, -np.inf
+        for policy in self.planning[half].fixed_plans():
+            scores = self._scores(policy, half, objective)
+            if not estimate_mean([HalfScores(scores)], "accuracy", bound=1.0).is_identified:
+                continue
+            if objective.max_cost_usd is not None and scores.cost_usd.mean() > objective.max_cost_usd:
+                continue
+            if objective.min_accuracy is not None and scores.success.mean() < objective.min_accuracy:
+                continue
+            value = float(scores.utility(objective.target).mean())
+            if value > reached:
+                best, reached = DirectedJudgement(policy, scores), value
+        return best
+
+    def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
+        bought, cap = self.bought[1 - half], objective.max_latency_s
+        if not isinstance(policy.steps, PathSteps):
+            return scored(policy.steps, bought, max_latency_s=cap)
+        key = (half, policy.steps.path, cap)
+        if key not in self._known:
+            self._known[key] = scored(policy.steps, bought, max_latency_s=cap)
+        return self._known[key]
+
+
+def judged_policies(runs: Sequence[BothWays], target: str) -> list[JudgedPolicy]:
+    """Return every policy that both halves have under every objective, judged; means over the objectives.
+
+    Args:
+        runs: At least one, see :meth:`CrossFit.runs`.
+        target: What the objectives count: ``accuracy``, ``cost`` or ``latency``.
+    """
+    names = set.intersection(*(set(one) for both in runs for one in both.by_half))
+    middle = runs[len(runs) // 2]
+    scores = {name: [Scores.mean([both.by_half[half][name].scores for both in runs]) for half in (0, 1)] for name in names}
+    promised = {
+        name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
+    }
+    plans = {name: tuple(dict.fromkeys(one[name].chosen.words for one in middle.by_half)) for name in names}
+    return [judged_policy(name, plans[name], promised[name], scores, target) for name in TITLES if name in names]
+
+
+def judged_policy(
+    name: PolicyName,
+    plans: tuple[str, ...],
+    promised: float,
+    scores: Mapping[PolicyName, Sequence[Scores]],
+    target: str,
+) -> JudgedPolicy:
+    """Return a policy with its estimates.
+
+    Args:
+        name: The policy.
+        plans: What was chosen, in words.
+        promised: The accuracy that was estimated when it was chosen.
+        scores: The scores of every policy, by half.
+        target: What the objective counts.
+    """
+    own = scores[name]
+    against: dict[str, OffPolicyEstimate] = {}
+    if name in COMPARED:
+        against = {other: gain_over(own, scores[other], target) for other in BASELINES if other in scores}
+    return JudgedPolicy(
+        name=name,
+        plans=plans,
+        accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", bound=1.0),
+        cost_usd=_negated(estimate_mean([HalfScores(one) for one in own], "cost")),
+        latency_s=_negated(estimate_mean([HalfScores(one) for one in own], "latency")),
+        promised_accuracy=promised,
+        against=against,
+    )
+
+
+def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str) -> OffPolicyEstimate:
+    """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
+    halves = [HalfScores(one, two, _are_equal(one, two)) for one, two in zip(own, other, strict=True)]
+    return estimate_mean(halves, target, bound=1.0 if target == "accuracy" else None)
+
+
+def _are_equal(one: Scores, other: Scores) -> bool:
+    names = ("success", "cost_usd", "weight", "unsupported")
+    return all(np.allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
+
+
+def _negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
+    return replace(found, value=-found.value, low=-found.high, high=-found.low)

@@ -1,0 +1,185 @@
+"""One half of the requests plans: every policy of a comparison, chosen from the rows of these requests alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog import Catalog
+from vinelm.controller import Planner
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.errors import InfeasibleError
+from vinelm.estimator import estimate_signals, make_estimator
+from vinelm.evaluation.contingent.plans import ContingentPlans, plan_words, plans_over
+from vinelm.evaluation.contingent.stage_plans import StagePlan
+from vinelm.evaluation.off_policy.answer_steps import AgreeSteps, TriedSteps, VoteSteps
+from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation.off_policy.planned_steps import (
+    ContingentSteps,
+    ReplannedSteps,
+    along_outcomes,
+    along_stages,
+)
+from vinelm.evaluation.off_policy.steps import StepPolicy
+from vinelm.evaluation.policy_plans import PathPlan, Plans, path_text
+from vinelm.evaluation.rivals.base import Chooser, Evidence
+from vinelm.evaluation.rivals.votes import TwoAgreePolicy, UntilTwoAgree, VoteOfK, VotePolicy
+from vinelm.objective import Objective
+from vinelm.observation import Observation
+from vinelm.template import Template
+
+PolicyName = Literal["signals", "paths", "static", "single", "vote", "two_agree", "hindsight"]
+TITLES: Mapping[PolicyName, str] = {
+    "signals": "VineLM, signals",
+    "paths": "VineLM, paths",
+    "static": "best static plan",
+    "single": "best single model",
+    "vote": "vote",
+    "two_agree": "until two agree",
+    "hindsight": "hindsight",
+}
+"""Name of each policy in tables, in their order."""
+MOST_FIXED = 60
+"""Most fixed plans that are tried in hindsight; the most accurate by the estimate are kept."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChosenPolicy:
+    """What one half of the requests chose.
+
+    Attributes:
+        steps: The policy, to be followed.
+        words: The policy in words.
+        promised_accuracy: Share of right answers that its own half estimates, nothing taken off for having chosen the best.
+        promised_cost_usd: Dollars per request that it estimates.
+    """
+
+    steps: StepPolicy
+    words: str
+    promised_accuracy: float
+    promised_cost_usd: float
+
+
+def in_first_half(request_id: str, seed: int) -> bool:
+    """Return on which side of the split a request is: that depends on its id and the seed alone."""
+    return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] < 128
+
+
+class PlanningHalf:
+    """Plans from the rows of one half of the requests.
+
+    Args:
+        rows: The rows of these requests.
+        template: Bound; with the stop rule to plan for.
+        catalog: The models.
+        estimator: Name of the estimator.
+
+    Raises:
+        ConfigError: The estimator is unknown, or does not support the stop rule.
+        EvidenceError: The rows say too little for an estimate.
+    """
+
+    def __init__(self, rows: Sequence[Observation], template: Template, catalog: Catalog, estimator: str) -> None:
+        self.rows = rows
+        annotated = make_estimator(estimator).fit(rows, template, catalog).annotated_
+        signals = estimate_signals(annotated, rows)
+        self.annotated: AnnotatedTrie = annotated
+        self.plans: Plans | ContingentPlans = plans_over(annotated)
+        self.signals = None if signals is None else Planner(signals)
+
+    def choose(self, objective: Objective) -> dict[PolicyName, ChosenPolicy]:
+        """Return the policies that this half would choose for an objective; those that none meets are left out.
+
+        A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared.
+        """
+        found: dict[PolicyName, ChosenPolicy] = {}
+        wanted = [("paths", self.plans.planner), *([] if self.signals is None else [("signals", self.signals)])]
+        for name, planner in wanted:
+            chosen = self._planned(planner, objective)
+            if chosen is not None:
+                found[name] = chosen  # type: ignore[index]
+        for role in ("static", "single"):
+            plan = self.plans.fixed(objective, role)
+            if plan is not None:
+                found[role] = self._fixed(plan)
+        if self.signals is not None and objective.target == "accuracy" and objective.max_latency_s is None:
+            found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
+        return found
+
+    def fixed_plans(self) -> Iterator[ChosenPolicy]:
+        """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
+        if isinstance(self.plans, ContingentPlans):
+            yield from (self._fixed(plan) for _, plan in self.plans.single_models())
+            return
+        from vinelm.evaluation.baselines import workflow_level_nodes
+
+        nodes = np.flatnonzero(workflow_level_nodes(self.annotated))
+        best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:MOST_FIXED]
+        yield from (self._fixed(PathPlan(self.annotated, int(node))) for node in best)
+
+    def _planned(self, planner: Planner, objective: Objective) -> ChosenPolicy | None:
+        try:
+            decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
+        except InfeasibleError:
+            return None
+        if not decision.is_feasible:
+            return None
+        words = plan_words(decision) if isinstance(decision, ContingentDecision) else path_text(planner.trie, decision.target)
+        locate = along_stages(planner) if planner.annotated.outcomes is None else along_outcomes(planner)
+        steps: PathSteps | ContingentSteps | ReplannedSteps
+        if objective.max_latency_s is not None or objective.cost_budget == "per_request":
+            steps = ReplannedSteps(planner, objective, locate)
+        elif isinstance(decision, ContingentDecision):
+            steps = ContingentSteps(decision.plan, locate)
+        else:
+            steps = PathSteps(planner.annotated, decision.target)
+        return ChosenPolicy(
+            steps=steps, words=words, promised_accuracy=decision.accuracy,
+            promised_cost_usd=decision.path_cost_usd,
+        )  # fmt: skip
+
+    def _fixed(self, plan: PathPlan | StagePlan) -> ChosenPolicy:
+        steps: PathSteps | ContingentSteps
+        if isinstance(plan, StagePlan):
+            steps = ContingentSteps(plan.plan, along_stages(self.plans.planner))
+        else:
+            steps = PathSteps(self.annotated, plan.node)
+        return ChosenPolicy(
+            steps=steps,
+            words=plan.text,
+            promised_accuracy=plan.accuracy,
+            promised_cost_usd=plan.path_cost_usd,
+        )
+
+    # -- rivals that compare answers -------------------------------------------------------------------------------
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        return Evidence(self.rows, self.annotated, self.annotated.template.depth)
+
+    @cached_property
+    def _choosers(self) -> dict[PolicyName, Chooser]:
+        return {"vote": VoteOfK().fit(self._evidence), "two_agree": UntilTwoAgree().fit(self._evidence)}
+
+    def _answers(self, max_cost_usd: float) -> dict[PolicyName, ChosenPolicy]:
+        found: dict[PolicyName, ChosenPolicy] = {}
+        seconds = float(self.annotated.latency_s[1:].mean())
+        for name, chooser in self._choosers.items():
+            choice = chooser.choose(max_cost_usd)
+            if choice.promised_cost_usd > max_cost_usd:
+                continue
+            policy = choice.policy
+            assert isinstance(policy, VotePolicy | TwoAgreePolicy)
+            steps = VoteSteps(policy) if isinstance(policy, VotePolicy) else AgreeSteps(policy)
+            tried = TriedSteps.on(steps, policy.systems, self._evidence.drawn, self.annotated.template, seconds)
+            found[name] = ChosenPolicy(
+                steps=tried, words=choice.words, promised_accuracy=choice.promised_accuracy,
+                promised_cost_usd=choice.promised_cost_usd,
+            )  # fmt: skip
+        return found

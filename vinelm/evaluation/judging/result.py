@@ -1,0 +1,232 @@
+"""The result of an evaluation: what each policy achieves, the verdict, and what would settle an open question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vinelm.evaluation.judging.planning_half import TITLES, PolicyName
+from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
+from vinelm.objective import Objective
+
+EvaluationVerdict = Literal["gain", "no gain", "open", "not identified"]
+Z_LEVEL, Z_POWER = 1.96, 0.8416
+"""Quantiles of a two-sided 95 % interval and of a power of 80 %."""
+MARGIN = 0.02
+"""A gain that cannot be larger than this is not worth a controller: a share of right answers, or of the dollars or seconds."""
+LEAST_SEEN = 0.03
+"""The smallest difference that buying more evidence is priced for, in the same units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedPolicy:
+    """One policy, chosen on one half of the requests and judged on the other, both ways.
+
+    Attributes:
+        name: Which policy.
+        plans: What each half chose, in words; of a sweep those of its middle.
+        accuracy: Share of right answers (in time, under a latency cap).
+        cost_usd, latency_s: Dollars and seconds per request.
+        promised_accuracy: What the halves that chose it estimated, mean over both (and over a sweep).
+        against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
+            answers, or dollars or seconds saved.
+    """
+
+    name: PolicyName
+    plans: tuple[str, ...]
+    accuracy: OffPolicyEstimate
+    cost_usd: OffPolicyEstimate
+    latency_s: OffPolicyEstimate
+    promised_accuracy: float
+    against: Mapping[str, OffPolicyEstimate] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name in tables."""
+        return TITLES[self.name]
+
+    @property
+    def optimism(self) -> float | None:
+        """What choosing the best of many promised too much: promised less judged accuracy; None where not identified."""
+        return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy as plain JSON types."""
+        return {
+            "policy": self.name,
+            "plans": list(self.plans),
+            "accuracy": self.accuracy.to_dict(),
+            "cost_usd": self.cost_usd.to_dict(),
+            "latency_s": self.latency_s.to_dict(),
+            "promised_accuracy": self.promised_accuracy,
+            "optimism": self.optimism,
+            "gain_over": {name: one.to_dict() for name, one in self.against.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettlingPrice:
+    """What a decision between VineLM and its strongest rival would still cost, with a power of 80 %.
+
+    Attributes:
+        difference: The difference that is to be seen, in what the objective counts; at least :data:`LEAST_SEEN`.
+        rows_usd: More dollars of rows by the same sampler; None where all rows there are would not do, or it is not known.
+        serve_requests: Held-out requests to serve by both policies; None without dollars or accuracies.
+        serve_usd: Their expected dollars.
+    """
+
+    difference: float
+    rows_usd: float | None
+    serve_requests: int | None
+    serve_usd: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the price as plain JSON types."""
+        return {name: getattr(self, name) for name in ("difference", "rows_usd", "serve_requests", "serve_usd")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The verdict on one workflow.
+
+    Attributes:
+        objectives: What was planned for: one objective, or the budgets of a sweep, whose results are averaged.
+        policies: The policies, VineLM first.
+        requests: Requests that were judged.
+        rows: Stored rows that judged them; 0 where the requests were served.
+        spent_usd: Dollars of the rows, or of serving.
+        everything_usd: Estimated dollars of every row there could be; None where it is not known.
+        is_served: The policies were really served; else the figures are off-policy estimates.
+        is_complete: Serving did not reach its budget early.
+        is_simulated: Some models are simulated.
+        notes: What a reader has to know to trust the figures, one sentence each.
+    """
+
+    objectives: tuple[Objective, ...]
+    policies: tuple[JudgedPolicy, ...]
+    requests: int
+    rows: int
+    spent_usd: float
+    everything_usd: float | None = None
+    is_served: bool = False
+    is_complete: bool = True
+    is_simulated: bool = False
+    notes: tuple[str, ...] = ()
+
+    def policy(self, name: str) -> JudgedPolicy | None:
+        """Return the policy of that name; None if there is none."""
+        return next((one for one in self.policies if one.name == name), None)
+
+    @property
+    def target(self) -> str:
+        """What is gained or saved: ``accuracy``, ``cost`` or ``latency``."""
+        return self.objectives[0].target
+
+    @property
+    def headline(self) -> JudgedPolicy:
+        """The policy that the verdict is about: VineLM over signals where the rows identify it, else over paths."""
+        signals, paths = self.policy("signals"), self.policy("paths")
+        if signals is not None and (paths is None or self._is_judged(signals)):
+            return signals
+        assert paths is not None
+        return paths
+
+    @property
+    def rival(self) -> JudgedPolicy:
+        """The better of the best static plan and the best single model, as judged."""
+        found = [one for name in ("single", "static") if (one := self.policy(name)) is not None]
+        return min(found, key=lambda one: self.headline.against[one.name].value)
+
+    @property
+    def gain(self) -> OffPolicyEstimate:
+        """The paired gain of :attr:`headline` over :attr:`rival`."""
+        return self.headline.against[self.rival.name]
+
+    @property
+    def verdict(self) -> EvaluationVerdict:
+        """What the intervals allow to say.
+
+        ``gain``: better than the best static plan and the best single model, both intervals above zero, within the bounds.
+        ``no gain``: the same plan, a broken bound, or the interval of the gain ends below :data:`MARGIN`.
+        ``not identified``: the rows do not show what the policies do. ``open``: anything else.
+        """
+        compared = self.headline.against.values()
+        if not self._is_judged(self.headline):
+            return "not identified"
+        if self.breaks_bounds:
+            return "no gain"
+        if all(one.low > 0 for one in compared):
+            return "gain"
+        return "no gain" if self.gain.is_same or self.gain.high <= MARGIN * self._unit else "open"
+
+    @property
+    def breaks_bounds(self) -> bool:
+        """Whether VineLM's plan significantly misses the accuracy floor or the cost budget (their means, in a sweep)."""
+        own = self.headline
+        floors = [one.min_accuracy for one in self.objectives if one.min_accuracy is not None]
+        caps = [one.max_cost_usd for one in self.objectives if one.max_cost_usd is not None]
+        misses_floor = bool(floors) and own.accuracy.high < sum(floors) / len(floors)
+        return misses_floor or (bool(caps) and own.cost_usd.low > sum(caps) / len(caps))
+
+    @property
+    def price(self) -> SettlingPrice | None:
+        """What would settle the question; None where it is settled."""
+        if self.verdict in ("gain", "no gain"):
+            return None
+        own, other, gain = self.headline, self.rival, self.gain
+        wanted = max(abs(gain.value) if gain.is_identified else 0.0, LEAST_SEEN * self._unit)
+        if wanted <= 0.0:
+            return None
+        times = ((Z_LEVEL + Z_POWER) * gain.standard_error / wanted) ** 2 if gain.is_identified else math.inf
+        n = self._requests_to_serve(wanted, times)
+        each = own.cost_usd.value + other.cost_usd.value
+        return SettlingPrice(
+            difference=wanted,
+            rows_usd=self._rows_usd(times),
+            serve_requests=n,
+            serve_usd=None if n is None else n * max(each, 0.0),
+        )
+
+    def _rows_usd(self, times: float) -> float | None:
+        """Dollars of so many times the evidence, less what is there; None if the rows there could be would not do."""
+        more = max(times - 1.0, 0.0) * self.spent_usd
+        is_too_much = self.everything_usd is not None and more + self.spent_usd > self.everything_usd
+        return None if self.is_served or not math.isfinite(more) or is_too_much else more
+
+    def _requests_to_serve(self, wanted: float, times: float) -> int | None:
+        """By the spread of the served differences; else as if the two policies' answers were independent: the most it takes."""
+        if self.is_served:
+            return math.ceil(times * self.requests)
+        if self.target != "accuracy":
+            return None
+        shares = [min(max(one.accuracy.value, 0.02), 0.98) for one in (self.headline, self.rival)]
+        variance = sum(p * (1.0 - p) for p in shares)
+        return math.ceil(((Z_LEVEL + Z_POWER) / wanted) ** 2 * variance)
+
+    @property
+    def _unit(self) -> float:
+        """What shares are of: 1 for accuracy, else the rival's mean dollars or seconds."""
+        if self.target == "accuracy":
+            return 1.0
+        return abs((self.rival.cost_usd if self.target == "cost" else self.rival.latency_s).value)
+
+    @staticmethod
+    def _is_judged(policy: JudgedPolicy) -> bool:
+        return policy.accuracy.is_identified and all(one.is_identified for one in policy.against.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evaluation as plain JSON types."""
+        facts = ("requests", "rows", "spent_usd", "everything_usd", "is_served", "is_complete", "is_simulated", "verdict")
+        return {
+            **{name: getattr(self, name) for name in facts},
+            "objectives": [one.to_dict() for one in self.objectives],
+            "target": self.target,
+            "headline": self.headline.name,
+            "rival": self.rival.name,
+            "gain": self.gain.to_dict(),
+            "price": None if self.price is None else self.price.to_dict(),
+            "policies": [one.to_dict() for one in self.policies],
+            "notes": list(self.notes),
+        }

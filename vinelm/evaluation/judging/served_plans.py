@@ -1,0 +1,199 @@
+"""Judge by really serving: the same held-out requests under each policy, within one budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api import require_budget
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError
+from vinelm.evaluation.contingent.plans import plans_over
+from vinelm.evaluation.judging.cross_fit import Done, judged_policy
+from vinelm.evaluation.judging.planning_half import PolicyName
+from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.off_policy.intervals import served_scores
+from vinelm.evaluation.verification import ServingRun, prepared_run
+from vinelm.evaluation.verification_budget import VerificationBudget
+from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
+from vinelm.objective import Objective
+from vinelm.traces import run_lock
+from vinelm.workflow import Request, Workflow
+
+Serve = Callable[[Request, VerificationBudget], VerifiedRequest]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Policy:
+    """One policy that is served: how, and what was expected of it."""
+
+    serve: Serve
+    words: str
+    promised_accuracy: float
+    promised_cost_usd: float
+
+
+@dataclass(frozen=True)
+class ServedPlans:
+    """The plans of one trie for one objective, ready to be served to held-out requests.
+
+    Args:
+        run: The workflow, its application and the requests.
+        policies: What is served. Policies with the same fixed plan are served once.
+        objective: What is planned for.
+    """
+
+    run: ServingRun
+    policies: Mapping[PolicyName, _Policy]
+    objective: Objective
+
+    @classmethod
+    def of(
+        cls,
+        store: str | Path,
+        trie: AnnotatedTrie,
+        objective: Objective,
+        *,
+        workflow: Workflow | str | None,
+        models: Catalog | str | Path | None,
+        requests: int,
+        seed: int,
+    ) -> ServedPlans:
+        """Plan, and prepare the application.
+
+        Raises:
+            ConfigError: See :func:`~vinelm.verify`; also if no static plan or no single model meets the bounds.
+            InfeasibleError: No path meets the bounds.
+        """
+
+        def prepared(signals: bool) -> ServingRun:
+            return prepared_run(
+                store, trie, objective, workflow=workflow, models=models, requests=requests, seed=seed, signals=signals
+            )
+
+        run = prepared(signals=False)
+        policies: dict[PolicyName, _Policy] = {"paths": _session(run, plans_over(trie).plan_text(run.decision))}
+        if trie.signals is not None and run.workflow.agree is not None:
+            over_signals = prepared(signals=True)
+            policies["signals"] = _session(over_signals, plans_over(over_signals.annotated).plan_text(over_signals.decision))
+        plans = plans_over(trie)
+        for role in ("static", "single"):
+            plan = plans.fixed(objective, role)
+            if plan is None:
+                raise ConfigError(f"no {role} plan meets {objective}: there is nothing to compare with; loosen the bounds")
+            policies[role] = _Policy(
+                serve=lambda request, budget, plan=plan: run.serve_along(plan, request, budget),  # type: ignore[misc]
+                words=plan.text,
+                promised_accuracy=plan.accuracy,
+                promised_cost_usd=plan.path_cost_usd,
+            )
+        return cls(run, policies, objective)
+
+    @property
+    def expected_usd(self) -> float:
+        """Expected dollars of serving every request under every policy."""
+        return len(self.run.requests) * sum(one.promised_cost_usd for one in self._distinct.values())
+
+    @property
+    def _distinct(self) -> dict[PolicyName, _Policy]:
+        """The policies that are served; one for those that follow the same fixed plan."""
+        by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
+        return {name: self.policies[name] for name in self.policies if name in by_words.values()}
+
+    def evaluation(self, budget_usd: float | None, log: Path | None, on_done: Done) -> Evaluation:
+        """Serve every request under every policy, and judge. A request counts once all policies have served it.
+
+        Args:
+            budget_usd: The most that it may cost in dollars; None only where models are free or simulated.
+            log: File that keeps each served request; None keeps nothing.
+            on_done: Called as ``on_done(done, total, what)``.
+
+        Raises:
+            ConfigError: Models cost money and no budget is given, the log is of another evaluation, or the budget ended
+                before two requests were served.
+        """
+        require_budget(self.run.backends, budget_usd)
+        limit = math.inf if budget_usd is None else budget_usd
+        with nullcontext() if log is None else run_lock(log):
+            what = {**self.run.what(), "policies": {name: one.words for name, one in self._distinct.items()}}
+            kept = VerificationLog(log, what)
+            spent = self._serve_all(limit, kept, on_done)
+        return self._evaluation(kept, spent)
+
+    def _serve_all(self, limit_usd: float, log: VerificationLog, on_done: Done) -> float:
+        budget, requests = VerificationBudget(limit_usd, log), self.run.requests
+        done = {row.request_id for row in log.rows}
+        total, recorded = len(requests) * len(self._distinct), 0.0
+        for request in requests:
+            for name, policy in self._distinct.items():
+                key = json.dumps([name, request.id])
+                if key in done:
+                    continue
+                row = policy.serve(request, budget)
+                if budget.is_exhausted:
+                    log.settle(budget.spent_usd)
+                    return budget.spent_usd
+                recorded += row.cost_usd
+                budget.note_recorded(recorded)
+                log.add(replace(row, request_id=key), budget.spent_usd)
+                on_done(len(log.rows), total, "serving")
+        return budget.spent_usd
+
+    def _evaluation(self, log: VerificationLog, spent_usd: float) -> Evaluation:
+        rows = {row.request_id: row for row in log.rows}
+        served = {
+            request.id: [rows.get(json.dumps([name, request.id])) for name in self._distinct] for request in self.run.requests
+        }
+        whole = [request for request, found in served.items() if all(found)]
+        if len(whole) < 2:
+            raise ConfigError(
+                f"the budget ended after {len(whole)} requests that every policy has served: raise it, or serve fewer",
+                code="budget-too-small",
+            )
+        scores = {}
+        for name in self.policies:
+            as_served = next(other for other in self._distinct if self._is_alike(name, other))
+            own = [rows[json.dumps([as_served, request])] for request in whole]
+            scores[name] = [
+                served_scores(
+                    [r.success and self._is_in_time(r) for r in own], [r.cost_usd for r in own], [r.latency_s for r in own]
+                )
+            ]
+        target = self.objective.target
+        return Evaluation(
+            objectives=(self.objective,),
+            policies=tuple(
+                judged_policy(name, (self.policies[name].words,), self.policies[name].promised_accuracy, scores, target)
+                for name in sorted(self.policies, key=list(_ORDER).index)
+            ),
+            requests=len(whole),
+            rows=0,
+            spent_usd=spent_usd,
+            is_served=True,
+            is_complete=len(whole) == len(self.run.requests),
+            is_simulated=any(backend.is_simulated for backend in self.run.backends.values()),
+        )
+
+    def _is_alike(self, name: PolicyName, other: PolicyName) -> bool:
+        fixed = ("static", "single")
+        return name == other or (name in fixed and other in fixed and self.policies[name].words == self.policies[other].words)
+
+    def _is_in_time(self, row: VerifiedRequest) -> bool:
+        return self.objective.max_latency_s is None or row.latency_s <= self.objective.max_latency_s
+
+
+_ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
+
+
+def _session(run: ServingRun, words: str) -> _Policy:
+    return _Policy(
+        serve=lambda request, budget: run.serve_under(run.session_for(request), request, budget),
+        words=words,
+        promised_accuracy=run.decision.accuracy,
+        promised_cost_usd=run.decision.path_cost_usd,
+    )

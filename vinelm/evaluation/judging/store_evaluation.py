@@ -1,0 +1,232 @@
+"""Evaluate a store: is VineLM worth it for this workflow, by the rows that are there or by serving held-out requests?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api import require_same_workflow
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.evaluation.judging.cross_fit import CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.planning_half import PlanningHalf
+from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.off_policy.buying import samplers_of
+from vinelm.evaluation.sweep import frontier_range
+from vinelm.objective import Objective
+from vinelm.observation import Observation
+from vinelm.template import Template
+from vinelm.traces import ObservationStore
+from vinelm.vinefile import load_trie
+from vinelm.workflow import Workflow
+
+if TYPE_CHECKING:
+    from vinelm.traces import StoreIdentity
+
+LEAST_REQUESTS = 10
+"""Each half needs so many requests with a row that did not fail."""
+BUDGETS = 5
+"""Points of the default sweep."""
+
+
+def evaluate(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path | None = None,
+    objective: Objective | None = None,
+    *,
+    serve: int | None = None,
+    budget_usd: float | None = None,
+    workflow: Workflow | str | None = None,
+    models: Catalog | str | Path | None = None,
+    log: str | Path | None = None,
+    seed: int = 0,
+    on_done: Done = lambda done, total, what: None,
+) -> Evaluation:
+    """Say whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless ``serve`` is given.
+
+    The requests of the store are split in two halves by a hash of their ids. Each half plans: VineLM over paths and over what
+    requests show, the best static plan, the best single model, a vote, and asking until two agree. The other half judges, from
+    the rows that it has, with a doubly robust estimate. With ``serve`` the plans of the whole store are served instead, to
+    requests that have no row.
+
+    Args:
+        store: The path of the store.
+        trie: A trie of this store, or its path: its estimator and stop rule are used, and ``serve`` serves its plans. None
+            takes the default estimator and the workflow's own stop rule.
+        objective: What to plan for. None sweeps cost budgets and judges the mean over them.
+        serve: Number of held-out requests to serve under each plan. It needs an objective.
+        budget_usd: The most that serving may cost in dollars. Required for models that cost money.
+        workflow: What to serve; see :func:`~vinelm.verify`.
+        models: A catalog for serving; None takes the trie's.
+        log: File that keeps each served request, so that the same call continues an interrupted one.
+        seed: Decides the split, the served requests, and the answers of simulated models.
+        on_done: Called as ``on_done(done, total, what)``.
+
+    Returns:
+        The verdict with the figures behind it.
+
+    Raises:
+        ConfigError: The store has too few requests, one model only or no row that succeeded; no policy meets the bounds; or
+            serving is asked for without what it needs.
+        StoreError: The store cannot be read.
+
+    Example:
+        >>> import vinelm
+        >>> found = vinelm.evaluate("my-app.db")
+        >>> found.verdict, found.headline.name
+        ('open', 'paths')
+    """
+    subject = _Subject.of(store, trie, seed)
+    if serve is None:
+        for name, value in (("budget_usd", budget_usd), ("log", log), ("workflow", workflow), ("models", models)):
+            if value is not None:
+                raise ConfigError(f"{name} has no effect without serve: nothing is called", code="serve-unused")
+        return subject.judged(objective, on_done)
+    from vinelm.evaluation.judging.served_plans import ServedPlans
+
+    if objective is None:
+        raise ConfigError("serving needs one objective: say what to maximize or to minimize", code="serve-objective")
+    served = ServedPlans.of(store, subject.whole(trie), objective, workflow=workflow, models=models, requests=serve, seed=seed)
+    return served.evaluation(budget_usd, None if log is None else Path(log), on_done)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is evaluated."""
+
+    identity: StoreIdentity
+    requests: list[str]
+    rows: list[Observation]
+    template: Template
+    catalog: Catalog
+    estimator: str
+    seed: int
+
+    @classmethod
+    def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int) -> _Subject:
+        with ObservationStore.open(store) as opened:
+            identity, rows, requests = opened.identity, opened.observations(), opened.request_ids()
+        template, estimator = identity.bound_template(), "latent"
+        if trie is not None:
+            annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+            where = str(trie) if isinstance(trie, str | Path) else "the trie"
+            require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
+            template, estimator = annotated.template, str(annotated.meta.get("estimator", estimator))
+        known = set(requests)
+        requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
+        require_judgeable(requests, rows, template)
+        return cls(identity, requests, rows, template, identity.models(), estimator, seed)
+
+    def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
+        """The trie that is served: the given one, or that of all rows."""
+        if trie is not None:
+            return trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+        half = PlanningHalf(self.rows, self.template, self.catalog, self.estimator)
+        signals = None if half.signals is None else half.signals.annotated
+        meta = {"workflow": self.identity.workflow, "dataset_digest": self.identity.dataset_digest}
+        return replace(half.annotated, signals=signals, meta={**half.annotated.meta, **meta})
+
+    def judged(self, objective: Objective | None, on_done: Done) -> Evaluation:
+        """The evaluation from the rows."""
+        try:
+            fit = CrossFit(
+                self.requests, self.rows, self.template, self.catalog,
+                estimator=self.estimator, seed=self.seed, on_done=on_done,
+            )  # fmt: skip
+        except EvidenceError as error:
+            raise ConfigError(f"half of the requests is too little to plan from: {error}", code="too-few-rows") from error
+        objectives = (objective,) if objective is not None else swept(fit.planning)
+        runs = fit.runs(objectives, on_done)
+        if not runs:
+            raise ConfigError(
+                f"not every policy meets {objectives[0]} by the estimate of each half: loosen the bounds", code="no-plan"
+            )
+        kept = tuple(one for one in objectives if any(one is both.objective for both in runs))
+        spent = sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
+        return Evaluation(
+            objectives=kept,
+            policies=tuple(judged_policies(runs, kept[0].target)),
+            requests=len(self.requests),
+            rows=len(self.rows),
+            spent_usd=spent,
+            everything_usd=_everything(fit.planning, len(self.requests)),
+            is_simulated=self.identity.is_simulated,
+            notes=tuple(_notes(self.rows, fit, objective)),
+        )
+
+
+def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
+    """Raise :class:`ConfigError` if these rows cannot say anything about a choice of models, with the reason in one line."""
+    models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
+    if len(models) < 2:
+        raise ConfigError(
+            f"the workflow runs on one model, {next(iter(models), 'none')!r}: there is nothing to choose; profile with two or"
+            " more",
+            code="one-model",
+        )
+    if rows and all(row.failure is not None for row in rows):
+        kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(Counter(row.failure or "" for row in rows).items()))
+        raise ConfigError(
+            f"every one of the {len(rows):,} rows failed ({kinds}): there is no answer to judge", code="all-failed"
+        )
+    scored = [row for row in rows if row.failure is None and row.success is not None]
+    seen = {row.request_id for row in scored}
+    if len(seen) < 2 * LEAST_REQUESTS:
+        raise ConfigError(
+            f"{len(seen)} requests have a scored answer: one half plans and the other judges, which needs at least"
+            f" {2 * LEAST_REQUESTS}; profile more",
+            code="too-few-rows",
+        )
+    if template.merges:
+        raise ConfigError(
+            "the trie merges histories, and rows along one path cannot be told apart there: use `verify` instead",
+            code="merged-histories",
+        )
+    if len(template.first_stages) > 1:
+        raise ConfigError(
+            "requests begin in different stages, and which one is not known of those without a row: use `verify` instead",
+            code="several-first-stages",
+        )
+
+
+def swept(planning: Sequence[PlanningHalf], budgets: int = BUDGETS) -> tuple[Objective, ...]:
+    """Return the objectives of a sweep: accuracy within budgets from the cheapest plan to the most accurate one.
+
+    Budgets are spaced geometrically. Where plans cost nothing, or all the same, there is one objective without a budget.
+    """
+    ranges = [frontier_range(half.plans) for half in planning]
+    low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)
+    if not low > 0.0 or high <= 1.01 * low:
+        return (Objective(maximize="accuracy"),)
+    return tuple(
+        Objective(maximize="accuracy", max_cost_usd=float(f"{cap:.3g}")) for cap in np.geomspace(1.01 * low, high, budgets)
+    )
+
+
+def _everything(planning: Sequence[PlanningHalf], requests: int) -> float | None:
+    """Estimated dollars of every request on every path once."""
+    each = [float((half.annotated.reach * half.annotated.cost_usd)[1:].sum()) for half in planning]
+    return float(np.mean(each)) * requests
+
+
+def _notes(rows: Iterable[Observation], fit: CrossFit, objective: Objective | None) -> Iterable[str]:
+    samplers = samplers_of(rows)
+    if None in samplers:
+        yield (
+            "Some rows do not say how they were bought: the estimate takes it that, among requests that had shown the same so"
+            " far, chance decided which models ran."
+        )
+    if "neyman" in samplers:
+        yield (
+            "The sampler neyman prefers requests with few rows, which are easier or harder than others: the estimate does not"
+            " allow for that."
+        )
+    caps = [objective] if objective is not None else swept(fit.planning)
+    if all(one.max_cost_usd is None for one in caps) and not any(row.cost_usd for row in rows):
+        yield "Every row was free: there are no dollars to weigh, and accuracy alone is compared."

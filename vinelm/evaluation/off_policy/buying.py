@@ -1,0 +1,90 @@
+"""Which rows there are, and with what chance each of them was bought."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vinelm.evaluation.off_policy.steps import Seen
+from vinelm.observation import Observation
+from vinelm.template import Template
+
+Place = tuple[tuple[str, ...], object]
+"""A point where a row may be bought: the models so far and how the request goes on from there."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoughtRows:
+    """The rows of some requests, and the chance that a row was bought below the one before it.
+
+    Samplers choose requests by an order that does not look at them, and go on below a row by what it shows: that the request is
+    open, that its check had passed, or the stage that comes next. So requests that are at the same place are exchangeable, and
+    the chance that a model was bought there is the share of them that it was bought for. The probability that a row records is
+    that of drawing its path, given a request: it is not the chance that this request has the row.
+
+    Args:
+        requests: The requests that could have been bought, those without a row included.
+        rows: The rows of each request, by prefix.
+        template: Bound.
+        at: How many requests are at each place.
+        bought: For how many of them each model was bought.
+    """
+
+    requests: tuple[str, ...]
+    rows: Mapping[str, Mapping[tuple[str, ...], Observation]]
+    template: Template
+    at: Counter[Place]
+    bought: Counter[tuple[Place, str]]
+
+    @classmethod
+    def of(cls, requests: Sequence[str], rows: Iterable[Observation], template: Template) -> BoughtRows:
+        """Collect the rows of these requests. Rows that neither failed nor are scored count as not bought."""
+        known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
+        for row in rows:
+            if row.request_id in known and (row.success is not None or row.failure is not None):
+                known[row.request_id][row.prefix] = row
+        at: Counter[Place] = Counter({((), None): len(requests)})
+        bought: Counter[tuple[Place, str]] = Counter()
+        for of_request in known.values():
+            for prefix, row in of_request.items():
+                before = of_request.get(prefix[:-1])
+                if before is None and len(prefix) > 1:
+                    continue
+                place = place_of(template, () if before is None else (before,))
+                if place is None:
+                    continue  # the workflow has changed since: nothing follows a row that ended
+                bought[place, row.model] += 1
+                after = place_of(template, (row,))
+                if after is not None:
+                    at[after] += 1
+        return cls(tuple(requests), known, template, at, bought)
+
+    def chance(self, seen: Seen, model: str) -> float:
+        """Return the chance, in [0, 1], that a model was bought for a request after these rows; 0 where it never was."""
+        place = place_of(self.template, seen)
+        return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
+
+    def row(self, request: str, seen: Seen, model: str) -> Observation | None:
+        """Return the next row of a request after these; None if it was not bought."""
+        prefix = (*(seen[-1].prefix if seen else ()), model)
+        return self.rows[request].get(prefix)
+
+
+def place_of(template: Template, seen: Seen) -> Place | None:
+    """Return where a request is after these rows; None where nothing can follow."""
+    if not seen:
+        return (), None
+    last = seen[-1]
+    if last.failure is not None or last.depth >= template.depth:
+        return None
+    if not template.is_linear:
+        return None if last.arm is None else (last.prefix, last.arm)
+    if template.stop == "oracle":
+        return None if last.ended("oracle") else (last.prefix, "open")
+    return last.prefix, "passed" if last.stopped or last.is_continued else "open"
+
+
+def samplers_of(rows: Iterable[Observation]) -> Collection[str | None]:
+    """Return the samplers that bought the rows, None for an unknown one, in alphabetical order."""
+    return sorted({row.sampler for row in rows}, key=lambda name: name or "")

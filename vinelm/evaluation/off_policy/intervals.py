@@ -1,0 +1,145 @@
+"""From scores to estimates: a mean, its interval, and whether the rows identify it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.trie import FloatArray
+
+LEAST_EFFECTIVE = 8.0
+"""With a smaller effective number of requests nothing is said."""
+MOST_UNSUPPORTED = 0.05
+"""If more requests than this share come to a step that nobody bought, the value is not identified."""
+
+
+class HalfScores(NamedTuple):
+    """The scores of a policy on one half of the requests, and those of a reference; None: against nothing.
+
+    ``is_same`` says that both do the same on every request, so that the difference is zero, not estimated.
+    """
+
+    policy: Scores
+    reference: Scores | None = None
+    is_same: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyEstimate:
+    """A mean over requests with its interval.
+
+    Attributes:
+        value: The estimate, in the unit of the scores.
+        standard_error: Of the value.
+        low, high: The interval; what rests on the estimate alone widens it by the most that it may be off.
+        effective: Effective number of requests, (sum w)^2 / sum w^2 over those that the policies were followed on.
+        unsupported: Share of requests that come to a step which nobody bought.
+        is_identified: Whether the rows support a statement. Else ``value`` rests on the model and there is no interval.
+        is_same: The policies that are compared are the same one.
+    """
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    effective: float
+    unsupported: float
+    is_identified: bool
+    is_same: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate as plain JSON types; the interval is None where the value is not identified."""
+        return {
+            "value": self.value,
+            "standard_error": self.standard_error if self.is_identified else None,
+            "interval": [self.low, self.high] if self.is_identified else None,
+            "effective_requests": self.effective,
+            "unsupported": self.unsupported,
+            "is_identified": self.is_identified,
+            "is_same": self.is_same,
+        }
+
+
+def estimate_mean(
+    halves: Sequence[HalfScores], target: str, *, level: float = 0.95, bound: float | None = None
+) -> OffPolicyEstimate:
+    """Return the mean of a policy's scores, or of its paired differences from a reference.
+
+    The policies of the halves differ, so that scores are centred within each half. To the squares one more request is added,
+    as Agresti and Min (2005) do for paired shares: scores that never varied may vary. The quantile is Student's, with the
+    degrees of freedom of the scores' own fourth moment.
+
+    Args:
+        halves: Scores by half.
+        target: What is averaged: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see :meth:`Scores.utility`).
+        level: Confidence level in (0, 1).
+        bound: The most that one request can add in either direction, for ``accuracy`` 1; None: not bounded, no correction.
+    """
+    n = sum(len(half.policy) for half in halves)
+    value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
+    unsupported = 0.0
+    for half in halves:
+        if half.is_same:
+            continue
+        scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
+        both = (half.policy,) if half.reference is None else (half.policy, half.reference)
+        centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
+        value += float(scores.sum()) / n
+        square += float(centred @ centred)
+        fourth += float((centred**4).sum())
+        m += min(_kish(one.weight) for one in both)
+        unsupported += max(float(one.unsupported.sum()) for one in both) / n
+    if all(half.is_same for half in halves):
+        return OffPolicyEstimate(
+            value=0.0, standard_error=0.0, low=0.0, high=0.0, effective=float(n), unsupported=0.0, is_identified=True,
+            is_same=True,
+        )  # fmt: skip
+    is_identified = m >= LEAST_EFFECTIVE and unsupported <= MOST_UNSUPPORTED
+    judged = sum(len(half.policy) for half in halves if not half.is_same)
+    if bound is not None and m > 0:
+        square += (bound * judged / m) ** 2
+        fourth += (bound * judged / m) ** 4
+    error = math.sqrt(square) / n
+    reach = float(stdtrit(_freedom(square, fourth, m), 0.5 + level / 2.0)) * error + unsupported * (bound or 0.0)
+    return OffPolicyEstimate(
+        value=value, standard_error=error, low=value - reach, high=value + reach, effective=m, unsupported=unsupported,
+        is_identified=is_identified,
+    )  # fmt: skip
+
+
+def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
+    """What the columns do not explain, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
+    if not balance:
+        return centred
+    columns = sorted(balance.values(), key=lambda column: -float(column @ column))[: max(len(centred) // 5, 1)]
+    q, r = np.linalg.qr(np.stack(columns, axis=1))
+    q = q[:, np.abs(np.diag(r)) > 1e-9 * np.abs(r).max()]
+    left = 1.0 - (q * q).sum(axis=1)
+    is_free = left > 0.01  # else a request is the only one with its row: nothing is known of what varies there
+    return np.where(is_free, (centred - q @ (q.T @ centred)) / np.sqrt(np.maximum(left, 0.01)), centred)
+
+
+def _kish(weight: FloatArray) -> float:
+    total = float(weight @ weight)
+    return float(weight.sum()) ** 2 / total if total else 0.0
+
+
+def _freedom(square: float, fourth: float, m: float) -> float:
+    """Degrees of freedom of a variance that is estimated from scores with these sums of squares and of fourth powers."""
+    if square <= 0.0:
+        return max(m - 1.0, 1.0)
+    spread = max(fourth - square**2 / max(m, 1.0), 0.0)
+    by_moments = 2.0 * square**2 / spread if spread > 0 else math.inf
+    return max(min(m - 1.0, by_moments), 1.0)
+
+
+def served_scores(success: Sequence[float], cost_usd: Sequence[float], latency_s: Sequence[float]) -> Scores:
+    """Return the scores of a policy that really served the requests: what it did, each with weight 1."""
+    right, paid, took = (np.asarray(values, np.float64) for values in (success, cost_usd, latency_s))
+    return Scores(right, paid, took, np.ones(len(right)), np.zeros(len(right)))

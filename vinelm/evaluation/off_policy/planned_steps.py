@@ -1,0 +1,160 @@
+"""Contingent plans and replanning, followed row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vinelm.controller import Decision, Planner
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller.planning.contingent.plan import ContingentPlan
+from vinelm.evaluation.off_policy.path_steps import rests
+from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
+from vinelm.objective import Objective
+from vinelm.signals import Outcome
+from vinelm.trie import Trie
+
+
+@dataclass(frozen=True)
+class TriePosition:
+    """Where a request is in a trie.
+
+    Args:
+        node: The node of its last invocation.
+        arm: The stage that comes next; None where the trie does not branch, or the request ended.
+        returned: Index of the seen row whose answer is held to be the best; -1 for the last.
+        has_ended: Nothing may follow.
+    """
+
+    node: int
+    arm: str | None
+    returned: int = -1
+    has_ended: bool = False
+
+
+Locate = Callable[[Seen], TriePosition]
+
+
+def along_stages(planner: Planner) -> Locate:
+    """Return how a request moves through a trie of paths: the next stage is what its row says."""
+    trie, rule = planner.trie, planner.annotated.template.stop
+    first = first_arm(trie) if planner.is_contingent else None
+
+    def locate(seen: Seen) -> TriePosition:
+        node, arm = 0, first
+        for row in seen:
+            node, arm = trie.child(node, row.model, arm), row.arm
+        has_ended = bool(seen) and (seen[-1].ended(rule) or (first is not None and arm is None))
+        return TriePosition(node, arm, has_ended=has_ended)
+
+    return locate
+
+
+def along_outcomes(planner: Planner) -> Locate:
+    """Return how a request moves through a trie of what requests show: by verdict, signal and class of each answer."""
+    trie, outcomes = planner.trie, planner.annotated.outcomes
+    assert outcomes is not None
+    first = first_arm(trie)
+
+    def locate(seen: Seen) -> TriePosition:
+        node, arm, returned = 0, first, -1
+        firsts: dict[int, int] = {}  # class in the store -> index of its first row here
+        for i, row in enumerate(seen):
+            if row.failure is not None:
+                return TriePosition(node, None, has_ended=True)
+            node = trie.child(node, row.model, arm)
+            kind = None if row.answer_class is None else firsts.setdefault(row.answer_class, i)
+            number = None if kind is None else list(firsts.values()).index(kind)
+            place = outcomes.seen(node, Outcome(row.signal, number), passed=bool(row.stopped)).place
+            best = outcomes.returned_class(place)
+            returned = -1 if best is None or best >= len(firsts) else list(firsts.values())[best]
+            if place < 0 or outcomes.arm[place] < 0:
+                return TriePosition(node, None, returned, has_ended=True)
+            arm = trie.stages[int(outcomes.arm[place])]
+        return TriePosition(node, arm, returned)
+
+    return locate
+
+
+def first_arm(trie: Trie) -> str:
+    """Return the one stage that a trie that branches begins with."""
+    (first,) = trie.arms(0)
+    return first
+
+
+@dataclass(frozen=True, eq=False)
+class ContingentSteps:
+    """A contingent plan that was made before the request and is followed.
+
+    Args:
+        plan: The plan, from the root.
+        locate: How a request moves through the plan's trie.
+    """
+
+    plan: ContingentPlan
+    locate: Locate
+    _rests: dict[tuple[int, str | None], Rest] = field(default_factory=dict, init=False)
+
+    def step(self, seen: Seen) -> Step:
+        """See :meth:`StepPolicy.step`."""
+        at = self.locate(seen)
+        if at.has_ended or at.arm is None:
+            return Step(None, at.returned)
+        return Step(self.plan.next_model(at.node, at.arm), at.returned)
+
+    def rest(self, seen: Seen) -> Rest:
+        """See :meth:`StepPolicy.rest`."""
+        at = self.locate(seen)
+        where = (at.node, at.arm)
+        if where not in self._rests:
+            below = self._below(at)
+            self._rests[where] = Rest(below.accuracy, below.cost_usd, below.expected_latency_s)
+        return self._rests[where]
+
+    def _below(self, at: TriePosition) -> ContingentPlan:
+        graph = self.plan.graph
+        position = int(graph.position[at.node])
+        groups = graph.groups_at(position, None if at.arm is None else (at.arm,))
+        first = {group: self.plan.first.get(group, int(self.plan.choice[group])) for group in groups}
+        return ContingentPlan(graph, position, first, self.plan.choice)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplannedSteps:
+    """A plan that is made again after each invocation, with the seconds and dollars that the request has really used.
+
+    Args:
+        planner: The planner.
+        objective: What each request asks for.
+        locate: How a request moves through the planner's trie.
+    """
+
+    planner: Planner
+    objective: Objective
+    locate: Locate
+
+    def step(self, seen: Seen) -> Step:
+        """See :meth:`StepPolicy.step`."""
+        at = self.locate(seen)
+        if at.has_ended:
+            return Step(None, at.returned)
+        found = self._decision(seen, at)
+        if isinstance(found, ContingentDecision) and at.arm is not None:
+            return Step(found.next_models[at.arm], at.returned)
+        return Step(found.next_model, at.returned)
+
+    def rest(self, seen: Seen) -> Rest:
+        """See :meth:`StepPolicy.rest`."""
+        at = self.locate(seen)
+        found = self._decision(seen, at)
+        if isinstance(found, ContingentDecision):
+            return Rest(found.accuracy, found.remaining_cost_usd, found.remaining_latency_s)
+        return rests(self.planner.annotated, found.target)[len(seen)] if found.next_model is not None else Rest(0.0)
+
+    def _decision(self, seen: Seen, at: TriePosition) -> Decision:
+        before = self.planner.annotated
+        elapsed = float(before.latency_s[0]) + sum(row.latency_s + row.tool_latency_s for row in seen)
+        spent = float(before.cost_usd[0]) + sum(row.cost_usd + row.tool_cost_usd for row in seen)
+        return self.planner.plan(
+            self.objective, node=at.node, stage=at.arm, elapsed_s=elapsed, spent_usd=spent, may_stop=at.node > 0
+        )

@@ -1,0 +1,119 @@
+"""Doubly robust scores of a policy, one for each judged request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
+
+With q_0 what the policy is expected to do before the first invocation, x_t what step t adds and q_t the expectation after it,
+the score of a request is
+
+    q_0 + sum over t of w_t (x_t + q_t - q_(t-1)),    w_t = product over s <= t of (row s is there) / (chance of buying it)
+
+Its mean is the policy's value if the chances are right, whatever q is, and also if q is right, whatever the chances.
+
+The chances are shares of the same requests. Each leaves a column in ``balance``: w_(t-1) (row t is there / its chance - 1) for
+the requests at that place, which sums to 0. What the scores share with these columns is no error of the mean, and is taken out
+of its variance (Hirano, Imbens and Ridder 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vinelm.evaluation.off_policy.buying import BoughtRows, Place, place_of
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.trie import FloatArray
+
+_ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of one policy on some requests. Arrays have shape (requests,).
+
+    Args:
+        success: Scores of the answer being right (in time, under a latency cap). Not bounded to [0, 1].
+        cost_usd: Scores of the dollars.
+        latency_s: Scores of the seconds.
+        weight: Weight of a request that was followed to the policy's end; 0 for others. 1 where the policy was served.
+        unsupported: Weight of a request that came to a step which nobody bought: from there the score is the estimate alone.
+        balance: The columns of the chances, by place and model.
+    """
+
+    success: FloatArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+    weight: FloatArray
+    unsupported: FloatArray
+    balance: Mapping[tuple[Place, str], FloatArray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.success)
+
+    def utility(self, target: str) -> FloatArray:
+        """Return what an objective with this target counts, higher being better; shape (requests,)."""
+        return {"accuracy": self.success, "cost": -self.cost_usd, "latency": -self.latency_s}[target]
+
+    @classmethod
+    def mean(cls, scores: Sequence[Scores]) -> Scores:
+        """Return the scores of several policies on the same requests, averaged: those of a sweep."""
+        arrays = {name: np.mean([getattr(one, name) for one in scores], axis=0) for name in _ARRAYS}
+        return cls(**arrays, balance={key: column for one in scores for key, column in one.balance.items()})
+
+
+def scored(policy: StepPolicy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
+    """Return the scores of a policy on the requests of ``bought``.
+
+    Args:
+        policy: The policy, planned from other requests.
+        bought: The judged requests and their rows.
+        max_latency_s: A right answer after so many seconds counts as wrong; None: no cap.
+    """
+    walk = _Walk(policy, bought, max_latency_s)
+    found = np.array([walk.scores(row, request) for row, request in enumerate(bought.requests)]).reshape(-1, len(_ARRAYS))
+    success, cost_usd, latency_s, weight, unsupported = found.T.copy()
+    return Scores(success, cost_usd, latency_s, weight, unsupported, walk.balance)
+
+
+class _Walk:
+    """A policy on its way through the rows of request after request."""
+
+    def __init__(self, policy: StepPolicy, bought: BoughtRows, cap: float | None) -> None:
+        self.policy, self.bought, self.cap = policy, bought, cap
+        self.start = policy.step(()), np.array(policy.rest(()))
+        self.balance: dict[tuple[Place, str], FloatArray] = {}
+
+    def scores(self, at: int, request: str) -> tuple[float, ...]:
+        """The items of :data:`_ARRAYS` for one request, whose row in the columns is ``at``."""
+        seen: Seen = ()
+        step, rest = self.start
+        total, weight = rest.copy(), 1.0
+        while step.model is not None:
+            chance = self.bought.chance(seen, step.model)
+            if chance == 0.0:
+                return (*total, 0.0, weight)
+            row = self.bought.row(request, seen, step.model)
+            self._note(at, seen, step.model, weight * ((row is not None) / chance - 1.0))
+            if row is None:
+                return (*total, 0.0, 0.0)
+            weight, seen = weight / chance, (*seen, row)
+            step = self.policy.step(seen)
+            if step.model is None:
+                after = np.array((_right(seen, step.returned, self.cap), 0.0, 0.0))
+            else:
+                after = np.array(self.policy.rest(seen))
+            added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
+            total += weight * (added + after - rest)
+            rest = after
+        return (*total, weight, 0.0)
+
+    def _note(self, at: int, seen: Seen, model: str, value: float) -> None:
+        place = place_of(self.bought.template, seen)
+        assert place is not None
+        if value:
+            self.balance.setdefault((place, model), np.zeros(len(self.bought.requests)))[at] = value
+
+
+def _right(seen: Seen, returned: int, cap: float | None) -> float:
+    if seen[-1].failure is not None or (cap is not None and sum(row.latency_s + row.tool_latency_s for row in seen) > cap):
+        return 0.0
+    return float(seen[returned].success or 0.0)

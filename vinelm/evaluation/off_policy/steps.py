@@ -1,0 +1,46 @@
+"""Policies as sequences of steps: which model runs next after what a request has shown, and which answer is returned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from vinelm.observation import Observation
+
+Seen = tuple[Observation, ...]
+"""The rows of one request along one path, from its first invocation on."""
+
+
+class Step(NamedTuple):
+    """What a policy does next.
+
+    Args:
+        model: The model that runs next; None: the request ends.
+        returned: Where it ends, the index among the seen rows of the answer that is returned.
+    """
+
+    model: str | None
+    returned: int = -1
+
+
+class Rest(NamedTuple):
+    """What a policy is expected to add from here on, by the rows that it was planned from.
+
+    Args:
+        success: Chance that the answer returned in the end is right, in [0, 1].
+        cost_usd: Dollars still to come, >= 0.
+        latency_s: Seconds still to come, >= 0.
+    """
+
+    success: float
+    cost_usd: float = 0.0
+    latency_s: float = 0.0
+
+
+class StepPolicy(Protocol):
+    """A policy that can be followed row by row. It sees what the application shows, never whether an answer is right."""
+
+    def step(self, seen: Seen) -> Step:
+        """Return what comes next. The request has not failed, and the workflow has not ended it for this policy."""
+
+    def rest(self, seen: Seen) -> Rest:
+        """Return the expectation after these rows, for a request that :meth:`step` goes on with."""

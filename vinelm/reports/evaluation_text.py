@@ -1,0 +1,182 @@
+"""An evaluation in words: the verdict in one sentence, the table of policies, and what would settle an open question."""
+
+from __future__ import annotations
+
+from vinelm.evaluation import LEAST_EFFECTIVE, MOST_UNSUPPORTED, Evaluation, JudgedPolicy, OffPolicyEstimate
+from vinelm.reports.formatting import objective_words, percent, seconds, usd
+
+NOT_IDENTIFIED = "not identified"
+
+
+def evaluation_sentence(found: Evaluation) -> str:
+    """Return the verdict as one sentence."""
+    own, rival, gain = found.headline, found.rival, found.gain
+    other = f"{_name(rival)} ({' / '.join(rival.plans)})"
+    if found.verdict == "gain":
+        return (
+            f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other}, {_gain(found, gain)}."
+        )
+    if found.verdict == "not identified":
+        return f"The rows cannot say whether to use {_name(own)}: {_why_not_identified(found)}."
+    if found.breaks_bounds:
+        reached = f"{percent(own.accuracy.value)} right at {_thousand(own.cost_usd.value)} per 1,000 requests"
+        return f"Do not use {_name(own)} for this: it misses its bound, with {reached}."
+    if gain.is_same:
+        return f"Do not bother: {_name(own)} does what the {other} does."
+    if found.verdict == "no gain":
+        worth = "worse" if gain.high < 0 else f"at most {_amount(found, max(gain.high, 0.0))} better"
+        return f"Do not bother: the {other} alone is enough, {_name(own)} is {worth} ({_gain(found, gain)})."
+    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}."
+
+
+def evaluation_title(found: Evaluation) -> str:
+    """Return the title of the table: what was planned for."""
+    if len(found.objectives) == 1:
+        return objective_words(found.objectives[0])
+    caps = [one.max_cost_usd for one in found.objectives]
+    return f"Maximize accuracy, mean over {len(caps)} budgets from {usd(min(caps))} to {usd(max(caps))} per request"  # type: ignore[type-var]
+
+
+EVALUATION_COLUMNS = ("policy", "accuracy", "95 % interval", "$ / 1,000", "effective n")
+GAIN_COLUMNS = ("gain of", "over static plan", "over single model")
+
+
+def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
+    """Return the rows of the table with :data:`EVALUATION_COLUMNS`."""
+    return [
+        (
+            one.title,
+            percent(one.accuracy.value),
+            _percents(one.accuracy),
+            _thousand(one.cost_usd.value),
+            f"{one.accuracy.effective:,.0f}",
+        )
+        if one.accuracy.is_identified
+        else (one.title, "-", NOT_IDENTIFIED, "-", f"{one.accuracy.effective:,.0f}")
+        for one in found.policies
+    ]
+
+
+def gain_rows(found: Evaluation) -> list[tuple[str, ...]]:
+    """Return the rows of the table of paired gains, with :data:`GAIN_COLUMNS`."""
+    shown = [one for one in found.policies if one.against]
+    return [(one.title, *(_versus(found, one, name) for name in ("static", "single"))) for one in shown]
+
+
+def gain_title(found: Evaluation) -> str:
+    """Return the title of that table, with the unit."""
+    unit = {"accuracy": "points of accuracy", "cost": "dollars saved per 1,000 requests", "latency": "seconds saved"}
+    return f"Paired gains, {unit[found.target]} (95 % interval)"
+
+
+def evaluation_lines(found: Evaluation) -> list[str]:
+    """Return what stands below the table, a paragraph each."""
+    lines = [_basis(found), *_plans(found), *found.notes]
+    own = found.headline
+    if own.optimism is not None:
+        more = "more" if own.optimism >= 0 else "less"
+        lines.append(
+            f"Optimism: {_name(own)} was chosen as the best of many and promised {percent(own.promised_accuracy)},"
+            f" {100 * abs(own.optimism):.1f} points {more} than it is judged to reach."
+        )
+    price = _price(found)
+    return [*lines, *([] if price is None else [price])]
+
+
+def _basis(found: Evaluation) -> str:
+    simulated = " Simulated models." if found.is_simulated else ""
+    if found.is_served:
+        early = "" if found.is_complete else " The budget ended it early."
+        served = f"{found.requests:,} held-out requests were really served by every policy"
+        return f"{served}, for {usd(found.spent_usd)}.{early}{simulated}"
+    return (
+        f"Estimated from {found.rows:,} rows of {found.requests:,} requests: each half planned, the other judged (doubly"
+        f" robust). Effective n: that many requests, followed to the end, would say as much. Nothing was called.{simulated}"
+    )
+
+
+def _plans(found: Evaluation) -> list[str]:
+    lines = [f"{_name(found.headline)}: {' / '.join(found.headline.plans)}"]
+    lines.append(f"{_name(found.rival)}: {' / '.join(found.rival.plans)}")
+    if found.policy("hindsight") is not None:
+        lines.append(
+            "Hindsight: the fixed plan that looks best on the very rows that judge it. It bounds fixed plans, and is no policy."
+        )
+    return lines
+
+
+def _price(found: Evaluation) -> str | None:
+    price = found.price
+    if price is None:
+        return None
+    ways, most = [], "" if found.is_served else "at most "
+    if price.rows_usd is not None:
+        ways.append(f"about {usd(price.rows_usd)} more of rows")
+    if price.serve_requests is not None and price.serve_usd is not None:
+        ways.append(
+            f"{most}{price.serve_requests:,} held-out requests served by both for about {usd(price.serve_usd)} (--serve)"
+        )
+    what = f"To see a difference of {_amount(found, price.difference)} with 80 % power"
+    return f"{what}: {', or '.join(ways)}." if ways else f"{what}, all rows that there could be would not do."
+
+
+def _name(one: JudgedPolicy) -> str:
+    """The policy in a sentence."""
+    return one.title.replace(", ", " over ")
+
+
+def _reaches(found: Evaluation, one: JudgedPolicy) -> str:
+    if found.target == "accuracy":
+        return f"{percent(one.accuracy.value)} right"
+    return f"{_thousand(one.cost_usd.value)} per 1,000 requests" if found.target == "cost" else seconds(one.latency_s.value)
+
+
+def _gain(found: Evaluation, gain: OffPolicyEstimate) -> str:
+    low, high = (_number(found, value) for value in (gain.low, gain.high))
+    return f"{_number(found, gain.value)} {_unit(found)} (95 %: {low} to {high})"
+
+
+def _versus(found: Evaluation, one: JudgedPolicy, name: str) -> str:
+    gain = one.against.get(name)
+    if gain is None or not gain.is_identified:
+        return NOT_IDENTIFIED
+    if gain.is_same:
+        return "same"
+    return f"{_number(found, gain.value)} ({_number(found, gain.low)} to {_number(found, gain.high)})"
+
+
+def _number(found: Evaluation, value: float) -> str:
+    if found.target == "accuracy":
+        return f"{100 * value:+.1f}"
+    return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}" if found.target == "cost" else f"{value:+.1f}"
+
+
+def _thousand(value: float) -> str:
+    return usd(1000 * value)
+
+
+def _unit(found: Evaluation) -> str:
+    return {"accuracy": "points", "cost": "saved per 1,000 requests", "latency": "s saved"}[found.target]
+
+
+def _amount(found: Evaluation, value: float) -> str:
+    return {
+        "accuracy": f"{100 * value:.1f} points",
+        "cost": f"{_thousand(value)} per 1,000 requests",
+        "latency": seconds(value),
+    }[found.target]
+
+
+def _percents(one: OffPolicyEstimate) -> str:
+    low, high = max(one.low, 0.0), min(one.high, 1.0)
+    return f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def _why_not_identified(found: Evaluation) -> str:
+    own = found.headline
+    compared = (own.accuracy, *own.against.values())
+    unsupported = max(one.unsupported for one in compared)
+    if unsupported > MOST_UNSUPPORTED:
+        return f"{percent(unsupported)} of the requests come to a step of a plan for which no row was bought"
+    few = min(one.effective for one in compared)
+    return f"they follow the plans for {few:.0f} effective requests only, and at least {LEAST_EFFECTIVE:.0f} are needed"
