@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
 LIMITS = ("coverage", "budget_usd", "budget_calls")
-INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
+INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", "label_keys", "id_key")
 
 
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
