@@ -33,6 +33,8 @@ from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
 from .evaluation.verification import verify as verify
 from .evaluation.verification_result import Verification as Verification
+from .judging.judge import LLMJudge as LLMJudge
+from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage
