@@ -154,6 +154,15 @@ def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Bac
     return {provider: backends[provider]} if provider in backends else create_backends(own)
 
 
+def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
+    """Return the backend of the workflow's judge by provider, which may cost money; empty without a judge. Makes no call.
+
+    Raises:
+        ConfigError: see :func:`judge_catalog`.
+    """
+    return judge_backends(workflow.score, catalog, backends) if isinstance(workflow.score, LLMJudge) else {}
+
+
 def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Judging | None:
     """Return the judge of a workflow; None if its scorer is none. Makes no call.
 
@@ -212,4 +221,13 @@ def _hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-__all__ = ["UNIT_JUDGE", "JudgedUnit", "Judging", "judge_backends", "judge_catalog", "judged", "make_judging"]
+__all__ = [
+    "UNIT_JUDGE",
+    "JudgedUnit",
+    "Judging",
+    "judge_backends",
+    "judge_backends_of",
+    "judge_catalog",
+    "judged",
+    "make_judging",
+]

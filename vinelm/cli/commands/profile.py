@@ -127,12 +127,14 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
 def _require_budget(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api import require_budget
+    from vinelm.profiler import judge_backends_of
 
     has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
     if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
     if not settings["dry_run"]:
-        require_budget(inputs.backends, settings["budget_usd"])
+        judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
+        require_budget({**inputs.backends, **judges}, settings["budget_usd"])
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
