@@ -2,6 +2,10 @@ from .arms import Arms as Arms
 from .arms import arms_of as arms_of
 from .base import Estimator as Estimator
 from .base import RateEstimator as RateEstimator
+from .judged.agreement import JudgeAgreement as JudgeAgreement
+from .judged.correction import corrected_report as corrected_report
+from .judged.correction import corrected_trie as corrected_trie
+from .judged.correction import failed_share as failed_share
 from .observation_table import ObservationTable as ObservationTable
 from .prompt_cache import cached_shares as cached_shares
 from .prompt_cache import follow_ups as follow_ups

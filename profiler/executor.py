@@ -44,6 +44,9 @@ def make_worker(
     from vinelm.backends import rate_limiters_of
     from vinelm.profiler.isolation.process_worker import ProcessWorker
 
+    judge = None if units.judging is None else units.judging.models
+    judges = {} if judge is None else rate_limiters_of(judge.catalog, judge.backends)
+
     assert execution.source is not None
     return ProcessWorker(
         execution.source,
@@ -52,7 +55,7 @@ def make_worker(
         memory_mb=DEFAULT_MEMORY_MB if execution.memory_mb is None else execution.memory_mb,
         fingerprint=fingerprint,
         is_virtual_time=units.is_virtual_time,
-        rate_limiters=rate_limiters_of(units.catalog, units.backends),
+        rate_limiters=rate_limiters_of(units.catalog, units.backends) | judges,
     )
 
 

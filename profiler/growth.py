@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from vinelm.judging import LLMJudge
 from vinelm.observation import Cell
 from vinelm.profiler.execution.job import Job, Worker, run_job
 from vinelm.profiler.fingerprint import SETTING
@@ -26,7 +27,19 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
         requests: further requests.
     """
     every = {request.id: request for request in (*workflow.requests, *requests)}
-    return {key: RequestDigest(request.digest(), _input_digest(workflow, request)) for key, request in every.items()}
+    return {
+        key: RequestDigest(scoring_part(workflow, request).digest(), _input_digest(workflow, request))
+        for key, request in every.items()
+    }
+
+
+def scoring_part(workflow: Workflow, request: Request) -> Request:
+    """Return the request with what decides its rows: without labels where a judge scores them, which are compared apart."""
+    judge = workflow.score
+    if not isinstance(judge, LLMJudge):
+        return request
+    hidden = {judge.label, *workflow.labels}
+    return Request(request.id, {key: value for key, value in request.data.items() if key not in hidden})
 
 
 def _input_digest(workflow: Workflow, request: Request) -> str | None:
@@ -51,6 +64,7 @@ def grow_store(
     requests: Sequence[Request],
     worker: Worker,
     workers: int,
+    is_judged: bool = False,
 ) -> Growth | None:
     """Give the store the identity of the run that begins; score rows again whose success another scorer or label decides.
 
@@ -63,6 +77,7 @@ def grow_store(
         requests: all requests.
         worker: scores states.
         workers: how many states are scored at a time.
+        is_judged: a judge scores the answers. None is asked here: the rows stay, and are judged when money may be spent.
 
     Returns:
         What happened; None if nothing has changed.
@@ -74,7 +89,7 @@ def grow_store(
     waiting = RowsToScore(store, wanted)
     if not waiting.is_pending:
         return growth
-    lost = _score_again(store, waiting, {request.id: request for request in requests}, worker, workers)
+    lost = _score_again(store, waiting, {request.id: request for request in requests}, worker, workers, is_judged=is_judged)
     if growth is None or not growth.rescored:
         return growth
     failed = sum(lost.values()) - sum(growth.retired.values())
@@ -82,14 +97,20 @@ def grow_store(
 
 
 def _score_again(
-    store: ObservationStore, waiting: RowsToScore, requests: dict[str, Request], worker: Worker, workers: int
+    store: ObservationStore,
+    waiting: RowsToScore,
+    requests: dict[str, Request],
+    worker: Worker,
+    workers: int,
+    *,
+    is_judged: bool,
 ) -> dict[str, int]:
     """Score wave after wave; returns reason to the number of rows that do not hold after all."""
     with ThreadPoolExecutor(workers) as pool:
         while wave := waiting.wave():
             stopped = _stopped(store, wave)
             jobs = [_job(row, requests[row.request_id], stopped) for row in wave]
-            scores = pool.map(lambda job: _score(job, worker), jobs)
+            scores = pool.map(lambda job: _score(job, worker, is_judged=is_judged), jobs)
             waiting.record([(row, *score) for row, score in zip(wave, scores, strict=True)])
     return dict(waiting.finish())
 
@@ -107,7 +128,7 @@ def _job(row: RowToScore, request: Request, stopped: Mapping[Cell, bool]) -> Job
     return Job(request, row.prefix, row.state, 0.0, is_scoring=True, passed=passed)
 
 
-def _score(job: Job, worker: Worker) -> tuple[bool | float | None, str]:
+def _score(job: Job, worker: Worker, *, is_judged: bool) -> tuple[bool | float | None, str]:
     """The success of a row, or why it cannot be decided. No call of a model is paid for."""
     finished = run_job(worker, job, _allow_none)
     if finished.problem is not None:
@@ -115,6 +136,8 @@ def _score(job: Job, worker: Worker) -> tuple[bool | float | None, str]:
     outcome = finished.outcome
     if outcome is None or outcome.observation is None:
         return None, "scoring them again asks for calls after the loop"
+    if is_judged and outcome.observation.failure is None:
+        return False, ""  # until it is judged; an estimate reads judgements only
     if outcome.observation.success is None:
         return None, "scoring them again failed"
     return outcome.observation.success, ""

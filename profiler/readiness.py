@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +21,13 @@ from vinelm.adapters.langgraph import (
 from vinelm.backends import ScriptedChatModel, estimate_tokens
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import VineLMError, WorkflowError
+from vinelm.judging import LLMJudge
 from vinelm.observation import Observation, Usage
 from vinelm.profiler.execution.replayed.runner import ReplayRunner
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.fingerprint import fingerprint
+from vinelm.profiler.judging.asking import judge_catalog
 from vinelm.protocols import CallContext
 from vinelm.signals import Signals
 from vinelm.template import Branch, Loop, Parallel, Stage, Step, Template
@@ -86,6 +88,12 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     is_given = workflow.has_template
+    if isinstance(workflow.score, LLMJudge):
+        judge = _judge(workflow.score, catalog)
+        yield judge
+        if not judge.is_ok:
+            return
+        workflow = replace(workflow, score=_unasked(workflow, workflow.score))
     try:
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         template = workflow.template.bind(tuple(catalog))
@@ -110,6 +118,27 @@ def _items(workflow: Workflow, catalog: Catalog) -> Iterator[CheckItem]:
         nodes = nodes_of_stages(units.graph, units.control.adapter.agents)
         yield from (CheckItem("arms", False, line) for line in template_differences(template, units.graph, nodes))
     yield from _dry_run(units, workflow.requests[0])
+
+
+def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
+    try:
+        entry = judge_catalog(judge, catalog).models[0]
+    except VineLMError as error:
+        return CheckItem("judge", False, str(error))
+    price = f"${entry.price.input:g} and ${entry.price.output:g} per million tokens in and out"
+    against = f"measured against the label {judge.label!r}" if judge.label else "taken at its word: no label= measures it"
+    return CheckItem("judge", True, f"{entry.name}, {price}; {against}")
+
+
+def _unasked(workflow: Workflow, judge: LLMJudge) -> Callable[[Request, Mapping[str, Any]], bool]:
+    """A scorer that builds what the judge would be sent, and asks nobody."""
+
+    def score(request: Request, state: Mapping[str, Any]) -> bool:
+        judge.messages(request, workflow.graph_input(request), state)
+        judge.truth_of(request, state)
+        return False
+
+    return score
 
 
 def _inputs(workflow: Workflow) -> CheckItem:

@@ -14,12 +14,14 @@ from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
+from vinelm.profiler.execution.job import Worker
 from vinelm.profiler.execution.replay import UncheckpointedRun
 from vinelm.profiler.execution.unit_adapter import UnitAdapter
 from vinelm.profiler.execution.units import Units, make_units
 from vinelm.profiler.executor import make_worker
 from vinelm.profiler.fingerprint import SETTING, store_identity
-from vinelm.profiler.growth import request_digests, with_settings_of
+from vinelm.profiler.growth import request_digests, scoring_part, with_settings_of
+from vinelm.profiler.judging.pending import PendingRows
 from vinelm.profiler.results import ProfileResult, Progress
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.profiler.sampling.samplers import make_sampler
@@ -31,7 +33,7 @@ from vinelm.profiler.shown_rows import classify_new
 from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RunRecords, StoreIdentity, retire_broken
+from vinelm.traces import ObservationStore, RequestDigest, RunRecords, StoreIdentity, retire_broken
 from vinelm.workflow import Request, Workflow
 
 
@@ -115,9 +117,9 @@ def profile(
                 store, identity, digests, units, requests=(*workflow.requests, *chosen), worker=worker,
                 workers=execution.workers, on_note=on_note,
             )  # fmt: skip
-            store.register(chosen, {request.id: digests[request.id].inputs for request in chosen})
+            _register(store, workflow, chosen, digests)
             state = _begin(
-                units, store, limits, chosen,
+                units, store, limits, chosen, worker=worker, workers=execution.workers,
                 settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
             )  # fmt: skip
             if checkpoints:
@@ -131,6 +133,13 @@ def profile(
         if state.executed:
             classify_new(store, units.signals, on_note)
         return _result(state)
+
+
+def _register(
+    store: ObservationStore, workflow: Workflow, requests: Sequence[Request], digests: Mapping[str, RequestDigest]
+) -> None:
+    inputs = {request.id: digests[request.id].inputs for request in requests}
+    store.register([scoring_part(workflow, request) for request in requests], inputs)
 
 
 def _sampler_of(
@@ -190,15 +199,22 @@ def _begin(
     limits: ProfileLimits,
     requests: Sequence[Request],
     *,
+    worker: Worker,
+    workers: int,
     settings: Mapping[str, Any],
     broken_after: int | None,
     on_note: Callable[[str], None] | None,
 ) -> RunState:
-    """Open the ledger, note the run's settings in the store, and read its rows."""
+    """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
     ledger = Ledger(store, limits)
     records = RunRecords(store)
     if broken_after is not None:
         _retire_broken_rows(store, units.template, broken_after, on_note)
+    if units.judging is not None:
+        every = {request.id: request for request in (*units.workflow.requests, *requests)}
+        PendingRows(store, ledger, worker, judging=units.judging, template=units.template, requests=every).judge(
+            workers, on_note
+        )
     last = records.last_settings()
     changed = None if last is None else difference(last, settings)
     if changed is not None and on_note is not None:
@@ -209,7 +225,7 @@ def _begin(
     return RunState(
         store, ledger, units.template, units.catalog, requests,
         n_older=records.begin(settings), is_virtual_time=units.is_virtual_time, broken_after=broken_after,
-        signals=units.signals, sampler=_word(settings["sampler"]),
+        signals=units.signals, sampler=_word(settings["sampler"]), is_judged=units.judging is not None,
     )  # fmt: skip
 
 

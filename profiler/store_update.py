@@ -42,7 +42,9 @@ def bring_up_to_date(
         WorkflowError: see :func:`~vinelm.profiler.shown_rows.renew_shown`.
     """
     rows_before = len(store)
-    growth = grow_store(store, identity, wanted, requests=requests, worker=worker, workers=workers)
+    growth = grow_store(
+        store, identity, wanted, requests=requests, worker=worker, workers=workers, is_judged=units.judging is not None
+    )
     if growth is not None and (growth.has_effect or growth.is_reshaped) and on_note is not None:
         on_note(growth.describe())
     renew_shown(

@@ -16,6 +16,7 @@ from .imports.outcome_log import import_log as import_log
 from .imports.recorded_answers import AnswerColumns as AnswerColumns
 from .imports.recorded_answers import answers_table as answers_table
 from .imports.recorded_answers import read_answers as read_answers
+from .judged.judgements import Judgements as Judgements
 from .shown.rows import Shown as Shown
 from .shown.rows import ShownRows as ShownRows
 from .shown.rows import SignalRecord as SignalRecord

@@ -14,6 +14,9 @@ from .controller.planning.planner import Planner as Planner
 from .controller.session.session import Session as Session
 from .dataset import read_jsonl as read_jsonl
 from .dataset import split_requests as split_requests
+from .datasets.columns import Columns as Columns
+from .datasets.reading import RequestSet as RequestSet
+from .datasets.reading import read_dataset as read_dataset
 from .errors import BudgetExhausted as BudgetExhausted
 from .errors import CallError as CallError
 from .errors import CallRefused as CallRefused
@@ -32,6 +35,8 @@ from .evaluation.judging.result import Evaluation as Evaluation
 from .evaluation.judging.store_evaluation import evaluate as evaluate
 from .evaluation.verification import verify as verify
 from .evaluation.verification_result import Verification as Verification
+from .judging.judge import LLMJudge as LLMJudge
+from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .observation import Observation as Observation
 from .observation import Usage as Usage

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from vinelm.datasets import Columns, read_dataset, with_dataset
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.workflow import Workflow
 
@@ -45,17 +46,22 @@ def available() -> list[tuple[str, str]]:
     return [(name, description) for name, (_, description) in WORKFLOWS.items()]
 
 
-def load_workflow(spec: str, *, dataset: str | Path | None = None) -> Workflow:
+def load_workflow(
+    spec: str, *, dataset: str | Path | None = None, columns: Columns | None = None, limit: int | None = None
+) -> Workflow:
     """Load the workflow that ``spec`` names. Importing the module runs its code.
 
     Args:
         spec: a name from :func:`available`, or ``module:attribute``. The attribute is a :class:`Workflow` or a callable that
             returns one, without arguments or with the argument ``dataset``. Modules are searched as by ``python -m``, the
             working folder first.
-        dataset: passed to the callable.
+        dataset: a file or folder of requests. A callable with the argument ``dataset`` is given the path, and reads it as it
+            likes. Any other workflow gets the requests that :func:`vinelm.read_dataset` reads from it in place of its own.
+        columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself.
+        limit: read no more requests than that from the dataset, where the callable does not read it itself.
 
     Raises:
-        ConfigError: unknown name, or a dataset for a workflow that takes none.
+        ConfigError: unknown name, or columns that have no effect.
         WorkflowError: the module cannot be imported, lacks the attribute, or the attribute is not a workflow.
         DatasetError: the dataset cannot be used.
     """
@@ -67,7 +73,9 @@ def load_workflow(spec: str, *, dataset: str | Path | None = None) -> Workflow:
     else:
         names = ", ".join(WORKFLOWS)
         raise ConfigError(f"unknown workflow {spec!r}: use one of {names}, or module:attribute for your own")
-    return _made(spec, _resolve(spec, target), dataset)
+    if columns is not None and dataset is None and not columns.is_default:
+        raise ConfigError("columns have no effect without a dataset: leave them out", code="columns-without-dataset")
+    return _made(spec, _resolve(spec, target), dataset, columns, limit)
 
 
 def _look_in_working_folder() -> None:
@@ -98,21 +106,27 @@ def _import(spec: str, module_name: str) -> ModuleType:
         raise WorkflowError(f"{spec}: importing {module_name!r} fails: {_line(error)}: fix the module") from error
 
 
-def _made(spec: str, found: Any, dataset: str | Path | None) -> Workflow:
-    if not isinstance(found, Workflow) and callable(found):
+def _made(spec: str, found: Any, dataset: str | Path | None, columns: Columns | None, limit: int | None) -> Workflow:
+    is_factory = not isinstance(found, Workflow) and callable(found)
+    if is_factory and (dataset is None or _takes_dataset(found)):
+        if columns is not None and not columns.is_default:
+            raise ConfigError(f"{spec} reads its dataset itself: leave the columns out", code="columns-unused")
         return _checked(spec, _call(spec, found, dataset), "returns")
-    workflow = _checked(spec, found, "is")
-    if dataset is not None:
-        raise ConfigError(f"{spec} is a finished workflow and takes no dataset: leave the dataset out, or name a factory")
-    return workflow
+    workflow = _checked(spec, _call(spec, found, None) if is_factory else found, "returns" if is_factory else "is")
+    if dataset is None:
+        return workflow
+    if spec in WORKFLOWS:  # its scorer knows its own requests only
+        raise ConfigError(f"{spec} takes no dataset: leave the dataset out")
+    return with_dataset(workflow, read_dataset(dataset, columns, limit=limit))
+
+
+def _takes_dataset(factory: Callable[..., Any]) -> bool:
+    return any(p.name == "dataset" or p.kind is p.VAR_KEYWORD for p in _parameters(factory))
 
 
 def _call(spec: str, factory: Callable[..., Any], dataset: str | Path | None) -> Any:
     parameters = _parameters(factory)
     required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    takes_dataset = any(p.name == "dataset" or p.kind is p.VAR_KEYWORD for p in parameters)
-    if dataset is not None and not takes_dataset:
-        raise ConfigError(f"{spec} takes no dataset: leave the dataset out, or give it a parameter `dataset`")
     if [name for name in required if name != "dataset" or dataset is None]:
         raise WorkflowError(
             f"{spec} requires the arguments {', '.join(required)}: name a callable that requires at most `dataset`"

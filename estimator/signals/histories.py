@@ -25,7 +25,7 @@ LEAST_REACH = 1e-3
 MOST_OPEN = 4_000
 """Of more histories of one length, only the most likely ones are continued."""
 MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
-"""Of histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer, whose
+"""Of histories with more rows than this, only the most likely are continued; the second bound is for the last answer, whose
 rows are not continued and take little memory. Loops of five and more turns meet them: each row has some 30 to follow it."""
 NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted
+from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.traces import Judgements, ObservationStore, RunRecords
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
@@ -140,8 +141,9 @@ class Ledger:
             self.committed_usd += extra
 
     def settle(
-        self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None
-    ) -> None:
+        self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
+        judgement: Judgement | None = None,
+    ) -> None:  # fmt: skip
         """Write the row, its checkpoint and its real price in one transaction.
 
         Args:
@@ -149,12 +151,15 @@ class Ledger:
             observation: the row.
             checkpoint: the state to resume from; None to keep none.
             paid_usd: dollars to settle where they are not the row's.
+            judgement: what a judge said of the answer.
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
             with self._records.together():
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
+                if judgement is not None:
+                    Judgements(self._store).add(observation.request_id, observation.prefix, judgement)
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:

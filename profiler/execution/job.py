@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from vinelm.judging import Judgement
 from vinelm.observation import Cell, Observation
 from vinelm.template import Template
 from vinelm.workflow import Request
@@ -30,6 +31,8 @@ class Job:
         is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
         passed: whether the workflow's own check had passed the answer of each invocation before this one, where it had of any
             and the request goes on all the same. Otherwise empty.
+        judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
+            asked, so that an answer has no score where a judge gives it.
     """
 
     request: Request
@@ -40,6 +43,7 @@ class Job:
     is_scoring: bool = False
     stages: tuple[str, ...] = ()
     passed: tuple[bool, ...] = ()
+    judged: Mapping[str, bool] | None = None
 
     @property
     def cell(self) -> Cell:
@@ -59,12 +63,14 @@ class UnitOutcome:
         observation: the row; None if the budget did not allow one of the unit's calls, so that it was not finished.
         checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
         paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
-            during a call that may have been billed.
+            during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
+        judgement: what the workflow's judge said of the answer; None without a judge.
     """
 
     observation: Observation | None
     checkpoint: bytes | None = None
     paid_usd: float | None = None
+    judgement: Judgement | None = None
 
     @property
     def settled_usd(self) -> float:

@@ -138,7 +138,9 @@ class UncheckpointedRun:
             except BudgetExhausted as error:
                 state.stop("budget", str(error))
                 return None
-        job = Job(state.requests[request_id], prefix, parent, reservation.upper_usd)
+        with self._lock:
+            known = state.verdicts(request_id)
+        job = Job(state.requests[request_id], prefix, parent, reservation.upper_usd, judged=known)
         outcome = self._worker.run(job, partial(state.top_up, reservation))
         with self._lock:
             row = outcome.observation

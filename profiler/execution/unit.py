@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
@@ -35,6 +35,7 @@ from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitAdapter
 from vinelm.profiler.execution.unit_chat import StageReachedError, UnitChat
 from vinelm.profiler.execution.unit_policy import UnitPolicy
 from vinelm.profiler.execution.unit_rows import failed_row, scored
+from vinelm.profiler.judging.asking import JudgedUnit, Judging, judged, make_judging
 from vinelm.protocols import Backend
 from vinelm.template import Stage, Template
 from vinelm.workflow import Request, Workflow
@@ -69,6 +70,7 @@ class UnitRunner:
         self._boundaries = [stage.name for stage in self.template.stages if stage.name in nodes.wrapped]
         self._wrapped = nodes.wrapped
         self._holders = {node for group in nodes.by_stage.values() for node in group}
+        self.judging = make_judging(self.workflow, catalog, backends)
         self.last_error: Exception | None = None
         opening = {end for start, end in self.graph.builder.edges if start == START}
         self._first_boundaries = first_boundaries(self.template, opening, self._boundaries)
@@ -252,7 +254,7 @@ class UnitRunner:
         values, problem = _values(snapshot.values), None
         if waiting and ending is not None and stage.answerable:
             values, problem = self._ended(chat, policy, thread_id, ending)
-        success: bool | float = False
+        success: bool | float | None = False
         if problem is None:
             success, problem = self._score(request, values, stage)
         if problem is not None:
@@ -295,7 +297,7 @@ class UnitRunner:
                 values, problem = self._ended(UnitChat(policy, self._wrapped), policy, thread_id, ending)
             if budget.was_refused:
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
-            success: bool | float = False
+            success: bool | float | None = False
             if problem is None:
                 row = with_shown(row, self.signals, values, stage)
                 success, problem = self._score(request, values, stage)
@@ -320,7 +322,7 @@ class UnitRunner:
         finally:
             self.saver.forget(fork)
 
-    def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float, str | None]:
+    def _score(self, request: Request, values: dict[str, Any], stage: Stage) -> tuple[bool | float | None, str | None]:
         """Success, and what is wrong with the scorer if it raised or did not return a score."""
         return scored(self.workflow, request, values) if stage.answerable else (False, None)
 
@@ -347,6 +349,7 @@ class RunsUnits(Protocol):
 
     template: Template
     control: UnitAdapter
+    judging: Judging | None
 
     def run(
         self,
@@ -373,10 +376,9 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
-        assert job.parent is not None
-        return units.score(job.request, job.prefix, job.parent, budget, job.passed)
+        return _judged(units, job, budget, lambda: _scored(units, job, budget))
     if not job.n_again:
-        return units.run(job.request, job.prefix, job.parent, budget, job.stages, passed=job.passed)
+        return _judged(units, job, budget, lambda: _run_from(units, job, budget, job.parent))
     for _ in range(_ATTEMPTS):
         outcome = _run_again(units, job, budget)
         if outcome is not None:
@@ -401,7 +403,27 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
             return None
         state = outcome.checkpoint
+    return _judged(units, job, budget, lambda: _run_from(units, job, budget, state))
+
+
+def _run_from(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
     return units.run(job.request, job.prefix, state, budget, job.stages, passed=job.passed)
+
+
+def _scored(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
+    assert job.parent is not None
+    return units.score(job.request, job.prefix, job.parent, budget, job.passed)
+
+
+def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
+    """Run the unit with the workflow's judge, if it has one: its dollars are the unit's, and in no column of the row."""
+    if units.judging is None or job.judged is None:
+        return run()
+    with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
+        outcome = run()
+    if unit.judgement is None:
+        return outcome
+    return replace(outcome, judgement=unit.judgement, paid_usd=budget.spent_usd)
 
 
 class LocalWorker:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from vinelm.errors import CallError, FailureKind, VineLMError
+from vinelm.judging import LLMJudge
 from vinelm.observation import Observation
 from vinelm.profiler.execution.checkpoints import StateError
 from vinelm.profiler.execution.failure_place import with_place
 from vinelm.profiler.execution.scores import checked_score
 from vinelm.profiler.execution.unit_policy import UnitPolicy
+from vinelm.profiler.judging.asking import UNIT_JUDGE
 from vinelm.workflow import Request, Workflow
 
 
@@ -29,8 +31,14 @@ def failed_row(policy: UnitPolicy, error: Exception) -> Observation:
     return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
 
 
-def scored(workflow: Workflow, request: Request, values: dict[str, Any]) -> tuple[bool | float, str | None]:
-    """Return the success, and what is wrong with the scorer if it raised or did not return a score."""
+def scored(workflow: Workflow, request: Request, values: dict[str, Any]) -> tuple[bool | float | None, str | None]:
+    """Return the success, and what is wrong with the scorer if it raised or did not return a score.
+
+    The success is None where a judge gives it and gave none, or is not asked.
+    """
+    if isinstance(workflow.score, LLMJudge):
+        unit = UNIT_JUDGE.get()
+        return None if unit is None else unit.verdict(workflow, request, values), None
     try:
         verdict: object = workflow.score(request, values)
     except Exception as error:

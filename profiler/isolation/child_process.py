@@ -15,6 +15,7 @@ from typing import IO, Any
 from vinelm import errors
 from vinelm.catalog import redacted
 from vinelm.errors import InputError
+from vinelm.judging import Judgement
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.framing import receive, row_of, send
 
@@ -95,6 +96,7 @@ class Child:
             "is_scoring": job.is_scoring,
             "stages": job.stages,
             "passed": job.passed,
+            "judged": None if job.judged is None else dict(job.judged),
         }
         with suppress(ConnectionError):
             send(self.channel, first, job.parent or b"")
@@ -116,7 +118,9 @@ class Child:
                 return UnitOutcome(None, paid_usd=self.cost_usd)
             else:
                 checkpoint = content if message["has_checkpoint"] else None
-                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd=self.cost_usd if job.n_again else None)
+                judgement = None if message["judgement"] is None else Judgement(**message["judgement"])
+                paid_usd = self.cost_usd if job.n_again or judgement is not None else None
+                return UnitOutcome(row_of(message["row"]), checkpoint, paid_usd=paid_usd, judgement=judgement)
 
     def _top_up(self, upper_usd: float, top_up: TopUp) -> None:
         with self.waiting():

@@ -58,7 +58,8 @@ class _ForkServer:
         self.fingerprint = fingerprint(loaded.workflow, loaded.catalog, loaded.backends)
         self.units = make_units(loaded.workflow, loaded.catalog, loaded.backends)
         self.requests = {request.id: request for request in loaded.workflow.requests}
-        preload(loaded.backends.values())
+        judges = () if self.units.judging is None else self.units.judging.models.backends.values()
+        preload((*loaded.backends.values(), *judges))
         self.control, self.limits, self.limited = control, limits, limited
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
@@ -150,9 +151,10 @@ class _ForkServer:
         if frame is None:
             return
         job, parent = frame
-        self.units.control.models.rate_limiters = {
-            model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited
-        }
+        limiters = {model: ProxiedRateLimiter(self.limits, job["unit"], model) for model in self.limited}
+        self.units.control.models.rate_limiters = limiters
+        if self.units.judging is not None:
+            self.units.judging.models.rate_limiters = limiters
 
         def top_up(upper_usd: float) -> bool:
             send(channel, {"ask": upper_usd})
@@ -169,13 +171,15 @@ class _ForkServer:
             request, state = self.requests[job["request_id"]], parent if job["has_parent"] else None
             again, is_scoring, stages = job["n_again"], job["is_scoring"], tuple(job["stages"])
             passed = tuple(job["passed"])
-            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed)
+            unit = Job(request, tuple(job["prefix"]), state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"])
             outcome = run_unit(self.units, unit, budget)
         except Exception as error:
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})
             return
         row = None if outcome.observation is None else plain_row(outcome.observation)
-        send(channel, {"row": row, "has_checkpoint": outcome.checkpoint is not None}, outcome.checkpoint or b"")
+        judgement = None if outcome.judgement is None else outcome.judgement.to_dict()
+        plain = {"row": row, "has_checkpoint": outcome.checkpoint is not None, "judgement": judgement}
+        send(channel, plain, outcome.checkpoint or b"")
 
 
 def _contain(log: int, memory_mb: int) -> None:

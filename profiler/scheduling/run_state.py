@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, WorkflowError
+from vinelm.judging import Judgement
 from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import Ledger, Reservation
 from vinelm.profiler.execution.job import Job, UnitFinished, UnitOutcome
 from vinelm.profiler.execution.shown import with_error
 from vinelm.profiler.execution.unit import is_extendable
+from vinelm.profiler.judging.pending import verdicts_of
 from vinelm.profiler.results import Progress, StoppedBy
 from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.signals import Labels, Signals
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RunRecords
+from vinelm.traces import Judgements, ObservationStore, RunRecords
 from vinelm.workflow import Request
 
 
@@ -49,6 +51,7 @@ class RunState:
         broken_after: the run stops when this many first rows of a stage failed alike; None never stops it.
         signals: what the workflow declares.
         sampler: name of the run's sampler.
+        is_judged: a judge scores the answers.
 
     Attributes:
         cells: the executed cells.
@@ -74,6 +77,7 @@ class RunState:
         broken_after: int | None = None,
         signals: Signals | None = None,
         sampler: str | None = None,
+        is_judged: bool = False,
     ) -> None:
         self.signals, self._sampler = signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
@@ -84,6 +88,7 @@ class RunState:
         self._broken_after = broken_after
         self.cells = self._read_cells()
         self._labels = Labels(row.signal for row in self.cells.rows.values() if row.signal is not None)
+        self._verdicts = verdicts_of(Judgements(store).latest()) if is_judged else None
         self.running: dict[Cell, Reservation] = {}
         self._purchases: dict[Cell, Purchase] = {}
         self._in_flight: dict[Cell, int] = {}  # other units on the same engine when the unit started, where time is real
@@ -150,8 +155,12 @@ class RunState:
             self._in_flight[cell] = sum(self.catalog[other[-1]].engine == engine for _, other in self.running) - 1
         return Job(
             self.requests[request_id], prefix, parent, reservation.upper_usd, n_again,
-            stages=self._stages(cell), passed=self.cells.passed_before(cell),
+            stages=self._stages(cell), passed=self.cells.passed_before(cell), judged=self.verdicts(request_id),
         )  # fmt: skip
+
+    def verdicts(self, request_id: str) -> dict[str, bool] | None:
+        """The judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""
+        return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
         """The stages of the cell's invocations, as far as they are known; none on a linear template."""
@@ -209,7 +218,8 @@ class RunState:
             self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
         else:
             row = self._marked(row)
-            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd)
+            self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=outcome.paid_usd, judgement=outcome.judgement)
+            self._note_verdict(row.request_id, outcome.judgement)
             self.cells.add(row)
             self._note_label(row)
         self.executed += 1
@@ -226,6 +236,15 @@ class RunState:
             with_error(row, self.signals), is_continued=is_continued, sampler=self._sampler, round=purchase.round,
             probability=purchase.probability,
         )  # fmt: skip
+
+    def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
+        """Keep a verdict for equal answers. A judge that the budget refused stops the run: the next one asks it first."""
+        if judgement is None or self._verdicts is None:
+            return
+        if judgement.correct is not None:
+            self._verdicts.setdefault(request_id, {})[judgement.asked] = judgement.correct
+        elif judgement.is_refused:
+            self.stop("budget", "the judge's next call may cost more than is left of the budget")
 
     def _note_label(self, row: Observation) -> None:
         """End the run with an error at a value of the signal that is one too many. The row stays."""

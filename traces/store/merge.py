@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
+from vinelm.traces.judged.judgements import copy_judgements
 from vinelm.traces.shown.merge import common_record, unite_shown
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store
@@ -96,6 +97,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
             with merged.database.transaction() as target:
                 numbers = _copy_identities(connection, target)
                 _copy_rows(connection, target, new, numbers)
+                copy_judgements(connection, target, {(row.request_id, row.prefix) for row in new})
                 _copy_checkpoints(connection, target)
                 _copy_retired(connection, target, numbers)
                 ledger, ids = _ledger(connection), {id(row) for row in new}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.judged_rows import JudgedRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import cached_shares
 from vinelm.observation import Observation
@@ -15,7 +16,7 @@ from vinelm.template import StopRule
 from vinelm.version import __version__
 
 if TYPE_CHECKING:
-    from vinelm.estimator import ObservationTable
+    from vinelm.estimator import JudgeAgreement, ObservationTable
     from vinelm.traces import ObservationStore
 
 MAX_ERROR = 0.15
@@ -48,8 +49,8 @@ def estimate(
     Raises:
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
         StoreError: The store cannot be read.
-        ConfigError: The estimator is unknown or does not support the stop rule, or ``max_error`` is out of range or has no
-            effect.
+        ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
+            or a judge scored the answers that disagrees with the labels.
 
     Example:
         >>> import vinelm
@@ -84,8 +85,8 @@ def estimate_store(
         ConfigError: The estimator is unknown, or does not support the stop rule.
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
-    from vinelm.estimator import ObservationTable, estimate_signals, make_estimator
-    from vinelm.traces import ObservationStore
+    from vinelm.estimator import ObservationTable, corrected_trie, estimate_signals, failed_share, make_estimator
+    from vinelm.traces import Judgements, ObservationStore
     from vinelm.trie import Trie
 
     if not 0.0 < max_error <= 1.0:
@@ -93,9 +94,14 @@ def estimate_store(
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
+        judgements = Judgements(store).latest()
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
+    judged = JudgedRows.of(observations, judgements, template) if judgements else None
+    if judged is not None:
+        _refuse_oracle(template.stop)
+        observations = judged.rows
     cells = ObservationTable.from_observations(observations, template, Trie.from_template(template))
     annotated = model.fit_cells(cells, template, catalog).annotated_
     annotated = with_provenance(
@@ -106,10 +112,21 @@ def estimate_store(
         is_simulated=identity.is_simulated,
         requests_registered=len(registered),
         cached_share=cached_shares(observations, catalog),
+        **({} if judged is None else {"judge": judged.facts}),
     )
+    agreement = None if judged is None else judged.agreement
     if checked:
-        annotated = _with_evidence(annotated, cells, max_error)
+        annotated = _with_evidence(annotated, cells, max_error, agreement)
+    if agreement is not None:  # the correction of what requests show is not worked out: plans are over paths
+        return corrected_trie(annotated, agreement, failed_share(cells))
     return replace(annotated, signals=estimate_signals(annotated, observations))
+
+
+def _refuse_oracle(stop: StopRule) -> None:
+    if stop == "oracle":
+        raise ConfigError(
+            "the oracle stop ends where the answer is right, which a judge does not know: estimate for the workflow's own stop"
+        )
 
 
 def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:
@@ -127,15 +144,21 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 
     if annotated.signals is not None:
         return None
+    if annotated.meta.get("judge", {}).get("is_corrected"):
+        return "a judge scored the answers, and its errors are corrected for paths only"
     with ObservationStore.open(store if isinstance(store, str | Path) else store.path) as opened:
         rows = opened.observations()
     return why_without_signals(rows, annotated.template)
 
 
-def _with_evidence(annotated: AnnotatedTrie, cells: ObservationTable, max_error: float) -> AnnotatedTrie:
-    from vinelm.estimator import validate_estimate
+def _with_evidence(
+    annotated: AnnotatedTrie, cells: ObservationTable, max_error: float, agreement: JudgeAgreement | None
+) -> AnnotatedTrie:
+    from vinelm.estimator import corrected_report, validate_estimate
 
     evidence = validate_estimate(cells, annotated.template, annotated.catalog, annotated)
+    if agreement is not None:
+        evidence = corrected_report(evidence, agreement)
     spent, coverage = annotated.meta["spent_usd"], annotated.meta["coverage"]
     evidence.require(max_error, spent_usd=spent, everything_usd=spent / coverage if coverage else 0.0)
     return replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})

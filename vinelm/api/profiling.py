@@ -87,7 +87,7 @@ def profile(
         166
     """
     from vinelm.backends import create_backends
-    from vinelm.profiler import ProfileLimits, check_uncheckpointed
+    from vinelm.profiler import ProfileLimits, check_uncheckpointed, judge_backends_of
     from vinelm.profiler import profile as run_profile
     from vinelm.workflows import load_workflow
 
@@ -98,7 +98,7 @@ def profile(
     workflow = replace(workflow, template=workflow.template.bind(tuple(catalog)))
     backends = create_backends(catalog, workflow=workflow, seed=seed)
     workflow = bind_workflow(workflow, catalog, backends)
-    require_budget(backends, budget_usd)
+    require_budget({**backends, **judge_backends_of(workflow, catalog, backends)}, budget_usd)
     if coverage is None and budget_usd is None and budget_calls is None and checkpoints:
         coverage = DEFAULT_COVERAGE
     sampler = _sampler(sampler, workflow, catalog, requests, seed)

@@ -13,6 +13,12 @@ from vinelm.errors import VineLMError
 HINTS: Mapping[str, str] = MappingProxyType(
     {
         "budget-required": "use --budget-usd",
+        "columns-unused": "--input-key, --label-key and --id-key",
+        "columns-without-dataset": "--input-key, --label-key and --id-key need --dataset",
+        "dataset-collision": "--label-key KEY=COLUMN",
+        "dataset-input": "--input-key KEY=COLUMN",
+        "dataset-label": "--label-key KEY=COLUMN",
+        "dataset-too-large": "--limit N",
         "estimate-uncertain": "--max-error FRACTION accepts less certain estimates",
         "few-held-out-requests": "--requests N, or --dataset PATH",
         "inline-one-worker": "use --isolation thread, or --workers 1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -44,6 +45,9 @@ def load_inputs(
     limit: int | None = None,
     seed: int = 0,
     stop: str | None = None,
+    input_keys: Sequence[str] = (),
+    label_keys: Sequence[str] = (),
+    id_key: str | None = None,
 ) -> Inputs:
     """Load the workflow, catalog and backends of a command, and check that they fit together. Calls no model.
 
@@ -56,17 +60,21 @@ def load_inputs(
         limit: Number of requests to keep; None for all.
         seed: Decides simulated answers.
         stop: Stop rule; None for the workflow's own.
+        input_keys: Columns of the dataset that become inputs, as ``KEY=COLUMN``.
+        label_keys: Columns that become labels.
+        id_key: Column of the ids; None for the default.
 
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
     """
     from vinelm.api import bind_workflow, resolve_workflow
     from vinelm.backends import create_backends
+    from vinelm.datasets import Columns
     from vinelm.workflows import load_workflow
 
     if models is not None and preset is not None:
         raise ConfigError("--models and --preset exclude each other: keep one")
-    workflow = load_workflow(spec, dataset=dataset)
+    workflow = load_workflow(spec, dataset=dataset, columns=Columns.parse(input_keys, label_keys, id_key), limit=limit)
     if limit is not None:
         workflow = replace(workflow, requests=tuple(workflow.requests[:limit]))
     catalog, note = _catalog(workflow, models, preset)

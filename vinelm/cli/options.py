@@ -20,8 +20,22 @@ preset_option = click.option(
     "--preset", metavar="NAME", help="Simulated catalog to use without --models: paper (8 models), paper-2, paper-4, one-wins."
 )
 dataset_option = click.option(
-    "--dataset", metavar="PATH", help="Labelled requests in the workflow's own format [default: the bundled ones]."
-)
+    "--dataset", metavar="PATH", help="Requests: CSV, JSON lines, Parquet, a Hugging Face folder, or an export of LangSmith or "
+    "Langfuse; a bundled workflow reads its own format [default: the workflow's].",
+)  # fmt: skip
+column_options = (
+    click.option(
+        "--input-key", "input_keys", multiple=True, metavar="KEY=COLUMN",
+        help="Column of the dataset that becomes this input of the workflow; COLUMN alone keeps its name. Repeatable.",
+    ),
+    click.option(
+        "--label-key", "label_keys", multiple=True, metavar="KEY=COLUMN",
+        help="Column that becomes this label, which the graph never sees. A path such as outputs.answer leads into it. "
+        "Repeatable.",
+    ),
+    click.option("--id-key", metavar="COLUMN", help="Column of the requests' ids [default: id, or a digest of the row]."),
+)  # fmt: skip
+"""Which columns of a dataset a request takes; fields of :class:`~vinelm.datasets.Columns`."""
 seed_option = click.option(
     "--seed", type=int, default=0, show_default=True, help="Seed of samples, splits and simulated answers."
 )
@@ -53,7 +67,8 @@ def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Co
     return apply
 
 
-workflow_inputs = stacked(models_option, preset_option, dataset_option, limit_option, seed_option)
+dataset_options = stacked(dataset_option, *column_options)
+workflow_inputs = stacked(models_option, preset_option, dataset_options, limit_option, seed_option)
 output_options = stacked(json_option, quiet_option)
 objective_options = stacked(
     click.option("--maximize", metavar="accuracy", help="What to maximize."),

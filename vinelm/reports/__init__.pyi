@@ -29,6 +29,7 @@ from .formatting import template_words as template_words
 from .formatting import usd as usd
 from .html import render as render
 from .html import write_page as write_page
+from .judge_text import judge_words as judge_words
 from .provenance import catalog_facts as catalog_facts
 from .provenance import price_table as price_table
 from .provenance import simulated_line as simulated_line

@@ -20,6 +20,7 @@ from vinelm.profiler.execution.replayed.repeats import RepeatGuard
 from vinelm.profiler.execution.shown import with_shown
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UNIT_CALLS, UnitAdapter
 from vinelm.profiler.execution.unit_rows import failed_row, scored
+from vinelm.profiler.judging.asking import make_judging
 from vinelm.protocols import Backend
 from vinelm.workflow import Request, Workflow
 
@@ -58,6 +59,7 @@ class ReplayRunner:
         self.signals = workflow.signals
         self.can_go_on = self.template.is_linear and bool(self.control.ends)
         """Whether a request can go on below a passed check."""
+        self.judging = make_judging(workflow, catalog, backends)
         self.last_error: Exception | None = None
 
     @property

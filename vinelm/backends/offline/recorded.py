@@ -128,9 +128,7 @@ class RecordedBackend:
             raise DatasetError(f"{where}: {columns.round} is {number}: answers are numbered from 1")
         if key in self._answers:
             of_round = "" if columns.round is None else f" in round {number}"
-            raise DatasetError(
-                f"{where}: a second answer of {key[0]!r} to request {key[1]!r}{of_round}: keep one row per pair"
-            )
+            raise DatasetError(f"{where}: a second answer of {key[0]!r} to request {key[1]!r}{of_round}: keep one row per pair")
         cost_usd = None if columns.cost is None else as_amount(row[columns.cost], columns.cost, where)
         latency_s = 0.0 if columns.latency is None else as_amount(row[columns.latency] or 0.0, columns.latency, where)
         self._answers[key] = _Answer(str(row[columns.answer] or ""), cost_usd, latency_s)

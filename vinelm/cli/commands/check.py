@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vinelm.cli.console import echo
-from vinelm.cli.options import dataset_option, json_option, models_option
+from vinelm.cli.options import dataset_options, json_option, models_option
 
 if TYPE_CHECKING:
     from vinelm.profiler import CheckReport
@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 @click.command("check", short_help="Is a workflow ready to be profiled? Spends nothing.")
 @click.argument("workflow")
 @models_option
-@dataset_option
+@dataset_options
 @json_option
-def command(*, workflow: str, models: Path | None, dataset: str | None, as_json: bool) -> None:
+def command(
+    *,
+    workflow: str,
+    models: Path | None,
+    dataset: str | None,
+    input_keys: tuple[str, ...],
+    label_keys: tuple[str, ...],
+    id_key: str | None,
+    as_json: bool,
+) -> None:
     """Check that WORKFLOW can be profiled and served, without spending anything.
 
     WORKFLOW is the name of a bundled workflow or MODULE:ATTRIBUTE. Looks at the stages and loop bounds, builds the graph, runs
@@ -30,11 +39,12 @@ def command(*, workflow: str, models: Path | None, dataset: str | None, as_json:
     Example: vinelm check my_app:workflow
     """
     from vinelm.cli.inputs import catalog_for_check
+    from vinelm.datasets import Columns
     from vinelm.errors import WorkflowError
     from vinelm.profiler import check_workflow
     from vinelm.workflows import load_workflow
 
-    loaded = load_workflow(workflow, dataset=dataset)
+    loaded = load_workflow(workflow, dataset=dataset, columns=Columns.parse(input_keys, label_keys, id_key))
     report = check_workflow(loaded, catalog_for_check(models, loaded.simulated_preset))
     if as_json:
         from dataclasses import asdict

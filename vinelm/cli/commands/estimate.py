@@ -80,7 +80,7 @@ def command(
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:
     from vinelm.cli.commands.trie import show_depths, signals_words
     from vinelm.cli.console import say
-    from vinelm.reports import percent
+    from vinelm.reports import judge_words, percent
 
     meta = annotated.meta
     show_depths(annotated, f"{meta['workflow']}: {annotated.trie.n_nodes:,} paths from {meta['observations']:,} observations")
@@ -89,6 +89,8 @@ def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> Non
         f"{meta['requests']} of {meta['requests_registered']} requests; {percent(meta['coverage'])} of the estimated cost of "
         f"executing every cell; stop rule: {meta['stop']}; estimator: {meta['estimator']}.{simulated}"
     )
+    if "judge" in meta:
+        say(judge_words(meta["judge"], is_contingent=annotated.is_contingent))
     if "evidence" in meta:
         _show_evidence(meta["evidence"])
     say(f"Signals: {paths_only or (annotated.signals and signals_words(annotated.signals))}.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_COVERAGE = 0.02
 DEFAULT_WORKERS = 4
 LIMITS = ("coverage", "budget_usd", "budget_calls")
-INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop")
+INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", "label_keys", "id_key")
 
 
 @click.command("profile", short_help="Run a sample of requests along a sample of paths.")
@@ -127,12 +127,14 @@ def _execution(workflow: str, settings: dict[str, Any]) -> ExecutionConfig:
 def _require_budget(inputs: Inputs, settings: dict[str, Any]) -> None:
     """Require an explicit budget where models cost money; without any limit, set the default coverage."""
     from vinelm.api import require_budget
+    from vinelm.profiler import judge_backends_of
 
     has_budget = settings["budget_usd"] is not None or settings["budget_calls"] is not None
     if settings["coverage"] is None and not has_budget and not settings["no_checkpoints"]:
         settings["coverage"] = DEFAULT_COVERAGE
     if not settings["dry_run"]:
-        require_budget(inputs.backends, settings["budget_usd"])
+        judges = judge_backends_of(inputs.workflow, inputs.catalog, inputs.backends)
+        require_budget({**inputs.backends, **judges}, settings["budget_usd"])
 
 
 def _put_aside(path: Path, *, quiet: bool) -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.options import dataset_option, objective_options, output_options, signals_option
+from vinelm.cli.options import dataset_options, objective_options, output_options, signals_option
 
 if TYPE_CHECKING:
     from vinelm.evaluation import Verification
     from vinelm.objective import Objective
 
+COLUMNS = ("input_keys", "label_keys", "id_key")
 _SENTENCES = {
     "kept": "Kept: the promise holds on these requests.",
     "exceeded": "Kept: these requests did better than promised.",
@@ -35,7 +36,7 @@ _SENTENCES = {
 @click.option(
     "--models", type=click.Path(path_type=Path), metavar="TOML", help="Catalog of models with prices [default: the trie's]."
 )
-@dataset_option
+@dataset_options
 @signals_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn requests and simulated answers.")
 @click.option(
@@ -69,14 +70,15 @@ def command(
     """
     from vinelm.cli.console import progress
     from vinelm.cli.objective_options import in_options, objective_of
+    from vinelm.datasets import Columns
     from vinelm.errors import BudgetExhausted
     from vinelm.evaluation import verify
     from vinelm.workflows import load_workflow
 
-    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log")}
+    own = {name: settings.pop(name) for name in ("workflow", "models", "dataset", "requests", "seed", "log", *COLUMNS)}
     objective = objective_of(settings)
     spec = own["workflow"] or workflow_of(store)
-    workflow = load_workflow(spec, dataset=own["dataset"])
+    workflow = load_workflow(spec, dataset=own["dataset"], columns=Columns.parse(*(own[name] for name in COLUMNS)))
     with in_options(), progress(quiet=quiet) as start:
         advance = start("verify")
         found = verify(

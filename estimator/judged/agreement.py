@@ -1,0 +1,156 @@
+"""How well a judge agrees with labels: sensitivity, specificity, and the correction that follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from vinelm.errors import ConfigError
+from vinelm.promise import Z90
+from vinelm.trie import FloatArray
+
+Z95 = 1.959963984540054
+"""Of the two-sided 95 % interval that must show a judge to be better than chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of requests, with a standard error that is never 0.
+
+    Attributes:
+        share: The mean over requests of each request's own share, in [0, 1].
+        requests: How many requests.
+    """
+
+    share: float
+    requests: int
+
+    @classmethod
+    def of(cls, shares: Iterable[float]) -> Self:
+        """Return the rate of requests with these shares; of no request, 1/2."""
+        found = list(shares)
+        return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the share: of the Beta distribution that these requests and Jeffreys' prior give.
+
+        Rows of one request are not independent, so that each request counts once; a request whose own rows differ varies less
+        than that, which makes the variance too large rather than too small.
+        """
+        mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
+        return mean * (1.0 - mean) / (self.requests + 2.0)
+
+    def interval(self) -> tuple[float, float]:
+        """Return the 90 % interval, by the same distribution."""
+        from scipy.stats import beta
+
+        right = self.share * self.requests
+        low, high = beta.ppf((0.05, 0.95), right + 0.5, self.requests - right + 0.5)
+        return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAgreement:
+    """How often a judge is right about right and about wrong answers.
+
+    With sensitivity v and specificity w, of answers of which a share p is right the judge calls a share
+    q = v p + (1 - w) (1 - p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are taken not to
+    depend on the path.
+
+    Attributes:
+        requests: Labelled requests.
+        rows: Labelled rows with a verdict.
+        agreed: Share of the rows whose verdict is that of the label; each request counts once.
+        sensitivity: P(verdict correct | the answer is right).
+        specificity: P(verdict wrong | the answer is wrong).
+    """
+
+    requests: int
+    rows: int
+    agreed: float
+    sensitivity: Rate
+    specificity: Rate
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[str, bool, bool]]) -> Self:
+        """Return the agreement of (request id, verdict, truth) of each labelled row."""
+        right: dict[str, list[bool]] = {}
+        wrong: dict[str, list[bool]] = {}
+        every: dict[str, list[bool]] = {}
+        for request_id, verdict, truth in found:
+            (right if truth else wrong).setdefault(request_id, []).append(verdict == truth)
+            every.setdefault(request_id, []).append(verdict == truth)
+        agreed = Rate.of(map(_mean, every.values()))
+        rows = sum(map(len, every.values()))
+        return cls(len(every), rows, agreed.share, Rate.of(map(_mean, right.values())), Rate.of(map(_mean, wrong.values())))
+
+    @property
+    def false_share(self) -> float:
+        """P(verdict correct | the answer is wrong)."""
+        return 1.0 - self.specificity.share
+
+    @property
+    def informedness(self) -> float:
+        """Sensitivity + specificity - 1: 1 for a judge that never errs, 0 for one that guesses."""
+        return self.sensitivity.share + self.specificity.share - 1.0
+
+    def require(self) -> None:
+        """Raise :class:`ConfigError` unless the labels show that the judge tells right from wrong answers."""
+        error = math.sqrt(self.sensitivity.variance + self.specificity.variance)
+        if self.informedness - Z95 * error > 0.0:
+            return
+        n_right, n_wrong = self.sensitivity.requests, self.specificity.requests
+        raise ConfigError(
+            f"the judge does not agree with the labels: it calls {_percent(self.sensitivity.share)} of right answers correct "
+            f"({n_right} requests) and {_percent(self.false_share)} of wrong ones ({n_wrong} requests), which guessing may "
+            "do as well: mend the rubric, take another model, or label more requests",
+            code="judge-disagrees",
+        )
+
+    def corrected(self, verdicts: Any, judged: Any = 1.0) -> FloatArray:
+        """Return the share of right answers, in [0, 1], where the judge calls this share correct.
+
+        Args:
+            verdicts: Shares of answers that the judge calls correct, of any shape.
+            judged: Shares of requests that were judged there; the others are known to be wrong.
+        """
+        share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
+        return np.clip(share, 0.0, 1.0)
+
+    def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
+        """Return the variance of :meth:`corrected` that comes from the judge's own rates, by the delta method."""
+        accuracy = np.asarray(accuracy, np.float64)
+        by_sensitivity = accuracy**2 * self.sensitivity.variance
+        by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance
+        return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
+
+    def half_width(self, accuracy: float, half_width: float) -> float:
+        """Return the half width of the 90 % interval of a corrected accuracy, from that of the share of verdicts."""
+        own = Z90**2 * float(self.variance_at(accuracy))
+        return math.sqrt((half_width / self.informedness) ** 2 + own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types; rates as (share, low, high) of the 90 % interval."""
+        return {
+            "labels": self.requests,
+            "labelled_rows": self.rows,
+            "agreement": self.agreed,
+            "sensitivity": [self.sensitivity.share, *self.sensitivity.interval()],
+            "specificity": [self.specificity.share, *self.specificity.interval()],
+        }
+
+
+def _mean(values: list[bool]) -> float:
+    return sum(values) / len(values)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+__all__ = ["JudgeAgreement", "Rate"]

@@ -1,0 +1,109 @@
+"""Turns an estimate from a judge's verdicts into one of right answers, with the judge's error in its intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.estimator.judged.agreement import JudgeAgreement
+from vinelm.estimator.observation_table import ObservationTable
+from vinelm.estimator.validation import ValidationReport
+from vinelm.trie import DifficultyRates, FloatArray
+
+
+def failed_share(cells: ObservationTable) -> FloatArray:
+    """Return the share of failed calls of each node's stage and model, shape (n + 1,): no judge sees what failed."""
+    trie = cells.trie
+    key = trie.stage.astype(np.int64) * (len(trie.models) + 1) + trie.model + 1
+    size = int(key.max()) + 1
+    failed = np.bincount(key[cells.node], cells.failed.astype(np.float64), size)
+    every = np.bincount(key[cells.node], minlength=size)
+    return np.asarray(np.divide(failed, every, out=np.zeros(size), where=every > 0)[key], np.float64)
+
+
+def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: FloatArray) -> AnnotatedTrie:
+    """Return the trie with the accuracies of right answers in place of those of the judge's verdicts.
+
+    Each probability "... and the verdict is correct" is corrected in the way of
+    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within what it is a part of. The standard
+    errors of a path's accuracy hold the judge's error as well. Where plans are contingent they do not: it is common to all
+    arms of a plan, which are taken to err apart.
+
+    Args:
+        annotated: The estimate from the verdicts.
+        agreement: Of the judge.
+        failed: See :func:`failed_share`.
+    """
+    success, stop_success = _rates(annotated.success, annotated.stop, annotated.stop_success, failed, agreement)
+    arm_success = None
+    if annotated.arm is not None and annotated.arm_success is not None:
+        arm_success = _part(annotated.arm_success, annotated.arm, agreement)
+        if not annotated.trie.is_merged:  # an answer's chance is the sum over what may come next
+            below = np.bincount(annotated.trie.parent[1:], arm_success[1:], len(success))
+            success = np.where(annotated.success > 0.0, np.minimum(stop_success + below, 1.0), 0.0)
+    found = replace(
+        annotated, success=success, stop_success=stop_success, arm_success=arm_success,
+        difficulty=_difficulty(annotated.difficulty, failed, agreement),
+    )  # fmt: skip
+    if annotated.accuracy_se is None:
+        return found
+    variance = (annotated.accuracy_se / agreement.informedness) ** 2
+    if not annotated.is_contingent:
+        variance = variance + agreement.variance_at(found.accuracy)
+    error = np.sqrt(variance)
+    error[0] = annotated.accuracy_se[0]
+    return replace(found, accuracy_se=error)
+
+
+def _rates(
+    success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
+) -> tuple[FloatArray, FloatArray]:
+    """P(right) and P(ends here and right), each at most what it is a part of."""
+    right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
+    ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
+    low = np.maximum(right - (1.0 - stop), 0.0)
+    return right, np.clip(ended, low, np.minimum(stop, right))
+
+
+def _part(success: FloatArray, chance: FloatArray, agreement: JudgeAgreement) -> FloatArray:
+    return np.minimum(agreement.corrected(success, chance), chance)
+
+
+def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: JudgeAgreement) -> DifficultyRates | None:
+    if rates is None:
+        return None
+    success, stop_success = _rates(rates.success, rates.stop, rates.stop_success, failed[:, None], agreement)
+    arm_success = rates.arm_success
+    if rates.arm is not None and arm_success is not None:
+        arm_success = _part(arm_success, rates.arm, agreement)
+    return replace(rates, success=success, stop_success=stop_success, arm_success=arm_success)
+
+
+def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
+    """Return the evidence for right answers in place of verdicts. The shares by depth stay those of verdicts."""
+    scale = agreement.informedness
+    selection = report.selection
+    if selection is not None:
+        selection = replace(
+            selection,
+            accuracy=tuple(value / scale for value in selection.accuracy),
+            advantage=tuple(value / scale for value in selection.advantage),
+        )
+    best = float(agreement.corrected(report.best_accuracy))
+    return replace(
+        report,
+        best_accuracy=best,
+        best_promised=max(best - (report.best_accuracy - report.best_promised) / scale, 0.0),
+        best_half_width=agreement.half_width(best, report.best_half_width),
+        held_out_error=None if report.held_out_error is None else report.held_out_error / scale,
+        optimism=None if report.optimism is None else report.optimism / scale,
+        selection=selection,
+        disagreements=tuple(
+            replace(one, mean_abs=one.mean_abs / scale, at_best=one.at_best / scale) for one in report.disagreements
+        ),
+    )
+
+
+__all__ = ["corrected_report", "corrected_trie", "failed_share"]

@@ -1,0 +1,1 @@
+"""What a judge said of the rows of a store."""

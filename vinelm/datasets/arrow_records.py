@@ -1,0 +1,134 @@
+"""Records of Parquet and Arrow files and of Hugging Face ``datasets`` folders, read batch by batch. Needs pyarrow."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from vinelm.datasets.text_records import Record
+from vinelm.errors import DatasetError
+from vinelm.io import require_pyarrow
+
+_BATCH = 256
+"""Rows at a time: a row of a dataset may hold a long document."""
+_SPLIT = re.compile(r"(.+?)-\d+-of-\d+")
+"""The name of a file of a split, as ``datasets`` writes it: ``train-00000-of-00002``."""
+
+
+def parquet_records(path: Path) -> Iterator[Record]:
+    """Yield the rows of a Parquet file.
+
+    Raises:
+        DatasetError: The file is not Parquet, or damaged.
+        ConfigError: pyarrow is not installed.
+    """
+    arrow, parquet = require_pyarrow(path)
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", _plain(row)
+    except (OSError, arrow.ArrowException) as error:
+        raise _damaged(path, error) from error
+
+
+def arrow_records(path: Path) -> Iterator[Record]:
+    """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it; errors as of :func:`parquet_records`."""
+    arrow, _ = require_pyarrow(path)
+    number = 0
+    try:
+        with arrow.memory_map(str(path)) as source:
+            for batch in _batches(arrow, source):
+                for start in range(0, batch.num_rows, _BATCH):
+                    for row in batch.slice(start, _BATCH).to_pylist():
+                        number += 1
+                        yield f"{path}, row {number}", _plain(row)
+    except (OSError, arrow.ArrowException) as error:
+        raise _damaged(path, error) from error
+
+
+def _batches(arrow: Any, source: Any) -> Iterator[Any]:
+    if source.read(6) == b"ARROW1":
+        source.seek(0)
+        reader = arrow.ipc.open_file(source)
+        yield from (reader.get_batch(index) for index in range(reader.num_record_batches))
+    else:
+        source.seek(0)
+        yield from arrow.ipc.open_stream(source)
+
+
+def folder_records(path: Path) -> Iterator[Record]:
+    """Yield the rows of a Hugging Face ``datasets`` folder: saved by ``save_to_disk``, or a download with Parquet files.
+
+    Raises:
+        DatasetError: The folder is none, or holds several splits: names them.
+    """
+    splits = _splits(path)
+    if not splits:
+        raise DatasetError(
+            f"{path}: a folder without a dataset: give a file, or a folder that `datasets` saved (state.json, *.parquet)"
+        )
+    if len(splits) > 1:
+        name = next(iter(splits))
+        place = path / name if (path / name).is_dir() else splits[name][0]
+        raise DatasetError(f"{path}: holds the splits {', '.join(splits)}: name one of them, for example {place}")
+    for file in next(iter(splits.values())):
+        yield from arrow_records(file) if file.suffix == ".arrow" else parquet_records(file)
+
+
+def _splits(path: Path) -> dict[str, list[Path]]:
+    """Split to its files, in order; the split of a folder that holds only one is ""."""
+    state = path / "state.json"
+    if state.is_file():
+        names = [item["filename"] for item in _json(state).get("_data_files", [])]
+        return {"": [path / Path(str(name)).name for name in names]}
+    if (path / "dataset_dict.json").is_file():
+        found = {str(name): _splits(path / str(name)) for name in _json(path / "dataset_dict.json").get("splits", [])}
+        return {name: files for name, inner in found.items() for files in inner.values()}
+    return _split_files(path) or _split_files(path / "data")
+
+
+def _split_files(path: Path) -> dict[str, list[Path]]:
+    splits: dict[str, list[Path]] = {}
+    for file in sorted(path.glob("*.parquet")):
+        match = _SPLIT.fullmatch(file.stem)
+        splits.setdefault(match[1] if match else file.stem, []).append(file)
+    return splits
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return dict(found)
+    except (OSError, ValueError, TypeError) as error:
+        raise DatasetError(f"{path}: not the description of a dataset: {error}: save the dataset again") from error
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain_value(value) for name, value in row.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    """What JSON knows, where it knows it: times as ISO text, decimals as their digits."""
+    if isinstance(value, Mapping):
+        return _plain(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _damaged(path: Path, error: BaseException) -> DatasetError:
+    text = str(error).strip() or type(error).__name__
+    return DatasetError(f"{path}: cannot read the dataset: {text.splitlines()[0]}")
+
+
+__all__ = ["arrow_records", "folder_records", "parquet_records"]

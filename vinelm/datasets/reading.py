@@ -1,0 +1,172 @@
+"""Read a dataset of any known format as requests, and give it to a workflow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vinelm.datasets.arrow_records import arrow_records, folder_records, parquet_records
+from vinelm.datasets.columns import Columns, names_of, value_at
+from vinelm.datasets.exports import Unfolded, decoded, unfolded
+from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
+from vinelm.errors import DatasetError
+from vinelm.workflow import Request, Workflow
+
+MAX_CHARS = 2**30
+"""The most characters of rows that are kept: the requests of a workflow are held in memory."""
+_READERS = {
+    "csv": csv_records, "tsv": csv_records, "json": json_records, "jsonl": json_line_records, "ndjson": json_line_records,
+    "parquet": parquet_records, "arrow": arrow_records,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSet:
+    """The requests of a file, in its order; at least one, with unique ids.
+
+    Attributes:
+        path: The file or folder.
+        requests: The requests.
+        labels: Keys that the graph must not see.
+        places: Where each request stands in the file, for errors.
+    """
+
+    path: Path
+    requests: tuple[Request, ...]
+    labels: tuple[str, ...]
+    places: tuple[str, ...]
+
+
+def read_dataset(path: str | Path, columns: Columns | None = None, *, limit: int | None = None) -> RequestSet:
+    """Read requests from CSV, JSON lines, JSON, Parquet, Arrow, a Hugging Face ``datasets`` folder, or an export.
+
+    The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``, ``.arrow``;
+    text also with ``.gz``); exports of LangSmith and Langfuse are told by their columns. See docs/datasets.md.
+
+    Args:
+        path: The file or folder.
+        columns: Which columns become inputs, labels and ids; None leaves that to the format.
+        limit: Stop reading after that many requests; None reads all.
+
+    Returns:
+        The requests, with their ids: the column ``id``, or a digest of the row, which does not depend on its place.
+
+    Raises:
+        DatasetError: The path is no regular file, the format is unknown, a line is at fault, an id repeats, or there is no row.
+            Names the file and the line.
+        ConfigError: Parquet or Arrow without pyarrow.
+    """
+    path, columns = Path(path), columns or Columns()
+    requests: list[Request] = []
+    places: list[str] = []
+    labels: dict[str, None] = {}
+    seen: dict[str, int] = {}
+    size = 0
+    for where, row in _records(path):
+        parts = unfolded(row, where) if not (columns.inputs and columns.labels) else Unfolded(decoded(row), {})
+        if parts is None:
+            continue
+        request, hidden = _request(row, parts, columns, where)
+        if request.id in seen:
+            raise DatasetError(_repeats(request.id, row, columns, where, places[seen[request.id]]))
+        size += len(str(request.data))
+        if size > MAX_CHARS:
+            raise DatasetError(
+                f"{where}: the rows before it fill {MAX_CHARS >> 30} GiB, and all of them are kept in memory: limit how many "
+                "are read",
+                code="dataset-too-large",
+            )
+        seen[request.id] = len(requests)
+        requests.append(request)
+        places.append(where)
+        labels |= dict.fromkeys(hidden)
+        if limit is not None and len(requests) >= limit:
+            break
+    if not requests:
+        raise DatasetError(f"{path}: the dataset is empty: it needs at least one row")
+    return RequestSet(path, tuple(requests), tuple(labels), tuple(places))
+
+
+def _records(path: Path) -> Iterator[Record]:
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # a path with a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise DatasetError(f"{path}: cannot read the dataset: {reason}") from error
+    if stat.S_ISDIR(mode):
+        return folder_records(path)
+    if not stat.S_ISREG(mode):
+        raise DatasetError(f"{path}: is not a regular file: save the dataset in a file first")
+    name = path.name.removesuffix(".gz")
+    reader = _READERS.get(name.rpartition(".")[2].lower())
+    if reader is None or (reader in (parquet_records, arrow_records) and path.suffix == ".gz"):
+        raise DatasetError(f"{path}: unknown format: the file name must end in .{', .'.join(_READERS)}")
+    return reader(path)
+
+
+def _request(row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str) -> tuple[Request, tuple[str, ...]]:
+    """The request of a row, and the keys that the graph must not see."""
+    whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
+    inputs = {str(key): value for key, value in parts.inputs.items()}
+    labels = {str(key): value for key, value in parts.labels.items()}
+    if columns.labels:
+        named = {key: value_at(whole, column, where) for key, column in columns.labels}
+        for _, column in columns.labels:  # the graph must not see the label under its old name either
+            inputs.pop(column if column in inputs else column.partition(".")[0], None)
+        labels = named
+    if columns.inputs:
+        inputs = {key: value_at(whole, column, where) for key, column in columns.inputs}
+    data = {**inputs, **{key: value for key, value in labels.items() if columns.labels or key not in inputs}}
+    name = columns.id or ("id" if "id" in whole else None)
+    return Request(_id(whole, name, data, where), data), tuple(labels)
+
+
+def _id(whole: Mapping[str, Any], name: str | None, data: Mapping[str, Any], where: str) -> str:
+    if name is None:
+        text = json.dumps(dict(data), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    value = value_at(whole, name, where)
+    if value is None or str(value) == "":
+        raise DatasetError(f"{where}: {name!r} is empty: give every row an id of its own")
+    return str(value)
+
+
+def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: str, first: str) -> str:
+    if columns.id or "id" in row:
+        return f"{where}: the id {request_id[:60]!r} repeats that of {first}: ids must be unique"
+    return f"{where}: the same row as {first}: take it out, or give the rows ids"
+
+
+def with_dataset(workflow: Workflow, dataset: RequestSet, *, needs_labels: bool = True) -> Workflow:
+    """Return the workflow with the dataset's requests in place of its own.
+
+    Args:
+        workflow: A finished workflow. Every request must have the keys that all of its own have.
+        dataset: The requests.
+        needs_labels: Whether every request needs a value for each of the workflow's ``labels``.
+
+    Raises:
+        DatasetError: A request lacks a key or a label. Names the file, the line and the key.
+    """
+    own = [set(request.data) for request in workflow.requests]
+    wanted = set.intersection(*own) - {"id"}
+    keys = [key for key in workflow.requests[0].data if key in wanted]
+    for request, where in zip(dataset.requests, dataset.places, strict=True):
+        for key in keys:
+            is_label = key in workflow.labels
+            if is_label and not needs_labels:
+                continue
+            if key not in request.data or (is_label and request.data[key] is None):
+                kind = "label" if is_label else "input"
+                raise DatasetError(
+                    f"{where}: no {key!r}, which the workflow takes as {kind}: the row has {names_of(request.data)}: say which "
+                    f"column it is, {key}=COLUMN",
+                    code=f"dataset-{kind}",
+                )
+    labels = tuple(dict.fromkeys((*workflow.labels, *dataset.labels)))
+    return replace(workflow, requests=dataset.requests, labels=labels)

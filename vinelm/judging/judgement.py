@@ -1,0 +1,77 @@
+"""What a judge said of one answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+REFUSED = "the budget did not allow the judge's call"
+"""The detail of a judgement that was not paid for."""
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a judge said of the answer after one invocation, and what the label says.
+
+    Attributes:
+        judge: Hash of the judge's model, rubric and keys.
+        asked: Hash of the judge's model and of what it was sent.
+        correct: Its verdict; None if it gave none.
+        truth: What the request's label says of the answer; None without a label.
+        label: Hash of the label and of how it is compared; None without a label.
+        model: Name of the judge's model.
+        cost_usd: Dollars of the calls for it, >= 0; 0 where an equal question had been asked before.
+        calls: Calls for it.
+        tokens_in, tokens_out: Their tokens; None where they are not known.
+        detail: Why there is no verdict, in one line.
+    """
+
+    judge: str
+    asked: str
+    correct: bool | None
+    truth: bool | None
+    label: str | None
+    model: str
+    cost_usd: float = 0.0
+    calls: int = 0
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    detail: str | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the budget did not allow the judge to be asked."""
+        return self.detail == REFUSED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, the arguments of the class."""
+        return asdict(self)
+
+
+def verdict_of(reply: str) -> bool | None:
+    """Return the verdict of a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
+
+    None for anything else: other text around it, other keys, a key twice, a number or a text in place of true and false.
+    """
+    text = reply.strip()
+    fenced = _FENCE.fullmatch(text)
+    try:
+        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or set(found) - {"correct", "reason"} or not isinstance(found.get("reason", ""), str):
+        return None
+    correct = found.get("correct")
+    return correct if isinstance(correct, bool) else None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key repeats")
+    return dict(pairs)
+
+
+__all__ = ["Judgement", "verdict_of"]
