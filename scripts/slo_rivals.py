@@ -76,7 +76,7 @@ class PlansUnderLoad:
 
 
 def sparse_annotation(training: RecordedTable, seed: int) -> AnnotatedTrie:
-    """Return the default estimator's trie from 2 % of the dollars of up to 500 training requests, bought by cascade sampling."""
+    """Return the default estimator's trie from 2 % of the dollars of up to 500 training requests, by cascade sampling."""
     rng = np.random.default_rng([seed, 19])
     size = min(SPARSE_REQUESTS, len(training.request_ids))
     table = training.rows(rng.choice(len(training.request_ids), size, replace=False))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
-from vinelm.observation import Observation
+from vinelm.observation import Cell, Observation
 from vinelm.profiler.budget.ledger import Ledger, Reservation
-from vinelm.profiler.execution.job import Cell, Job, UnitFinished, Worker, run_job
+from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.judging.asking import Judging
 from vinelm.template import Template
 from vinelm.traces import Judgements, ObservationStore

@@ -37,7 +37,7 @@ def same_value(expected: str, given: str) -> bool:
     from math_verify import parse, verify
 
     logging.disable()  # it warns that its own time limits are off: they work in main threads only
-    read = [parse(_marked(text), parsing_timeout=None) for text in (expected, given)]  # type: ignore[arg-type]
+    read = [parse(_marked(text), parsing_timeout=None) for text in (expected, given)]
     return all(read) and bool(verify(*read, timeout_seconds=None))
 
 
