@@ -34,6 +34,8 @@ ABOUT = (
     "method sees the ground truth of a held-out request but the oracle, which bounds them all.",
     "over static plan: points, with a paired 95 % interval; prom.: promised less achieved accuracy in points; spent: dollars "
     "spent over dollars promised.",
+    "ECE: expected calibration error of the probability that an answer is right, ten bins of equal weight, over the answers "
+    "that are returned under the budgets of the mean, and over the best answer after every history, weighted by its chance.",
 )
 QUICK = {"splits": 2, "budgets": (0.0005, 0.0025, 0.01, 0.025), "extra_budgets": (), "is_checked": False}
 

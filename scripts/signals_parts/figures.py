@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from signals_parts.calibration import ece_points
 from signals_parts.methods import REFERENCES
 from signals_parts.protocol import Served, Settings, SplitResult
 
@@ -131,6 +132,7 @@ def method_figures(served: Sequence[Served], pooled: Pooled, compare: Comparison
         "spent_over_promised": plain((cost[:n] / promised_cost[:n]).mean()),
         "plan_s": float(np.median([one.plan_s for one in served])),
         "lookup_us": float(np.median(lookups)) if lookups else None,
+        "ece_points": ece_points([one.calibration for one in served]),
         "budgets": [
             {
                 "max_cost_usd": budget,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from signals_parts.buying import bought, catalog_of, template_of
+from signals_parts.calibration import Calibration
 from signals_parts.methods import ORACLE, Oracle, methods
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -78,6 +79,7 @@ class Served:
         words: the policies.
         plan_s: seconds from the evidence to the first choice.
         lookup_us: of one decision; None if the method does not say.
+        calibration: how often answers are right that are said to be; None if the method does not say.
     """
 
     success: FloatArray
@@ -87,6 +89,7 @@ class Served:
     words: tuple[str, ...] = ()
     plan_s: float = 0.0
     lookup_us: float | None = None
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +169,7 @@ def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Set
         words=tuple(choice.words for choice in chosen),
         plan_s=plan_s,
         lookup_us=first.lookup_us,
+        calibration=Calibration.of([choice.policy for choice in chosen[: len(settings.budgets)]], held_out),
     )
 
 

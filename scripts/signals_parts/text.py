@@ -42,6 +42,12 @@ def of_methods(found: dict[str, Any]) -> list[str]:
             f"{'' if promised is None else f'{100 * promised:+.1f}':>6} {'' if spent is None else f'{spent:.2f}':>6} "
             f"{one['plan_s']:7.2f}"
         )
+    for name, one in found["methods"].items():
+        if one["ece_points"] is not None:
+            returned, histories = one["ece_points"]["returned"], one["ece_points"]["histories"]
+            lines.append(
+                f"ECE of {TITLES.get(name, name)}'s P(right): {returned:.1f} (returned), {histories:.1f} (every history) points"
+            )
     return lines
 
 

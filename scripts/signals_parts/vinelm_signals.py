@@ -14,7 +14,8 @@ from vinelm.estimator import estimate_signals
 from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
 from vinelm.evaluation.rivals import Evidence, PolicyChoice, PolicyResult
 from vinelm.objective import Objective
-from vinelm.signals import Outcome
+from vinelm.signals import Outcome, Outcomes
+from vinelm.trie import FloatArray
 
 TIMED = 300
 """Look-ups that are timed."""
@@ -29,20 +30,26 @@ class SignalPolicy:
 
     def run(self, table: OutcomeTable) -> PolicyResult:
         """See :meth:`AnswerPolicy.run`."""
-        success, cost = np.zeros(len(table)), np.zeros(len(table))
-        known: dict[tuple[int, str | None], tuple[str | None, int]] = {}
-        for row in range(len(table)):
-            success[row], cost[row] = self._serve(table, row, known)
+        success, cost, _ = self.answers(table)
         return PolicyResult(success, cost)
+
+    def answers(self, table: OutcomeTable) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """For each request whether the answer returned is correct, its dollars, and P(right) as it was said.
+
+        Shape (requests,) each; NaN where the trie does not know what the request showed.
+        """
+        known: dict[tuple[int, str | None], tuple[str | None, int]] = {}
+        served = np.array([self._serve(table, row, known) for row in range(len(table))], np.float64).reshape(-1, 3)
+        return served[:, 0], served[:, 1], served[:, 2]
 
     def _serve(
         self, table: OutcomeTable, row: int, known: dict[tuple[int, str | None], tuple[str | None, int]]
-    ) -> tuple[float, float]:
-        """Whether the answer returned to one request is correct, and its dollars."""
+    ) -> tuple[float, float, float]:
+        """As :meth:`answers`, for one request."""
         annotated, trie = self.planner.annotated, self.planner.trie
         outcomes = annotated.outcomes
         assert outcomes is not None
-        node, arm, spent, last = 0, None, 0.0, -1
+        node, arm, spent, last, said = 0, None, 0.0, -1, float("nan")
         firsts: list[int] = []  # the column of the first answer of each class
         while True:
             if (node, arm) not in known:
@@ -50,7 +57,7 @@ class SignalPolicy:
                 known[node, arm] = model, -1 if model is None else trie.child(node, model, arm)
             model, below = known[node, arm]
             if model is None:
-                return float(table.success[row, last]), spent  # of the answer chosen below
+                return float(table.success[row, last]), spent, said  # of the answer chosen below
             node, m = below, table.column[model]
             spent += float(table.cost_usd[row, m])
             answer_class = self._class_of(table, row, m, firsts)
@@ -59,8 +66,9 @@ class SignalPolicy:
             seen = outcomes.seen(node, shown, passed=bool(table.passed[row, m]))
             returned = outcomes.returned_class(seen.place)
             last = m if returned is None or returned >= len(firsts) else firsts[returned]
+            said = said_right(outcomes, seen.place)
             if seen.place < 0 or outcomes.arm[seen.place] < 0:
-                return float(table.success[row, last]), spent
+                return float(table.success[row, last]), spent, said
             arm = trie.stages[int(outcomes.arm[seen.place])]
 
     @staticmethod
@@ -120,3 +128,11 @@ class VineLMSignals:
         signals = estimate_signals(evidence.estimate, evidence.rows)
         assert signals is not None, "the tables' rows have answers, and the template is a loop"
         return SignalChooser(signals, Planner(signals))
+
+
+def said_right(outcomes: Outcomes, place: int) -> float:
+    """P(the answer that would be returned after an outcome is right); NaN where the trie does not know it."""
+    if place < 0 or outcomes.chance[place] <= 0.0:
+        return float("nan")
+    right = outcomes.right if outcomes.returns_earlier else outcomes.right_last
+    return float(right[place] / outcomes.chance[place])

@@ -205,6 +205,72 @@ def test_differences_are_paired_and_their_interval_is_that_of_the_groups(script,
     assert found["by_budget"][0]["value"] == pytest.approx(found["value"])
 
 
+def test_the_calibration_error_is_that_of_ten_bins_of_equal_weight(script):
+    from signals_parts.calibration import Said
+
+    rng = np.random.default_rng(0)
+    said = rng.random(40_000)
+    weight = rng.random(40_000)
+    exact = Said(said, (rng.random(40_000) < said).astype(float), weight)
+    assert exact.ece_points() < 1.0
+    assert Said(said, said - 0.1, weight).ece_points() == pytest.approx(10.0)
+    high = said > np.median(said)
+    assert Said(said, np.where(high, said - 0.2, said + 0.1), np.ones(40_000)).ece_points() == pytest.approx(15.0, abs=0.1)
+    assert np.isnan(Said(said[:0], said[:0], said[:0]).ece_points())
+
+
+def test_what_is_said_is_that_of_every_history_of_the_requests(script, tables):
+    """Against each sequence of models, one request at a time; a policy that is served says the same."""
+    from itertools import permutations
+
+    from signals_parts.buying import bought, catalog_of, template_of
+    from signals_parts.calibration import Calibration
+    from signals_parts.protocol import Settings, estimated
+    from signals_parts.vinelm_signals import SignalPolicy, said_right
+
+    from vinelm.controller import Planner
+    from vinelm.estimator import estimate_signals
+    from vinelm.objective import Objective
+    from vinelm.signals import Outcome
+
+    table = tables["exams"]
+    catalog = catalog_of(table)
+    template = template_of(2).bind(tuple(catalog))
+    rows = bought(table, template, catalog, sampler="exhaustive", budget_usd=1.0, seed=1)
+    signals = estimate_signals(estimated(rows, template, catalog, Settings(is_checked=False)), rows)
+    policy = SignalPolicy(Planner(signals), Objective(maximize="accuracy", max_cost_usd=0.005))
+    found = Calibration.of([policy], table)
+    trie, outcomes, expected = signals.trie, signals.outcomes, []
+
+    def shown(row, m, kind):
+        label = int(table.signal[row, m])
+        return Outcome(None if label < 0 else table.labels[label], kind), bool(table.passed[row, m])
+
+    for row in range(len(table)):
+        column = table.column
+        for first in column.values():
+            kind = None if table.answer_class[row, first] < 0 else 0
+            outcome, passed = shown(row, first, kind)
+            node = trie.child(0, [*column][first])
+            expected.append((said_right(outcomes, outcomes.seen(node, outcome, passed=passed).place), 1 / 3))
+        for first, second in permutations(column.values(), 2):
+            kind = None if table.answer_class[row, first] < 0 else 0
+            outcome, passed = shown(row, first, kind)
+            node = trie.child(0, [*column][first])
+            arm = int(outcomes.arm[outcomes.seen(node, outcome, passed=passed).place])
+            if arm < 0:
+                continue
+            below = trie.child(node, [*column][second], trie.stages[arm])
+            own, earlier = table.answer_class[row, second], table.answer_class[row, first]
+            later = None if own < 0 else 0 if own == earlier or kind is None else 1
+            outcome, passed = shown(row, second, later)
+            expected.append((said_right(outcomes, outcomes.seen(below, outcome, passed=passed).place), 1 / 6))
+    got = np.column_stack((found.histories.probability, found.histories.weight))
+    np.testing.assert_allclose(got[np.lexsort(got.T)], np.array(expected)[np.lexsort(np.array(expected).T)], atol=1e-12)
+    assert len(found.returned.right) == len(table)
+    assert set(found.returned.probability.round(9)) <= set(found.histories.probability.round(9))
+
+
 def run(script, monkeypatch, capsys, *arguments):
     monkeypatch.setattr(sys, "argv", ["signals.py", *map(str, arguments)])
     code = script.main()
@@ -225,6 +291,8 @@ def test_every_method_is_measured_on_every_table(script, data, monkeypatch, caps
             assert len(one["budgets"]) == 4
             assert 0 < one["budgets"][-1]["accuracy"] <= oracle["budgets"][-1]["accuracy"]  # every budget is enough for it
             assert (one["promised_less_achieved"] is None) == (name == "oracle")
+            assert (one["ece_points"] is None) == (name != "vinelm")
+        assert all(0.0 <= points < 50.0 for points in found["methods"]["vinelm"]["ece_points"].values())
         gap = found["differences"]["static"]["two_agree"]
         accuracy = found["methods"]["two_agree"]["accuracy"] - found["methods"]["static"]["accuracy"]
         assert gap["value"] == pytest.approx(accuracy)
