@@ -18,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    func,
     insert,
     inspect,
     select,
@@ -73,6 +74,13 @@ class Judgements:
             rows = schema.observations
             of_row = (rows.c.request_id == request_id) & (rows.c.prefix == encode_prefix(prefix))
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
+
+    def cost_usd(self) -> float:
+        """Return the dollars of all judgements, those that no longer hold included."""
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(judgements.name):
+                return 0.0
+            return float(connection.execute(select(func.coalesce(func.sum(judgements.c.cost_usd), 0.0))).scalar_one())
 
     def latest(self) -> dict[Cell, Judgement]:
         """Return the judgement that holds of each row that has one; empty if the store has no judge."""

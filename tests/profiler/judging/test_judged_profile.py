@@ -109,7 +109,7 @@ def test_no_cap_is_passed_and_a_refused_judge_is_asked_first_by_the_next_run(tmp
         '{"score": 1}',
         "[true]",
         "",
-        CallError("no", kind="server"),
+        CallError("no", kind="server"),  # repeated by its backend, not by the judge
     ],
 )
 def test_no_verdict_is_no_score_and_is_asked_for_again(tmp_path, reply):
@@ -118,17 +118,18 @@ def test_no_verdict_is_no_score_and_is_asked_for_again(tmp_path, reply):
         run(workflow, store, found)
         assert set(successes(store).values()) == {None}
         cells = list(reachable(workflow))
-        assert len(found["judge"].asked) == 3 * len(cells)
-        assert store.committed_usd() == pytest.approx(sum(cost_of(*cell) + 3 * JUDGE_USD for cell in cells))
+        times = 1 if isinstance(reply, CallError) else 3
+        assert len(found["judge"].asked) == times * len(cells)
+        assert store.committed_usd() == pytest.approx(sum(cost_of(*cell) + times * JUDGE_USD for cell in cells))
         for judgement in Judgements(store).latest().values():
-            assert (judgement.correct, judgement.calls) == (None, 3)
-            assert "(3 attempts)" in judgement.detail
+            assert (judgement.correct, judgement.calls) == (None, times)
+            assert judgement.detail in ("none of the judge's 3 replies held a verdict", "the judge's call failed: server")
         found["judge"].reply = honest
         notes = []
         run(workflow, store, found, on_note=notes.append)
         assert notes == [f"the judge grader judged {len(cells)} of {len(cells)} earlier rows"]
         assert successes(store) == {cell: expected(*cell)["success"] for cell in cells}
-        assert len(found["judge"].asked) == 3 * len(cells) + len(pairs_of(workflow))
+        assert len(found["judge"].asked) == times * len(cells) + len(pairs_of(workflow))
 
 
 def test_a_refused_key_ends_the_run(tmp_path):
