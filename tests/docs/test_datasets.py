@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 import types
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_an_example_gives_the_request(tmp_path, monkeypatch, name, options, lang
     else:
         Path(name).write_text(text)
     words = shlex.split(options)
-    given = {key: [value for at, value in zip(words, words[1:], strict=False) if at == key] for key in words[::2]}
+    given = {key: [value for at, value in pairwise(words) if at == key] for key in words[::2]}
     columns = Columns.parse(given.get("--input-key", ()), given.get("--label-key", ()), *given.get("--id-key", ()))
     own = Request("1", {"question": "?", "answer": "!"})
     app = Workflow(name="w", build=lambda _: None, requests=[own], score=lambda *_: True, labels=("answer",))

@@ -66,7 +66,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
         StoreError: the file cannot be written, or a judge scored the rows; an older file at ``path`` stays.
     """
     kind = kind_of(path, ("csv", "parquet"))
-    if Judgements(store).latest():
+    if Judgements(store).are_in_force:
         raise StoreError(f"{store.path}: a judge scored its rows, which an export does not say: copy the file, or merge stores")
     with store.database.transaction() as connection:
         rows = list(read_rows(connection))

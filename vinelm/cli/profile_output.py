@@ -57,7 +57,7 @@ def _show_judge(store: ObservationStore) -> float:
 
     records = Judgements(store)
     found, cost_usd = records.latest(), records.cost_usd()
-    if found:
+    if records.are_in_force:
         given = sum(one.correct is not None for one in found.values())
         labelled = sum(one.correct is not None and one.truth is not None for one in found.values())
         say(

@@ -22,7 +22,7 @@ from vinelm.catalog import Catalog
 from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.judging import llm_judge
 from vinelm.profiler import ExecutionConfig, WorkflowSource, check_workflow, profile
-from vinelm.traces import Judgements
+from vinelm.traces import Judgements, ObservationStore, merge_stores
 from vinelm.workflow import Request
 
 
@@ -178,7 +178,29 @@ def test_a_store_that_was_scored_by_labels_is_judged_and_back(tmp_path):
         assert (result.executed, len(store)) == (0, rows)
         verdicts = {cell: one.correct for cell, one in Judgements(store).latest().items()}
         assert successes(store) == verdicts
-        assert verdicts != {cell: expected(*cell)["success"] for cell in reachable(plain)}
+        truths = {cell: expected(*cell)["success"] for cell in reachable(plain)}
+        assert verdicts != truths
+        paid, asked = store.committed_usd(), len(found["judge"].asked)
+        run(plain, store, found)
+        assert (successes(store), Judgements(store).are_in_force) == (truths, False)
+        run(judged, store, found)
+        assert (successes(store), Judgements(store).are_in_force) == (verdicts, True)
+        assert (store.committed_usd(), len(found["judge"].asked)) == (paid, asked)
+
+
+def test_stores_are_merged_with_their_judgements(tmp_path):
+    workflow, found = judged_toy(label="label", truth=truth), backends(erring)
+    for name, some in (("a.db", workflow.requests[:2]), ("b.db", workflow.requests[2:])):
+        with judged_store(tmp_path / name, workflow) as store:
+            run(workflow, store, found, requests=some)
+    merge_stores([tmp_path / "a.db", tmp_path / "b.db"], tmp_path / "m.db")
+    with ObservationStore.open(tmp_path / "m.db") as store:
+        judgements = Judgements(store).latest()
+        assert {cell: one.correct for cell, one in judgements.items()} == successes(store)
+        assert {cell[0] for cell in judgements} == {"q0", "q1", "q2", "q3"}
+        spent, asked = store.committed_usd(), len(found["judge"].asked)
+        run(workflow, store, found)
+        assert (store.committed_usd(), len(found["judge"].asked)) == (spent, asked)
 
 
 def test_what_the_judge_is_sent_cannot_be_ended_by_an_answer(tmp_path):
@@ -257,10 +279,24 @@ def test_an_entry_of_the_catalog_may_judge(tmp_path):
     workflow = toy(score=llm_judge("grader", rubric="r", question="question"))
     catalog = Catalog([*catalog_for(workflow).models, ENTRY])
     from vinelm.profiler import store_identity
-    from vinelm.traces import ObservationStore
 
     found = backends()
     with ObservationStore.open_or_create(tmp_path / "s.db", store_identity(workflow, catalog, found)) as store:
         profile(workflow, catalog, found, store, sampler="exhaustive")
         assert successes(store) == {cell: expected(*cell)["success"] for cell in reachable(workflow)}
     assert found["judge"].asked
+
+
+def test_answers_of_a_replayed_application_are_judged(tmp_path):
+    from replay_toy import build_function
+
+    workflow = replace(judged_toy(n_requests=2), build=build_function)
+    found = backends()
+    with judged_store(tmp_path / "s.db", workflow) as store:
+        run(workflow, store, found)
+        rows = store.observations()
+        assert {row.success for row in rows} == {True, False}
+        judgements = Judgements(store).latest()
+        assert {(row.request_id, row.prefix): row.success for row in rows} == {c: one.correct for c, one in judgements.items()}
+        rows_usd, judge_usd = sum(row.cost_usd for row in rows), sum(one.cost_usd for one in judgements.values())
+        assert store.committed_usd() == pytest.approx(rows_usd + judge_usd)
