@@ -11,6 +11,7 @@ from .fingerprint import store_identity as store_identity
 from .growth import request_digests as request_digests
 from .isolation.workflow_source import WorkflowSource as WorkflowSource
 from .judging.asking import judge_backends_of as judge_backends_of
+from .judging.asking import judge_price as judge_price
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow
 from .results import ProfileResult as ProfileResult

@@ -27,7 +27,7 @@ from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import FINISH_MARK, GraphAdapter, closure_values, holds_stage
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
-from vinelm.judging import LLMJudge
+from vinelm.judging import JUDGED, LLMJudge
 from vinelm.protocols import Backend
 from vinelm.traces import StoreIdentity
 from vinelm.workflow import Workflow
@@ -96,7 +96,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
         elif name not in recorder.stages and holds_stage(node.runnable):
             parts[f"node {name}"] = _digest(list(_chain(node.runnable, type(node.runnable).__module__, {})))
     # What a judge is asked may change: its rows are judged again, and stay (profiler/judging/pending.py).
-    parts["scorer"] = _digest(["llm_judge"]) if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
+    parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else code_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
     if workflow.answer_interrupt is not None:

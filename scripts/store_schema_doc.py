@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Table
 
+from vinelm.traces.judged.judgements import judgements
 from vinelm.traces.store import schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "store.md"
@@ -74,7 +75,8 @@ and leaves the rest to the next profile.
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(line for table in schema.metadata.tables.values() for line in section(table))])
+    tables = (*schema.metadata.tables.values(), judgements)
+    return "\n".join([HEAD, *(line for table in tables for line in section(table))])
 
 
 def section(table: Table) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Workflow:
         requests: The labelled requests; at least one, with unique ids.
         score: ``score(request, state)`` returns whether the answer in the final state is correct, or a number in [0, 1] that
             says how good it is; accuracies are then mean scores, and the stop rule cannot be the oracle. It must not spend
-            money or depend on time.
+            money or depend on time. Where no label exists: :func:`~vinelm.judging.llm_judge`.
         inputs: ``inputs(request)`` returns the graph's input; None takes the row without ``labels``.
         labels: Keys of a row that the graph must not see.
         writer: Writes answers for simulated models; None allows real models only.

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from vinelm.backends import ModelResolver, create_backends
+from vinelm.backends import PROVIDERS, ModelResolver, create_backends
 from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallError, CallRefused, ConfigError, WorkflowError
 from vinelm.judging import Judgement, LLMJudge, verdict_of
 from vinelm.judging.judge import AGAIN
 from vinelm.judging.judgement import REFUSED
 from vinelm.observation import Usage
+from vinelm.profiler.budget.ledger import FIRST_PROMPT_TOKENS
 from vinelm.profiler.budget.unit_budget import UnitBudget
 from vinelm.profiler.execution.unit_adapter import UNIT_BUDGET, UnitModels
 from vinelm.profiler.fingerprint import code_digest
@@ -93,7 +94,6 @@ class Judging:
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
         """The verdict, or None and why there is none."""
-        detail = None
         for attempt in range(self.judge.attempts):
             instructions = messages[0][1] if not attempt else f"{messages[0][1]}\n\n{AGAIN}"
             try:
@@ -106,13 +106,11 @@ class Judging:
                         f"the judge {self.entry.name!r}: the provider refused the key: check its credentials",
                         code="key-refused",
                     ) from error
-                detail = f"the judge's call failed: {error.kind}"
-                continue
+                return None, f"the judge's call failed: {error.kind}"  # its backend has repeated it already
             verdict = verdict_of(reply)
             if verdict is not None:
                 return verdict, None
-            detail = "the judge's reply held no verdict"
-        return None, f"{detail} ({self.judge.attempts} attempts)"
+        return None, f"none of the judge's {self.judge.attempts} replies held a verdict"
 
     def _reply(self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None) -> str:
         call = CallContext(
@@ -148,10 +146,11 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
 
 
 def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the judge's model: the catalog's own of that provider where there is one. Makes no call."""
+    """Return the backend of the judge's model; for an entry of the catalog, the one that is given. Makes no call."""
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
-    return {provider: backends[provider]} if provider in backends else create_backends(own)
+    is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend knows the engines of its catalog only
+    return {provider: backends[provider]} if is_entry and provider in backends else create_backends(own)
 
 
 def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
@@ -161,6 +160,20 @@ def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[st
         ConfigError: see :func:`judge_catalog`.
     """
     return judge_backends(workflow.score, catalog, backends) if isinstance(workflow.score, LLMJudge) else {}
+
+
+def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | None:
+    """Return the name of the judge's model and the most that one call of it costs in dollars; None without a judge.
+
+    The length of its prompt is assumed, as that of any prompt before the first was seen.
+
+    Raises:
+        ConfigError: see :func:`judge_catalog`.
+    """
+    if not isinstance(workflow.score, LLMJudge):
+        return None
+    entry = judge_catalog(workflow.score, catalog).models[0]
+    return entry.name, entry.price.cost_usd(FIRST_PROMPT_TOKENS, entry.max_tokens)
 
 
 def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Judging | None:
@@ -228,6 +241,7 @@ __all__ = [
     "judge_backends",
     "judge_backends_of",
     "judge_catalog",
+    "judge_price",
     "judged",
     "make_judging",
 ]

@@ -87,14 +87,18 @@ class PendingRows:
             if request is None or row.failure is not None or not self._template.stage(row.stage).answerable:
                 continue
             found = self._found.get(cell)
-            is_judged = found is not None and found.correct is not None and found.judge == self._judging.digest
-            if is_judged and found is not None and found.label == self._judging.label_digest(request):
+            if found is not None and self._holds(found, row, request):
                 continue
             state = self._store.checkpoint(*cell)
             if state is not None:
                 before = (rows.get((row.request_id, row.prefix[:n])) for n in range(1, len(row.prefix)))
                 passed = tuple(one is not None and one.stopped is True for one in before) if row.is_continued else ()
                 yield _Waiting(row, state, passed)
+
+    def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
+        """Whether it is a verdict of the judge as it is declared now, and the row has it."""
+        is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
+        return is_verdict and found.label == self._judging.label_digest(request)
 
     def _job(self, one: _Waiting) -> tuple[Job, Reservation] | None:
         """The job with its reservation, of nothing at first; None if the budget allows none."""

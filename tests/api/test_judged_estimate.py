@@ -10,7 +10,7 @@ import vinelm
 from vinelm.api import why_paths_only
 from vinelm.cli.main import main
 from vinelm.errors import ConfigError
-from vinelm.judging import Judgement
+from vinelm.judging import JUDGED, Judgement
 from vinelm.observation import Observation
 from vinelm.reports import judge_words
 from vinelm.template import Stage, Template
@@ -22,19 +22,19 @@ ACCURACY = {"small": 0.5, "large": 0.8}
 TEMPLATE = Template((Stage("answer", ("small", "large")),))
 
 
-def identity():
+def identity(scorer):
     price = {"input": 1.0, "output": 1.0, "source": "test", "as_of": datetime.date(2026, 1, 1)}
     models = [vinelm.Model(name=name, provider="test", model_id=name, engine="e", price=price) for name in ACCURACY]
     return StoreIdentity(
         workflow="w", template=TEMPLATE.to_dict(), catalog=vinelm.Catalog(models).to_dict(), dataset_digest="d",
-        fingerprint={}, is_simulated=True, created_at="2026-01-01T00:00:00+00:00",
+        fingerprint={"scorer": scorer}, is_simulated=True, created_at="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
 
 
 def judged_store(path, *, sensitivity=0.9, specificity=0.8, labelled=120, unjudged=0, failing=0.0, judge=True, seed=7):
     """Every request on both models; the first ``labelled`` have a label, the last ``unjudged`` no verdict."""
     rng = np.random.default_rng(seed)
-    with ObservationStore.open_or_create(path, identity()) as store:
+    with ObservationStore.open_or_create(path, identity(JUDGED if judge else "code")) as store:
         ids = [f"q{i:03d}" for i in range(N)]
         store.register([Request(name, {"q": name}) for name in ids])
         records = Judgements(store)

@@ -16,9 +16,10 @@ from typing import Any
 
 from sqlalchemy import Boolean, Float, Integer, func, insert, select
 
-from vinelm.errors import DatasetError, VineLMError
+from vinelm.errors import DatasetError, StoreError, VineLMError
 from vinelm.io import Row, kind_of, parquet_note, read_table, write_csv, write_parquet
 from vinelm.observation import Observation
+from vinelm.traces.judged.judgements import Judgements
 from vinelm.traces.shown.rows import ShownRows, SignalRecord, record_of
 from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store, replaced
@@ -62,9 +63,11 @@ def export_store(store: ObservationStore, path: Path) -> int:
 
     Raises:
         ConfigError: another extension, or pyarrow is not installed.
-        StoreError: the file cannot be written; an older file at ``path`` stays.
+        StoreError: the file cannot be written, or a judge scored the rows; an older file at ``path`` stays.
     """
     kind = kind_of(path, ("csv", "parquet"))
+    if Judgements(store).are_in_force:
+        raise StoreError(f"{store.path}: a judge scored its rows, which an export does not say: copy the file, or merge stores")
     with store.database.transaction() as connection:
         rows = list(read_rows(connection))
         document = {

@@ -18,13 +18,14 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    func,
     insert,
     inspect,
     select,
     update,
 )
 
-from vinelm.judging import Judgement
+from vinelm.judging import JUDGED, Judgement
 from vinelm.traces.store import schema
 from vinelm.traces.store.schema import decode_prefix, encode_prefix
 from vinelm.traces.store.store import ObservationStore
@@ -63,7 +64,7 @@ class Judgements:
     """
 
     def __init__(self, store: ObservationStore) -> None:
-        self._database = store.database
+        self._store, self._database = store, store.database
 
     def add(self, request_id: str, prefix: tuple[str, ...], judgement: Judgement) -> None:
         """Add what a judge said of a row, and make its verdict the row's success. Joins the caller's transaction."""
@@ -73,6 +74,18 @@ class Judgements:
             rows = schema.observations
             of_row = (rows.c.request_id == request_id) & (rows.c.prefix == encode_prefix(prefix))
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
+
+    def cost_usd(self) -> float:
+        """Return the dollars of all judgements, those that no longer hold included."""
+        with self._database.transaction() as connection:
+            if not inspect(connection).has_table(judgements.name):
+                return 0.0
+            return float(connection.execute(select(func.coalesce(func.sum(judgements.c.cost_usd), 0.0))).scalar_one())
+
+    @property
+    def are_in_force(self) -> bool:
+        """Whether a judge scores the store's rows; else another scorer has replaced it, or there never was one."""
+        return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:
         """Return the judgement that holds of each row that has one; empty if the store has no judge."""

@@ -94,11 +94,12 @@ def estimate_store(
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
-        judgements = Judgements(store).latest()
+        records = Judgements(store)
+        judgements = records.latest() if records.are_in_force else None
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
-    judged = JudgedRows.of(observations, judgements, template) if judgements else None
+    judged = JudgedRows.of(observations, judgements, template) if judgements is not None else None
     if judged is not None:
         _refuse_oracle(template.stop)
         observations = judged.rows

@@ -30,7 +30,8 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
         f"Coverage: {percent(result.coverage)} (90 %: {100 * low:.1f} to {100 * high:.1f}) of {usd(result.exhaustive_usd)}, "
         "the estimated cost of every reached cell once."
     )
-    extra = result.committed_usd - result.spent_usd
+    judged_usd = _show_judge(store)
+    extra = result.committed_usd - result.spent_usd - judged_usd
     if extra > max(1e-9, result.spent_usd * 1e-9):
         say(f"{usd(extra)} more count against the budget: {'units' if result.abandoned != 1 else 'a unit'} cut short, "
             "paths run again, or calls that a dead unit may have made.")  # fmt: skip
@@ -46,6 +47,24 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
     if inputs.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
     echo(f"Next: vinelm estimate {store.path}")
+
+
+def _show_judge(store: ObservationStore) -> float:
+    """Print what the judge gave, and return the dollars that it cost; 0 without a judge."""
+    from vinelm.cli.console import say
+    from vinelm.reports import usd
+    from vinelm.traces import Judgements
+
+    records = Judgements(store)
+    found, cost_usd = records.latest(), records.cost_usd()
+    if records.are_in_force:
+        given = sum(one.correct is not None for one in found.values())
+        labelled = sum(one.correct is not None and one.truth is not None for one in found.values())
+        say(
+            f"Judge: {given:,} of {len(found):,} answers have a verdict, {labelled:,} of them a label; {usd(cost_usd)} "
+            "besides, which counts against the budget."
+        )
+    return cost_usd
 
 
 def _spend_table(title: str, spend: Mapping[str | int, Any], total: float) -> None:
@@ -89,6 +108,20 @@ def print_interrupted(result: ProfileResult) -> None:
     )
 
 
+def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
+    from vinelm.cli.console import say
+    from vinelm.profiler import judge_price
+    from vinelm.reports import usd
+
+    price = judge_price(inputs.workflow, inputs.catalog)
+    if price is not None:
+        name, one_usd = price
+        say(
+            f"The judge {name} is asked about each new answer besides: at most {usd(one_usd)} each, so up to "
+            f"{usd(one_usd * forecast.cells.middle)} that count against the budget and are not in these dollars."
+        )
+
+
 def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None:
     """Print what the run would do."""
     from dataclasses import asdict
@@ -113,6 +146,7 @@ def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None
     rows.append(("hours", *(f"{h:,.2f}" if h >= 0.01 else f"{h:.1g}" for h in forecast.hours)))
     rows.append(("coverage then", *map(percent, forecast.coverage)))
     show_table("Forecast", ("", "low", "middle", "high"), rows)
+    _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")
     else:

@@ -15,6 +15,7 @@ from vinelm.datasets.columns import Columns, names_of, value_at
 from vinelm.datasets.exports import Unfolded, decoded, unfolded
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
 from vinelm.errors import DatasetError
+from vinelm.judging import LLMJudge
 from vinelm.workflow import Request, Workflow
 
 MAX_CHARS = 2**30
@@ -142,13 +143,13 @@ def _repeats(request_id: str, row: Mapping[str, Any], columns: Columns, where: s
     return f"{where}: the same row as {first}: take it out, or give the rows ids"
 
 
-def with_dataset(workflow: Workflow, dataset: RequestSet, *, needs_labels: bool = True) -> Workflow:
+def with_dataset(workflow: Workflow, dataset: RequestSet) -> Workflow:
     """Return the workflow with the dataset's requests in place of its own.
 
     Args:
-        workflow: A finished workflow. Every request must have the keys that all of its own have.
+        workflow: A finished workflow. Every request must have the keys that all of its own have, and a value for each of its
+            labels; those that a judge scores need no label.
         dataset: The requests.
-        needs_labels: Whether every request needs a value for each of the workflow's ``labels``.
 
     Raises:
         DatasetError: A request lacks a key or a label. Names the file, the line and the key.
@@ -156,17 +157,22 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, needs_labels: bool 
     own = [set(request.data) for request in workflow.requests]
     wanted = set.intersection(*own) - {"id"}
     keys = [key for key in workflow.requests[0].data if key in wanted]
+    if isinstance(workflow.score, LLMJudge):
+        keys = [key for key in keys if key not in workflow.labels]
     for request, where in zip(dataset.requests, dataset.places, strict=True):
         for key in keys:
-            is_label = key in workflow.labels
-            if is_label and not needs_labels:
-                continue
-            if key not in request.data or (is_label and request.data[key] is None):
-                kind = "label" if is_label else "input"
-                raise DatasetError(
-                    f"{where}: no {key!r}, which the workflow takes as {kind}: the row has {names_of(request.data)}: say which "
-                    f"column it is, {key}=COLUMN",
-                    code=f"dataset-{kind}",
-                )
+            _require(request, key, where, is_label=key in workflow.labels)
     labels = tuple(dict.fromkeys((*workflow.labels, *dataset.labels)))
     return replace(workflow, requests=dataset.requests, labels=labels)
+
+
+def _require(request: Request, key: str, where: str, *, is_label: bool) -> None:
+    kind = "label" if is_label else "input"
+    if key not in request.data:
+        raise DatasetError(
+            f"{where}: no {key!r}, which the workflow takes as {kind}: the row has {names_of(request.data)}: say which column "
+            f"it is, {key}=COLUMN",
+            code=f"dataset-{kind}",
+        )
+    if is_label and request.data[key] is None:
+        raise DatasetError(f"{where}: the label {key!r} is empty: fill it in, or take the row out", code="dataset-no-label")

@@ -22,6 +22,7 @@ from vinelm.evaluation.serving import judge_of, serve
 from vinelm.evaluation.verification_budget import RequestGuard, VerificationBudget
 from vinelm.evaluation.verification_log import VerificationLog, VerifiedRequest
 from vinelm.evaluation.verification_result import Verification
+from vinelm.judging import scored_by_labels
 from vinelm.objective import Objective
 from vinelm.policies import RecordingPolicy
 from vinelm.protocols import Backend
@@ -60,7 +61,8 @@ def verify(
         trie: The annotated trie, or the path of its file.
         objective: What to plan for.
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``; None takes the bundled one of the store's
-            name. It may have another dataset than the store: requests are told apart by their ids.
+            name. It may have another dataset than the store: requests are told apart by their ids. Of one that a judge scores,
+            requests with a label are served, and scored by it.
         models: A catalog or the path of its file; None takes the trie's.
         requests: How many requests to serve, drawn at random; None takes 100, or all if fewer are left.
         budget_usd: The most that the verification may cost in dollars. Required for models that cost money.
@@ -76,8 +78,8 @@ def verify(
 
     Raises:
         ConfigError: Store, trie and workflow do not belong together, no or too few requests are left, models cost money and no
-            budget is given, the log is of another verification, or ``signals`` are asked for and the trie, the workflow or the
-            graph has none.
+            budget is given, a judge scores the workflow and no request has a label, the log is of another verification, or
+            ``signals`` are asked for and the trie, the workflow or the graph has none.
         InfeasibleError: No path meets the bounds.
         StoreError: The store cannot be read.
 
@@ -130,6 +132,7 @@ def prepared_run(
         workflow = load_workflow(workflow or identity.workflow)
     if workflow.name != identity.workflow:
         raise ConfigError(f"the workflow is {workflow.name!r}, the store's is {identity.workflow!r}: give a matching pair")
+    workflow = scored_by_labels(workflow)
     catalog = annotated.catalog if models is None else Catalog.of(models)
     workflow = replace(workflow, template=annotated.template)
     chosen = held_out(workflow.requests, seen, requests, seed)

@@ -86,7 +86,9 @@ class LLMJudge:
         Raises:
             WorkflowError: A key is missing, or a value is no plain value.
         """
-        question = _part(given, self.question or tuple(given), f"request {request.id!r}: the input", "question")
+        question = _part(
+            given, self.question or tuple(key for key in given if key != "id"), f"request {request.id!r}: the input", "question"
+        )
         answer = _part(state, self.answer, f"request {request.id!r}: the state", "answer")
         content = f'{{"answer":{canonical(answer)},"question":{canonical(question)}}}'
         return [("system", PROMPT.format(rubric=self.rubric.strip())), ("human", content)]
@@ -140,7 +142,7 @@ def llm_judge(
     Args:
         model: A name of the catalog, ``"provider:model"`` whose list price is known, or a :class:`~vinelm.catalog.Model`.
         rubric: What makes an answer correct, in plain words.
-        question: Keys of the graph's input that the judge sees; () for all of them. Labels are never among them.
+        question: Keys of the graph's input that the judge sees; () for all but ``id``. Labels are never among them.
         answer: Keys of the state that make the answer.
         label: Key of the requests' rows that holds a reference, where there is one. The judge does not see it; how well it
             agrees with these references is measured, and corrects the estimate.

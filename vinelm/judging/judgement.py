@@ -7,6 +7,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+JUDGED = "llm_judge"
+"""The scorer of a judged store, in its fingerprint."""
 REFUSED = "the budget did not allow the judge's call"
 """The detail of a judgement that was not paid for."""
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
@@ -74,4 +76,4 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-__all__ = ["Judgement", "verdict_of"]
+__all__ = ["JUDGED", "REFUSED", "Judgement", "verdict_of"]

@@ -31,6 +31,7 @@ from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.contingent import arm_tables, frontier_section, interval_of, plans_section, stage_table
 from vinelm.reports.document import Chart, Report, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, template_words, usd
+from vinelm.reports.judge_text import judge_words
 from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
 from vinelm.traces import StoreIdentity
 from vinelm.trie import FloatArray
@@ -281,6 +282,7 @@ def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) ->
         ("Estimator", str(meta.get("estimator"))),
         ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
         ("Spent", usd(meta.get("spent_usd"))),
+        *((("Scorer", judge_words(meta["judge"], is_contingent=annotated.is_contingent)),) if "judge" in meta else ()),
         ("Seed", f"{seed} (bootstrap)"),
         *catalog_facts(annotated.catalog),
         *version_facts(),

@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from vinelm.datasets import Columns, read_dataset, with_dataset
 from vinelm.datasets import text_records as text
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.judging import llm_judge
 from vinelm.workflow import Request, Workflow
 
 ROWS = [{"id": "a", "question": "1 + 1?", "answer": "2"}, {"id": "b", "question": 'so-called "x", y', "answer": "né\n2"}]
@@ -275,7 +277,7 @@ def test_a_workflow_takes_the_requests(tmp_path):
     [
         ("Frage,answer\nq,2\n", "dataset-input", r"x.csv:2: no 'question', which the workflow takes as input: the row has"),
         ("question,gold\nq,2\n", "dataset-label", r"x.csv:2: no 'answer', which the workflow takes as label: .*'gold'"),
-        ("question,answer\nq,2\nr,\n", "dataset-label", r"x.csv:3: no 'answer'"),
+        ("question,answer\nq,2\nr,\n", "dataset-no-label", r"x.csv:3: the label 'answer' is empty"),
     ],
 )
 def test_a_key_that_the_workflow_needs_is_missing(tmp_path, content, code, message):
@@ -283,5 +285,6 @@ def test_a_key_that_the_workflow_needs_is_missing(tmp_path, content, code, messa
     with pytest.raises(DatasetError, match=message) as error:
         with_dataset(workflow(), dataset)
     assert error.value.code == code
-    if code == "dataset-label":
-        assert len(with_dataset(workflow(), dataset, needs_labels=False).requests) == len(dataset.requests)
+    if "label" in code:
+        judged = replace(workflow(), score=llm_judge("m", rubric="It is right."))
+        assert with_dataset(judged, dataset).requests == dataset.requests

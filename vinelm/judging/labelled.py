@@ -1,0 +1,39 @@
+"""A judged workflow as its labels score it, where no judge is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vinelm.errors import ConfigError
+from vinelm.judging.judge import LLMJudge
+
+if TYPE_CHECKING:
+    from vinelm.workflow import Request, Workflow
+
+
+def scored_by_labels(workflow: Workflow) -> Workflow:
+    """Return the workflow with the requests that have a label, scored by it; without a judge the workflow itself.
+
+    Raises:
+        ConfigError: no request has a label.
+    """
+    judge = workflow.score
+    if not isinstance(judge, LLMJudge):
+        return workflow
+    labelled = tuple(request for request in workflow.requests if judge.is_labelled(request))
+    if not labelled:
+        raise ConfigError(
+            f"workflow {workflow.name!r} is scored by a judge, which is asked while profiling only: give requests a label "
+            "and name its key, llm_judge(label=...)",
+            code="judge-without-labels",
+        )
+
+    def score(request: Request, state: Mapping[str, Any]) -> bool:
+        return judge.truth_of(request, state) is True
+
+    return replace(workflow, requests=labelled, score=score)
+
+
+__all__ = ["scored_by_labels"]
