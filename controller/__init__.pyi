@@ -21,6 +21,7 @@ from .load.slowdown import save_curve as save_curve
 from .planning.contingent.decision import ContingentDecision as ContingentDecision
 from .planning.contingent.graph import DecisionGraph as DecisionGraph
 from .planning.contingent.plan import ContingentPlan as ContingentPlan
+from .planning.deadline_program import LATE_WEIGHT as LATE_WEIGHT
 from .planning.decision import Decision as Decision
 from .planning.explanation import alternatives as alternatives
 from .planning.explanation import explain as explain

@@ -10,11 +10,9 @@ import numpy as np
 from bench_estimator import buy, encode
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.controller import Planner
-from vinelm.controller.planning.deadline_program import LATE_WEIGHT
+from vinelm.controller import LATE_WEIGHT, Planner
 from vinelm.estimator import RateEstimator, make_estimator
-from vinelm.evaluation import SimulationSettings, simulate, static_chooser, workflow_level_nodes
-from vinelm.evaluation.replay import ReplayResult
+from vinelm.evaluation import ReplayResult, SimulationSettings, simulate, static_chooser, workflow_level_nodes
 from vinelm.recorded_table import RecordedTable
 
 TRIALS = 3
@@ -76,7 +74,7 @@ class PlansUnderLoad:
 
 
 def sparse_annotation(training: RecordedTable, seed: int) -> AnnotatedTrie:
-    """Return the default estimator's trie from 2 % of the dollars of up to 500 training requests, bought by cascade sampling."""
+    """Return the default estimator's trie from 2 % of the dollars of up to 500 training requests, by cascade sampling."""
     rng = np.random.default_rng([seed, 19])
     size = min(SPARSE_REQUESTS, len(training.request_ids))
     table = training.rows(rng.choice(len(training.request_ids), size, replace=False))
