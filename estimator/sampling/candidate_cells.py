@@ -83,7 +83,8 @@ class CandidateCells:
         """The open requests of a node, the next one last."""
         if node not in self._requests:
             up = int(self.trie.parent[node])
-            done, above, reserved = self._rows[node], self._rows[up], self._reserved[node]
-            reached = self._order if up == 0 else [name for name in self._order if above.get(name) is False]
-            self._requests[node] = [name for name in reversed(reached) if name not in done and name not in reserved]
+            above = self._rows.get(up, {})
+            reached = self._order if up == 0 else [name for name in self._order if above.get(name) is False] if above else []
+            taken = self._rows.get(node, {}).keys() | self._reserved.get(node, set())
+            self._requests[node] = [name for name in reversed(reached) if name not in taken]
         return self._requests[node]

@@ -27,13 +27,13 @@ class Goal:
     """Which paths matter for the decision that a profile should support.
 
     Args:
-        kind: ``frontier``: paths that may be the most accurate at some cost. ``everything``: all paths equally. ``floor``:
+        kind: ``everything``: all paths equally. ``frontier``: paths that may be the most accurate at some cost. ``floor``:
             paths that may be the cheapest to reach an accuracy of ``value`` (a fraction). ``cap``: paths that may be the most
             accurate for at most ``value`` dollars per request.
         value: the floor or cap; NaN for the other kinds.
     """
 
-    kind: Kind = "frontier"
+    kind: Kind = "everything"
     value: float = math.nan
 
     @classmethod

@@ -52,7 +52,7 @@ class NeymanSampler:
         seed: seed of the random choices.
         base: the base design.
         base_share: its share of the dollars, in (0, 1].
-        goal: which plans matter; by default those that may be best under some budget.
+        goal: which plans matter; by default all.
 
     Raises:
         ConfigError: the template branches or merges histories, or ``base_share`` is out of its range.

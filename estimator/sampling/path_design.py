@@ -3,6 +3,7 @@
 With C the covariance of the effects, B the sum of the paths' weighted squared gradients, x the design row of a node and
 w = p (1 - p) there, one more answer reduces the weighted variance by w x'CBCx / (1 + w x'Cx). This is Neyman allocation if
 nodes share no effects. Deep nodes are reached through requests whose prefix is already paid for, so that they cost one cell.
+Nodes are drawn in proportion to their gain per dollar: always to take the best one would trust the model too much.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ from vinelm.trie import FloatArray
 
 PORTIONS = 16
 """Portions per round; gains are recomputed for each portion."""
-SHARPNESS = 8.0
-"""Nodes are drawn in proportion to this power of their gain per dollar: nearly always one of the best."""
 
 
 @dataclass(eq=False)
@@ -112,13 +111,10 @@ class PathDesign:
             for node, n in self._drawn.items():
                 question.condition(node, n)
         self._drawn.clear()
-        gain = (
-            np.sum([question.gain() for question in self._questions], axis=0)
-            if self._questions
-            else np.ones(len(self._cost_usd))
-        )
-        per_usd = np.where(candidates.open_nodes(), np.maximum(gain, 0.0) / self._cost_usd, 0.0)
-        self._weights = (per_usd / per_usd.max()) ** SHARPNESS if per_usd.any() else per_usd
+        gain = np.zeros(len(self._cost_usd))
+        for question in self._questions:
+            gain += question.gain()
+        self._weights = np.where(candidates.open_nodes(), np.maximum(gain, 0.0) / self._cost_usd, 0.0)
 
 
 def _questions(

@@ -210,7 +210,7 @@ def adaptive_sampler(
         request_ids: The requests to sample from.
         seed: Of the random choices.
         continued_share: Share of the paths of ``"priced"``, in [0, 1), that go on below a passed check.
-        goal: Which plans matter; None for those that may be best under some budget.
+        goal: Which plans matter; None for all.
 
     Raises:
         ConfigError: The template branches or merges histories, or ``continued_share`` is out of its range.

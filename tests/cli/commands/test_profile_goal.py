@@ -59,7 +59,7 @@ def test_another_goal_is_another_run_and_says_so_in_one_line(shop, capsys):
     assert len(said[2]) == len(said[3]) == 1
     assert said[2][0].startswith("the store's last run had other settings (goal cap:0.01 instead of floor:0.9): its ")
     assert said[2][0].endswith(end)
-    assert "goal frontier instead of cap:0.01" in said[3][0]
+    assert "goal everything instead of cap:0.01" in said[3][0]
 
 
 def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_goal(shop, capsys):

@@ -43,7 +43,7 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 )  # fmt: skip
 @click.option(
     "--goal", metavar="GOAL",
-    help="What --sampler neyman looks for: frontier, everything, floor:0.9 (accuracy), cap:0.01 (dollars) [default: frontier].",
+    help="What --sampler neyman looks for: frontier, floor:0.9 (accuracy) or cap:0.01 (dollars) [default: every path alike].",
 )  # fmt: skip
 @click.option(
     "--no-checkpoints", is_flag=True, help="Run every path from its start, nothing shared: measures what checkpoints save."
