@@ -25,8 +25,8 @@ LEAST_REACH = 1e-3
 MOST_OPEN = 4_000
 """Of more histories of one length, only the most likely ones are continued."""
 MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
-"""Of histories with more rows than this, only the most likely are continued; the second bound is for the last answer, whose
-rows are not continued and take little memory. Loops of five and more turns meet them: each row has some 30 to follow it."""
+"""Of histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer,
+whose rows take less memory. Loops of five and more turns meet them: some 30 rows follow each row."""
 NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
 """What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the

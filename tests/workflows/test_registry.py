@@ -64,12 +64,12 @@ def own(tmp_path, monkeypatch):
 
 
 def test_what_comes_with_the_package(folder):
-    assert [name for name, _ in available()] == ["nl2sql", "nl2sql-2", "support"]
+    assert [name for name, _ in available()] == ["nl2sql", "nl2sql-2", "mathqa", "support"]
     for name, description in available():
         assert description
         assert "\n" not in description
-        workflow = load_workflow(name, dataset=None if name == "support" else folder)
-        assert (workflow.name, len(workflow.requests)) == (name, 228 if name == "support" else 4)
+        workflow = load_workflow(name, dataset=folder if name.startswith("nl2sql") else None)
+        assert (workflow.name, len(workflow.requests)) == (name, {"support": 228, "mathqa": 638}.get(name, 4))
     with pytest.raises(ConfigError, match="support takes no dataset"):
         load_workflow("support", dataset=folder)
 
@@ -91,7 +91,12 @@ def test_a_dataset_is_handed_on(own, spec):
 @pytest.mark.parametrize(
     ("spec", "dataset", "error", "complaint"),
     [
-        ("nope", None, ConfigError, "unknown workflow 'nope': use one of nl2sql, nl2sql-2, support, or module:attribute"),
+        (
+            "nope",
+            None,
+            ConfigError,
+            "unknown workflow 'nope': use one of nl2sql, nl2sql-2, mathqa, support, or module:attribute",
+        ),
         ("", None, ConfigError, "unknown workflow ''"),
         ("own_flow:", None, ConfigError, "unknown workflow 'own_flow:'"),
         (":workflow", None, ConfigError, "unknown workflow ':workflow'"),

@@ -11,6 +11,7 @@ from vinelm.workflows import load_workflow
 
 SHOWN = {
     "nl2sql": {"error", "empty", "rows"},
+    "mathqa": {"holds", "differs", "no answer"},
     "support": {"error", "empty", "rows", "article", "no article", "reply", "no reply"},
     "vinelm.workflows.examples.sql.app:workflow": {"error", "empty", "rows"},
     "vinelm.workflows.examples.react.app:workflow": {"answer", "found", "error"},

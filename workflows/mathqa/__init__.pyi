@@ -4,7 +4,7 @@ from .answers import math_signal as math_signal
 from .answers import same_answer as same_answer
 from .dataset import load_problems as load_problems
 from .equality import is_equal as is_equal
-from .graph import State as State
+from .graph import MathState as MathState
 from .graph import finished as finished
 from .prompts import read_solution as read_solution
 from .simulated_writer import SolutionWriter as SolutionWriter

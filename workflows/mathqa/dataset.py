@@ -20,7 +20,7 @@ def load_problems(path: str | Path) -> tuple[Request, ...]:
     """Read problems from JSON lines, plain or gzipped.
 
     Each line has a ``question`` and an ``answer``. An answer is a number or a mathematical expression; of a text with ``####``,
-    as GSM8K is published, what follows it. With ``choices`` (letter to text) it is the letter of the right choice; ``context``
+    as GSM8K is published, what follows it. With ``choices`` (letter or digit to text) it is the right one's; ``context``
     is put before the question. The id is ``question_id``, after the name of the ``exam`` if the line has one, or the number of
     the line.
 
@@ -57,11 +57,16 @@ def _request(row: Mapping[str, Any], line: str, where: str) -> Request:
 
 def _multiple_choice(row: Mapping[str, Any], where: str) -> dict[str, str]:
     choices, answer = row["choices"], row["answer"]
-    if not isinstance(choices, Mapping) or not all(len(key) == 1 and "A" <= key <= "Z" for key in choices):
-        raise DatasetError(f"{where}: 'choices' must map capital letters to texts")
-    if answer not in choices:
+    if not isinstance(choices, Mapping) or not any(map(_is_name, choices)):
+        raise DatasetError(f"{where}: 'choices' must map capital letters or digits to texts")
+    if not isinstance(answer, str) or not _is_name(answer):
         raise DatasetError(f"{where}: 'answer' is {answer!r}: it must be one of {', '.join(choices)}")
+    letters = {answer, *filter(_is_name, choices)}  # published exams have choices whose letter was lost
     context = str(row.get("context") or "").strip()
     listed = "\n".join(f"{letter}) {str(text).strip()}" for letter, text in choices.items())
     question = "\n\n".join(part for part in (context, row["question"].strip(), listed) if part)
-    return {"question": question, "choices": "".join(choices), "answer": answer}
+    return {"question": question, "choices": "".join(sorted(letters)), "answer": answer}
+
+
+def _is_name(text: str) -> bool:
+    return len(text) == 1 and text in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -25,7 +25,7 @@ REPORTS = {
 """What the check may find, with the words for the next prompt."""
 
 
-class State(TypedDict, total=False):
+class MathState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
     ``choices`` holds the letters of a multiple-choice question, ``text`` the end of the last solution, ``calculation`` and
@@ -41,7 +41,7 @@ class State(TypedDict, total=False):
     value: str | None
 
 
-def solve(state: State, model: Any) -> State:
+def solve(state: MathState, model: Any) -> MathState:
     """Answer the question; where there is an earlier solution, reflect on it and answer again. One model call."""
     if "text" in state:
         report = REPORTS[state["check"]].format(value=state["value"])
@@ -53,7 +53,7 @@ def solve(state: State, model: Any) -> State:
     return {"text": text[-SHOWN_CHARS:], "answer": answer, "calculation": calculation}
 
 
-def check(state: State) -> State:
+def check(state: MathState) -> MathState:
     """Compute what the model says that its answer is the value of, and compare. A tool: it knows no right answer."""
     if not state["answer"]:
         return {"check": "no answer", "value": None}
@@ -66,7 +66,7 @@ def check(state: State) -> State:
     return {"check": "holds" if is_same else "differs", "value": str(value)[:100]}
 
 
-def finished(state: State) -> bool:
+def finished(state: MathState) -> bool:
     """Return whether the workflow's own check accepts: the calculation gives the answer, or a choice was made."""
     return state.get("check") in ("holds", "choice")
 
@@ -75,7 +75,7 @@ def build(vine: Vine) -> Any:
     """Return the uncompiled ``StateGraph``; its input is ``question`` and, for multiple choice, ``choices``."""
     from langgraph.graph import END, START, StateGraph
 
-    graph = StateGraph(State)
+    graph = StateGraph(MathState)
     graph.add_node("solve", vine.stage("solve", solve))
     graph.add_node("check_answer", check)
     graph.add_node("finish", vine.finish)

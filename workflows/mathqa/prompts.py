@@ -30,17 +30,17 @@ _HASHES = re.compile(r"^#### *(.+)$", re.M)
 _BOXED = "\\boxed{"
 _SHORT = 20
 """A text of one line that is no longer is an answer as it stands."""
-_LETTER = re.compile(r"\(?([A-Z])\)?(?:[).:,].*)?", re.S)
+_LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
-class Solution(NamedTuple):
+class WrittenSolution(NamedTuple):
     """What a model's text says: its answer, and the calculation that it gives for it; empty where it gives none."""
 
     answer: str
     calculation: str
 
 
-def read_solution(text: str, letters: str = "") -> Solution:
+def read_solution(text: str, letters: str = "") -> WrittenSolution:
     r"""Return the answer and the calculation in a model's text. Never raises.
 
     The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else a text of one
@@ -48,14 +48,14 @@ def read_solution(text: str, letters: str = "") -> Solution:
 
     Args:
         text: of the model.
-        letters: for multiple choice, the letters of the choices: the answer is one of them, or empty.
+        letters: for multiple choice, the letters or digits of the choices: the answer is one of them, or empty.
     """
     end = text[-MOST_CHARS:]
     answer = _stripped(_last(_ANSWER, end) or _boxed(end) or _last(_HASHES, end) or _short(end))
     if letters:
         found = _LETTER.fullmatch(answer)
-        return Solution(found[1] if found is not None and found[1] in letters else "", "")
-    return Solution(answer if any(character.isalnum() for character in answer) else "", _stripped(_last(_CHECK, end)))
+        return WrittenSolution(found[1] if found is not None and found[1] in letters else "", "")
+    return WrittenSolution(answer if any(character.isalnum() for character in answer) else "", _stripped(_last(_CHECK, end)))
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str:
@@ -65,7 +65,7 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
 
 def _short(text: str) -> str:
     line = text.strip()
-    return line if len(line) <= _SHORT and "\n" not in line else ""
+    return line if len(line) <= _SHORT and "\n" not in line and not line.endswith(":") else ""
 
 
 def _boxed(text: str) -> str:
@@ -80,11 +80,11 @@ def _boxed(text: str) -> str:
 
 
 def _stripped(text: str) -> str:
-    plain = text.strip().strip("*_`").strip()
+    plain = text.strip().strip("*_`").strip().removesuffix(".")
     plain = _boxed(plain) or plain
     if len(plain) > 1 and plain[0] == plain[-1] == "$":
         plain = plain[1:-1]
-    return plain.strip().removesuffix(".").strip()
+    return plain.strip()
 
 
 def digest() -> str:

@@ -47,7 +47,7 @@ class RecordedBackend:
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
-        id_column: Column with the request's id. Several, with values joined by ``/`` are named like ``dataset/question_id``.
+        id_column: Column with the request's id, or several whose values are joined by ``/``, like ``dataset/question_id``.
         model_column: Column with the model id.
         answer_column: Column with the text.
         cost_column: Column with dollars per call; None: computed from the catalog's price and the estimated tokens.

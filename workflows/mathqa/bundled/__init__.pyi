@@ -1,2 +1,2 @@
 from .build import problems as problems
-from .problem import Problem as Problem
+from .problem import MathProblem as MathProblem

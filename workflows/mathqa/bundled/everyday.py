@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from math import lcm
 
-from vinelm.workflows.mathqa.bundled.problem import PEOPLE, PLACES, THINGS, Problem, ProblemTemplate
+from vinelm.workflows.mathqa.bundled.problem import PEOPLE, PLACES, THINGS, MathProblem, ProblemTemplate
 from vinelm.workflows.nl2sql.bundled.seeded_random import Dice
 
 
-def packs_and_gifts(dice: Dice) -> Problem:
+def packs_and_gifts(dice: Dice) -> MathProblem:
     """Several packs, some given away, the rest shared."""
     packs, size, friends, each = dice.between(4, 9), dice.between(6, 24), dice.between(2, 6), dice.between(1, 3)
     left = packs * size - friends * each
@@ -22,7 +22,7 @@ def packs_and_gifts(dice: Dice) -> Problem:
             f"apiece. How many remain?",
         )
     )
-    return Problem(
+    return MathProblem(
         kind="packs_and_gifts", topic="arithmetic", question=question, numbers=(packs, size, friends, each),
         answer=Fraction(left), calculation=f"{packs} * {size} - {friends} * {each}",
         mistakes=(f"{packs} * {size} - {each}", f"{packs} * {size} - {friends}", f"{packs} + {size} - {friends} * {each}"),
@@ -30,7 +30,7 @@ def packs_and_gifts(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def bill_with_change(dice: Dice) -> Problem:
+def bill_with_change(dice: Dice) -> MathProblem:
     """A purchase of two kinds of things, paid with a note."""
     n, a, m, b = dice.between(2, 7), dice.between(5, 30) * 5, dice.between(2, 6), dice.between(8, 40) * 5
     total = Fraction(n * a + m * b, 100)
@@ -45,7 +45,7 @@ def bill_with_change(dice: Dice) -> Problem:
             f"has ${note}. How many dollars will be left?",
         )
     )
-    return Problem(
+    return MathProblem(
         kind="bill_with_change", topic="arithmetic", question=question, numbers=(n, a, m, b, note), answer=note - total,
         calculation=f"{note} - ({n} * {a / 100:.2f} + {m} * {b / 100:.2f})",
         mistakes=(f"{n} * {a / 100:.2f} + {m} * {b / 100:.2f}", f"{note} - {a / 100:.2f} - {b / 100:.2f}",
@@ -54,7 +54,7 @@ def bill_with_change(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def weekly_savings(dice: Dice) -> Problem:
+def weekly_savings(dice: Dice) -> MathProblem:
     """Money saved over weeks with a gift and a purchase on the way."""
     start, week, n, spent, gift = (
         dice.between(30, 90), dice.between(4, 25), dice.between(5, 16), dice.between(6, 30), dice.between(5, 50),
@@ -64,7 +64,7 @@ def weekly_savings(dice: Dice) -> Problem:
         f"{who} has {start} dollars and puts {week} dollars aside every week. After {n} weeks {who} has also received {gift} "
         f"dollars from an aunt and spent {spent} dollars on a present, twice. How many dollars does {who} have then?"
     )
-    return Problem(
+    return MathProblem(
         kind="weekly_savings", topic="arithmetic", question=question, numbers=(start, week, n, gift, spent),
         answer=Fraction(start + week * n + gift - 2 * spent), calculation=f"{start} + {week} * {n} + {gift} - 2 * {spent}",
         mistakes=(f"{start} + {week} * {n} + {gift} - {spent}", f"{week} * {n} + {gift} - 2 * {spent}",
@@ -73,7 +73,7 @@ def weekly_savings(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def growing_rows(dice: Dice) -> Problem:
+def growing_rows(dice: Dice) -> MathProblem:
     """Rows of seats, each longer than the one before."""
     first, more, rows = dice.between(8, 20), dice.between(2, 5), dice.between(6, 18)
     question = dice.pick(
@@ -84,7 +84,7 @@ def growing_rows(dice: Dice) -> Problem:
             f"many bulbs are in the ground after {rows} days?",
         )
     )
-    return Problem(
+    return MathProblem(
         kind="growing_rows", topic="arithmetic", question=question, numbers=(first, more, rows),
         answer=Fraction(sum(first + more * i for i in range(rows))),
         calculation=f"{rows} * (2 * {first} + ({rows} - 1) * {more}) / 2",
@@ -94,7 +94,7 @@ def growing_rows(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def two_parts_of_a_whole(dice: Dice) -> Problem:
+def two_parts_of_a_whole(dice: Dice) -> MathProblem:
     """Two fractions of a journey; which fraction is left."""
     (a, b), (c, d) = _proper(dice), _proper(dice)
     while Fraction(a, b) + Fraction(c, d) >= 1 or b == d:
@@ -108,14 +108,14 @@ def two_parts_of_a_whole(dice: Dice) -> Problem:
             "fence is still bare?",
         )
     )
-    return Problem(
+    return MathProblem(
         kind="two_parts_of_a_whole", topic="fractions", question=question, numbers=(a, b, c, d),
         answer=1 - Fraction(a, b) - Fraction(c, d), calculation=f"1 - {a}/{b} - {c}/{d}",
         mistakes=(f"{a}/{b} + {c}/{d}", f"1 - ({a} + {c})/({b} + {d})", f"1 - {a}/{b} - (1 - {a}/{b}) * {c}/{d}"), steps=3,
     )  # fmt: skip
 
 
-def part_of_the_rest(dice: Dice) -> Problem:
+def part_of_the_rest(dice: Dice) -> MathProblem:
     """A part is used, then a part of what is left."""
     (a, b), (c, d) = _proper(dice), _proper(dice)
     litres = lcm(b, d) * b * d // dice.pick((1, b, d))
@@ -124,7 +124,7 @@ def part_of_the_rest(dice: Dice) -> Problem:
         f"{tank} holds {litres} litres and is full. First {a}/{b} of it is drawn off, then {c}/{d} of what remained. How many "
         "litres are in it now?"
     )
-    return Problem(
+    return MathProblem(
         kind="part_of_the_rest", topic="fractions", question=question, numbers=(litres, a, b, c, d),
         answer=litres * (1 - Fraction(a, b)) * (1 - Fraction(c, d)), calculation=f"{litres} * (1 - {a}/{b}) * (1 - {c}/{d})",
         mistakes=(f"{litres} * (1 - {a}/{b} - {c}/{d})", f"{litres} * (1 - {a}/{b}) * {c}/{d}",
@@ -133,7 +133,7 @@ def part_of_the_rest(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def scaled_recipe(dice: Dice) -> Problem:
+def scaled_recipe(dice: Dice) -> MathProblem:
     """A recipe for another number of people."""
     a, b = dice.between(1, 7), dice.pick((2, 3, 4, 8))
     people, guests = dice.between(2, 6), dice.between(7, 15)
@@ -142,14 +142,14 @@ def scaled_recipe(dice: Dice) -> Problem:
         f"A recipe for {people} people asks for {a}/{b} cups of {what}. How many cups of {what} does it take for {guests} "
         "people? Give a fraction in lowest terms or a whole number."
     )
-    return Problem(
+    return MathProblem(
         kind="scaled_recipe", topic="fractions", question=question, numbers=(a, b, people, guests),
         answer=Fraction(a, b) * guests / people, calculation=f"{a}/{b} / {people} * {guests}",
         mistakes=(f"{a}/{b} * {guests}", f"{a}/{b} * {people} / {guests}", f"{a}/{b} * ({guests} - {people})"), steps=3,
     )  # fmt: skip
 
 
-def discount_then_tax(dice: Dice) -> Problem:
+def discount_then_tax(dice: Dice) -> MathProblem:
     """A reduced price with tax on it."""
     price, off, tax = dice.between(2, 40) * 20, dice.pick((10, 15, 20, 25, 30, 40)), dice.pick((5, 10, 20))
     item = dice.pick(("bicycle", "heater", "telescope", "sofa", "drill", "tent"))
@@ -157,7 +157,7 @@ def discount_then_tax(dice: Dice) -> Problem:
         f"A {item} is marked at ${price}. The shop takes {off}% off, and then {tax}% sales tax is added to the reduced price. "
         "How many dollars does the buyer pay?"
     )
-    return Problem(
+    return MathProblem(
         kind="discount_then_tax", topic="percentages", question=question, numbers=(price, off, tax),
         answer=Fraction(price * (100 - off) * (100 + tax), 10_000),
         calculation=f"{price} * (1 - {off}/100) * (1 + {tax}/100)",
@@ -167,7 +167,7 @@ def discount_then_tax(dice: Dice) -> Problem:
     )  # fmt: skip
 
 
-def price_before(dice: Dice) -> Problem:
+def price_before(dice: Dice) -> MathProblem:
     """The price before a reduction."""
     before, off = dice.between(3, 60) * 20, dice.pick((5, 10, 15, 20, 25, 30, 35, 40, 60))
     after = Fraction(before * (100 - off), 100)
@@ -178,14 +178,14 @@ def price_before(dice: Dice) -> Problem:
             f"A village lost {off}% of its people in ten years, and {shown} live there now. How many lived there before?",
         )
     )
-    return Problem(
+    return MathProblem(
         kind="price_before", topic="percentages", question=question, numbers=(int(after), off), answer=Fraction(before),
         calculation=f"{shown} / (1 - {off}/100)",
         mistakes=(f"{shown} * (1 + {off}/100)", f"{shown} / (1 + {off}/100)", f"{shown} * (1 - {off}/100)"), steps=3,
     )  # fmt: skip
 
 
-def mixture(dice: Dice) -> Problem:
+def mixture(dice: Dice) -> MathProblem:
     """Two solutions poured together: how strong is the mixture, in percent."""
     a, p, b, q = dice.between(1, 9), dice.between(1, 12) * 5, dice.between(1, 9), dice.between(1, 12) * 5
     while p == q or a == b:
@@ -195,7 +195,7 @@ def mixture(dice: Dice) -> Problem:
         f"{a} litres of a solution with {p}% {salt} are poured into {b} litres of one with {q}% {salt}. What percentage of the "
         f"mixture is {salt}? Give the number of percent, as a fraction in lowest terms if it is not whole."
     )
-    return Problem(
+    return MathProblem(
         kind="mixture", topic="percentages", question=question, numbers=(a, p, b, q),
         answer=Fraction(a * p + b * q, a + b), calculation=f"({a} * {p} + {b} * {q}) / ({a} + {b})",
         mistakes=(f"({p} + {q}) / 2", f"({a} * {q} + {b} * {p}) / ({a} + {b})", f"{p} + {q}"), steps=4,

@@ -20,7 +20,7 @@ PLACES = ("the harbour", "the old mill", "the lake", "the museum", "the airport"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class MathProblem:
     """A problem in words with its exact answer.
 
     Args:
@@ -53,5 +53,5 @@ class Problem:
         return str(self.answer)
 
 
-ProblemTemplate = Callable[[Dice], Problem]
+ProblemTemplate = Callable[[Dice], MathProblem]
 """Draws one problem."""
