@@ -1,0 +1,1 @@
+"""What ordered_effects.py compares, and how it is scored."""
