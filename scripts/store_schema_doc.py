@@ -27,6 +27,7 @@ vinelm store info runs/nl2sql.db                 # workflow, number of rows, cos
 vinelm store check runs/nl2sql.db                # look for damage; exit code 1 if there is any
 vinelm store export runs/nl2sql.db -o rows.csv   # or .csv.gz, .parquet; `vinelm store import` reads it back
 vinelm store merge ann.db ben.db -o both.db      # stores of the same workflow
+vinelm store reprice runs/nl2sql.db --models new-prices.toml -o repriced.db   # the same rows at other prices
 vinelm store import log.csv -o log.db --request-column id --model-column model --success-column correct --cost-column usd ...
 ```
 
@@ -54,6 +55,13 @@ change, rows are scored again from their states.
 
 `cost_usd` follows the current price: recorded tokens times price, scaled by what the row was charged beyond (or below) its
 tokens at the price of its time. `recorded_usd` keeps what was charged. A row without token counts keeps its dollars.
+
+## Other prices
+
+`vinelm store reprice` writes a copy in which every row counts at the prices of a catalog. No model is called and the store is
+not changed. `recorded_usd` and the ledger of the copy say what was charged and paid; `sources` says which store it was made
+from. It is refused if a model of the store has no price in the catalog, or if a row of a model with a new price recorded no
+tokens. [Two tries compared](estimators.md#other-prices-and-two-tries-compared) has an example.
 
 ## What a row showed
 

@@ -3,6 +3,9 @@ from .growth.grow import Growth as Growth
 from .growth.grow import grow as grow
 from .growth.grow import preview_growth as preview_growth
 from .growth.plan import RequestDigest as RequestDigest
+from .growth.reprice_store import Repriced as Repriced
+from .growth.reprice_store import RepricedModel as RepricedModel
+from .growth.reprice_store import reprice_store as reprice_store
 from .growth.rescoring import RowsToScore as RowsToScore
 from .growth.rescoring import RowToScore as RowToScore
 from .imports.export_import import export_store as export_store

@@ -243,6 +243,10 @@ class AnnotatedTrie:
         Raises:
             ConfigError: pandas is not installed.
         """
+        return data_frame(self.columns(), index=range(1, len(self.trie)), index_name="node")
+
+    def columns(self) -> dict[str, Any]:
+        """Return what :meth:`to_pandas` shows, name to the values of all nodes but the root, in the order of the nodes."""
         columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
         names = _FRAME_COLUMNS
         if self.is_contingent:  # no plan ends at one node: its path metrics would be misread
@@ -252,7 +256,7 @@ class AnnotatedTrie:
             values = getattr(self, name)
             if values is not None:
                 columns[_FRAME_NAMES.get(name, name)] = values[1:]
-        return data_frame(columns, index=range(1, len(self.trie)), index_name="node")
+        return columns
 
     def _repr_html_(self) -> str:
         """The most accurate paths of the accuracy-cost frontier as a table, for notebooks.

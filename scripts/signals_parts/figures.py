@@ -55,9 +55,14 @@ class Comparison:
     @classmethod
     def of(cls, table: OutcomeTable, splits: Sequence[SplitResult]) -> Comparison:
         """Prepare the resamples."""
+        return cls.of_rows(table, [one.held_out for one in splits])
+
+    @classmethod
+    def of_rows(cls, table: OutcomeTable, held_out: Sequence[Sequence[int]]) -> Comparison:
+        """The same from the held-out rows of each split."""
         count = np.zeros(len(table))
-        for one in splits:
-            count[list(one.held_out)] += 1.0
+        for rows in held_out:
+            count[list(rows)] += 1.0
         names, group = np.unique(np.array(table.groups), return_inverse=True)
         return cls(count, group, resample_weights(len(names), BOOTSTRAP_SEED))
 

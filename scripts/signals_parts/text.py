@@ -8,7 +8,7 @@ from typing import Any
 from signals_parts.methods import TITLES
 
 WIDTH = 79
-SHORT = {"single": "single", "mixed_single": "mixed", "two_agree": "agree"}
+SHORT = {"single": "single", "mixed_single": "mixed", "two_agree": "agree", "path_only": "paths", "static": "static"}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -62,3 +62,27 @@ def by_budget(found: dict[str, Any]) -> list[str]:
         figures = "".join(f"{methods[name]['budgets'][i]['accuracy']:8.3f}" for name in methods)
         lines.append(f"{1000 * rows[i]['max_cost_usd']:7.2f}{mark}{figures}")
     return [*lines, "* not part of the mean"]
+
+
+def of_equal_spend(result: dict[str, Any]) -> str:
+    """The tables of `compare_policies.py`: accuracy in percent at equal spend, a column per method."""
+    lines = []
+    for name, table in result["tables"].items():
+        for amount, rows in table["bounds"].items():
+            lines += ["", f"== {name}: accuracy in percent at equal {amount}", *textwrap.wrap(table["about"], WIDTH), ""]
+            methods = rows[0]["methods"]
+            head = "$/1,000" if amount == "dollars" else "seconds"
+            lines.append(f"{head:>8}" + "".join(f"{SHORT.get(one, TITLES.get(one, one)):>10}" for one in methods))
+            scale = 1000.0 if amount == "dollars" else 1.0
+            for row in rows:
+                figures = "".join(f"{100 * one['accuracy']['value']:10.1f}" for one in row["methods"].values())
+                lines.append(f"{scale * row['cap']:8.3g}{figures}")
+            lines.append("lead of VineLM over each, points, 95 %:")
+            for row in rows:
+                leads = [
+                    f"{TITLES.get(one, one)} {100 * lead['value']:+.1f} [{100 * lead['low']:+.1f}, {100 * lead['high']:+.1f}]"
+                    for one, figures in row["methods"].items()
+                    if (lead := figures.get("vinelm_over_it"))
+                ]
+                lines += textwrap.wrap(f"{scale * row['cap']:.3g}: {'; '.join(leads)}", WIDTH, subsequent_indent="  ")
+    return "\n".join(lines).lstrip()

@@ -101,6 +101,26 @@ def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, Reque
     return growth
 
 
+def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
+    """Let the rows of a store count at the prices of ``now``, in one transaction. No row is retired or restored.
+
+    Args:
+        store: the store.
+        now: its identity with other prices; nothing else differs.
+
+    Returns:
+        How many rows changed. Rows without tokens keep their dollars.
+    """
+    with store.database.transaction() as connection:
+        known, identities = retirement.request_digests(connection), _identities(connection)
+        number = number_of(connection, now)
+        judge = RowJudge({**identities, number: now}, now, known)
+        repriced, _ = retirement.reprice(connection, judge, retirement.current_rows(connection, number, known))
+        _set_meta(connection, "identity", now.to_json())
+    store.identity, store.identity_id = now, number
+    return repriced
+
+
 class _Undo(Exception):
     """Rolls a transaction back."""
 

@@ -22,11 +22,30 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
     Raises:
         StoreError: ``path`` exists already (nothing is overwritten), or cannot be written.
     """
+    with _draft(path) as draft, ObservationStore.create(draft, identity, shown_as=path) as store:
+        yield store
+
+
+@contextmanager
+def copied_store(source: ObservationStore, path: Path) -> Iterator[ObservationStore]:
+    """Yield a copy of a store to change; it appears at ``path`` when the block ends, and never if the block fails.
+
+    Raises:
+        StoreError: ``path`` exists already (nothing is overwritten), or cannot be written.
+    """
+    with _draft(path) as draft:
+        source.database.copy_to(draft)
+        with ObservationStore.open(draft) as store:
+            yield store
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write; the file becomes ``path``, which must not exist, when the block ends."""
     _require_free(path)
     draft = draft_path(path)
     try:
-        with ObservationStore.create(draft, identity, shown_as=path) as store:
-            yield store
+        yield draft
         sync_to_disk(draft)
         _move_new(draft, path)
     except OSError as error:

@@ -86,6 +86,13 @@ class Database:
             if raw is not None:
                 raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the file as it is now to ``path``, which must not exist. Not inside a transaction."""
+        with self._lock, translated(self.path), closing(sqlite3.connect(path)) as target:
+            raw = self._connection.connection.driver_connection
+            if raw is not None:
+                raw.backup(target)
+
     def close(self) -> None:
         """Close the connection; SQLite copies the write-ahead log into the file. Idempotent."""
         with self._lock:

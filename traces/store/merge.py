@@ -106,10 +106,14 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 if entries:
                     target.execute(insert(schema.ledger), entries)
                 ledgers.append(ledger)
-        rows_digest = hashlib.sha256(json.dumps([values_of(row) for row in rows], sort_keys=True).encode()).hexdigest()
-        merged.record_source("merge", store.path.name, rows_digest, len(new))
+        merged.record_source("merge", store.path.name, rows_digest(rows), len(new))
         n_new.append(len(new))
     return n_new
+
+
+def rows_digest(rows: Sequence[Observation]) -> str:
+    """Return the sha256 of a store's rows, in hex."""
+    return hashlib.sha256(json.dumps([values_of(row) for row in rows], sort_keys=True).encode()).hexdigest()
 
 
 def _new_rows(

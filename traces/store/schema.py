@@ -215,13 +215,17 @@ sources = Table(
     metadata,
     Column("source_id", Integer, primary_key=True, autoincrement=True, comment="order in which sources were added"),
     Column(
-        "kind", String, nullable=False, comment="import (a table of recorded outcomes or an export) or merge (another store)"
+        "kind",
+        String,
+        nullable=False,
+        comment="import (a table of recorded outcomes or an export), merge (another store) or reprice (another store's rows at "
+        "other prices)",
     ),
     Column("name", String, nullable=False, comment="the file's name, without its folder"),
-    Column("digest", String, nullable=False, comment="sha256 of the imported file; of the merged store's rows"),
-    Column("row_count", Integer, nullable=False, comment="number of rows added"),
+    Column("digest", String, nullable=False, comment="sha256 of the imported file; of the merged or repriced store's rows"),
+    Column("row_count", Integer, nullable=False, comment="number of rows added; reprice: whose dollars changed"),
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
-    comment="Origin of imported and merged rows. Since version 2.",
+    comment="Origin of imported, merged and repriced rows. Since version 2.",
 )
 
 

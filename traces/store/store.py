@@ -328,7 +328,7 @@ class ObservationStore:
         graded = {"success": "Float64"} if any(isinstance(row.success, float) for row in rows) else {}
         return data_frame(columns, dtypes=_FRAME_DTYPES | graded)
 
-    def record_source(self, kind: Literal["import", "merge"], name: str, digest: str, row_count: int) -> None:
+    def record_source(self, kind: Literal["import", "merge", "reprice"], name: str, digest: str, row_count: int) -> None:
         """Record the origin of rows that were not executed by a run on this file."""
         values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
         values["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")

@@ -45,6 +45,7 @@ from .policy_run import PolicyRun as PolicyRun
 from .policy_run import Role as Role
 from .policy_run import mean_interval as mean_interval
 from .policy_run import resample_weights as resample_weights
+from .replay import ReplayResult as ReplayResult
 from .replay import follow as follow
 from .replay import frontiers_on as frontiers_on
 from .replay import oracle as oracle

@@ -19,7 +19,7 @@ _BATCH = 20_000
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
     """Return the table format by the file's extension: ``csv``, ``jsonl`` or ``parquet``; :class:`ConfigError` for another."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
-    if kind not in allowed or (kind == "parquet" and path.suffix == ".gz"):
+    if kind not in allowed or (kind in ("parquet", "json") and path.suffix == ".gz"):
         raise ConfigError(f"{path}: unknown table format: the file name must end in .{', .'.join(allowed)} or .csv.gz")
     return kind
 

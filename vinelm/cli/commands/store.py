@@ -1,4 +1,4 @@
-"""``vinelm store``: inspect, check, export, import and merge observation stores."""
+"""``vinelm store``: inspect, check, export, import, merge and reprice observation stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.commands.store_import import command as import_command
+from vinelm.cli.commands.subcommands.store_import import command as import_command
+from vinelm.cli.commands.subcommands.store_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
@@ -19,9 +20,9 @@ _AFTER = {"first": "first in a request", "switched": "after another model", "kep
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
-@click.group("store", short_help="Inspect, check, export, import and merge observation stores.")
+@click.group("store", short_help="Inspect, check, export, import, merge and reprice stores.")
 def command() -> None:
-    """Inspect, check, export, import and merge observation stores.
+    """Inspect, check, export, import, merge and reprice observation stores.
 
     These commands call no model. Files are written atomically.
 
@@ -242,3 +243,4 @@ def merge(*, stores: tuple[Path, ...], output: Path) -> None:
 
 
 command.add_command(import_command)
+command.add_command(reprice_command)

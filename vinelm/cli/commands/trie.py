@@ -1,4 +1,4 @@
-"""``vinelm trie``: inspect the annotated trie in a ``.vine`` file."""
+"""``vinelm trie``: inspect, compare, reprice and export the annotated trie in a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vinelm.cli.arms_table import arm_facts, show_arms
+from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
+from vinelm.cli.commands.subcommands.trie_export import command as export_command
+from vinelm.cli.commands.subcommands.trie_reprice import command as reprice_command
 from vinelm.cli.console import echo
 from vinelm.cli.options import json_option
 
@@ -28,9 +31,11 @@ SHOWN = (
 """Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", short_help="Inspect an annotated trie.")
+@click.group("trie", short_help="Inspect, compare, reprice and export annotated tries.")
 def command() -> None:
-    """Inspect the annotated tries that `vinelm estimate` writes.
+    """Inspect, compare, reprice and export the annotated tries that `vinelm estimate` writes.
+
+    These commands call no model.
 
     Example: vinelm trie show nl2sql.vine
     """
@@ -275,3 +280,7 @@ def _show_frontier(annotated: AnnotatedTrie, top: int) -> None:
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
+
+
+for _command in (diff_command, reprice_command, export_command):
+    command.add_command(_command)

@@ -1,0 +1,106 @@
+"""All policies at equal spend on recorded real answers: accuracy at five cost caps, and at five caps on seconds.
+
+Reads --data (or VINELM_DATA): text-to-SQL systems on Spider, exam questions with real dollars and seconds, and generated code
+(ClassEval); `signals_parts` says what is real in each. For each of --splits random halves, a sampler buys rows worth 2 % of the
+dollars of an exhaustive profile of the training half. Each method chooses a plan for every budget from these rows, and the plans
+are replayed on the held-out half. At each cap the two plans of a method that bracket it in held-out spend are mixed, so that all
+methods spend the same (`vinelm/evaluation/pareto.py`). Hindsight is the best mixture of all paths on the held-out requests
+themselves: an upper bound for paths, which plans over signals may pass.
+
+Seconds were recorded for the exams only. A cap there is on the mean seconds of a request, one call after another; rows are still
+bought with dollars. Intervals are paired bootstraps over groups of requests, with the choices of the splits as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from signals_parts.equal_spend import AMOUNTS, METHODS, compare_split, seconds_of
+from signals_parts.figures import Comparison
+from signals_parts.protocol import Settings
+from signals_parts.systems import load_tables
+from signals_parts.text import of_equal_spend
+
+from vinelm.errors import ConfigError, InputError
+
+TABLES = "spider,exams,classeval"
+DEPTH = 3
+
+
+def main() -> int:
+    arguments = parsed()
+    if arguments.data is None:
+        print("error: say where the recorded data is: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
+        return 2
+    try:
+        result = run(arguments)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result, indent=2) if arguments.json else of_equal_spend(result))
+    return 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("VINELM_DATA"), help="folder with outcomes/ and nl2sql/")
+    parser.add_argument("--tables", default=TABLES, help="names of tables, with commas between them (default %(default)s)")
+    parser.add_argument("--splits", type=int, default=10, help="random halves (default %(default)s)")
+    parser.add_argument(
+        "--coverage", type=float, default=Settings().coverage, help="share of the dollars (default %(default)s)"
+    )
+    parser.add_argument("--depth", type=int, default=DEPTH, help="most calls per request, 1 to 4 (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    return parser.parse_args()
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Compare all methods on every table, under caps on dollars and, where they were recorded, on seconds."""
+    if arguments.splits < 1 or not 0.0 < arguments.coverage <= 1.0 or not 1 <= arguments.depth <= 4:
+        raise ConfigError("--splits: at least 1; --coverage: a share in (0, 1]; --depth: 1 to 4")
+    names = tuple(name.strip() for name in arguments.tables.split(",") if name.strip())
+    tables = load_tables(Path(arguments.data), None, names)
+    settings = Settings(splits=arguments.splits, coverage=arguments.coverage, is_checked=False)
+    found: dict[str, Any] = {"splits": settings.splits, "coverage": settings.coverage, "depth": arguments.depth, "tables": {}}
+    for name, (table, about) in tables.items():
+        seconds = seconds_of(Path(arguments.data), table) if name == "exams" else None
+        found["tables"][name] = {"about": about, "requests": len(table), "bounds": {}}
+        for amount in AMOUNTS if seconds is not None else AMOUNTS[:1]:
+            started = time.monotonic()
+            paid = table.cost_usd if amount == "dollars" else seconds
+            splits = [compare_split(table, paid, arguments.depth, seed, settings) for seed in range(settings.splits)]
+            found["tables"][name]["bounds"][amount] = summary(table, splits)
+            print(f"{name}, {amount}: {settings.splits} splits in {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return found
+
+
+def summary(table, splits) -> list[dict[str, Any]]:
+    """Per cap: each method's accuracy and spend, and VineLM's lead over it in paired bootstrap intervals."""
+    compare = Comparison.of_rows(table, [one.held_out for one in splits])
+    caps = [float(cap) for cap in np.mean([one.caps for one in splits], axis=0)]
+    pooled = {name: np.zeros((2, len(caps), len(table))) for name in METHODS}
+    for one in splits:
+        for name in METHODS:
+            pooled[name][:, :, list(one.held_out)] += one.served[name]
+    rows = []
+    for i, cap in enumerate(caps):
+        row: dict[str, Any] = {"cap": cap, "methods": {}}
+        for name in METHODS:
+            success, spent = pooled[name][:, i]
+            row["methods"][name] = {"accuracy": compare.interval(success), "spent": compare.mean(spent)}
+            for ours in ("vinelm", "path_only"):
+                if name != ours:
+                    row["methods"][name][f"{ours}_over_it"] = compare.interval(pooled[ours][0, i] - success)
+        rows.append(row)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Write a copy of a store whose rows count at other prices: nothing is called, and what was paid stays on the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from vinelm.catalog import Catalog
+from vinelm.errors import ConfigError, StoreError
+from vinelm.traces.growth.grow import set_prices
+from vinelm.traces.store import schema
+from vinelm.traces.store.atomic import copied_store
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.lock import run_lock
+from vinelm.traces.store.merge import rows_digest
+from vinelm.traces.store.row_validation import cell_name
+from vinelm.traces.store.schema import decode_prefix
+from vinelm.traces.store.store import ObservationStore
+from vinelm.traces.store.summary import contents_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepricedModel:
+    """A model's rows before and after.
+
+    Attributes:
+        name: in the catalog.
+        has_new_price: whether the price differs from the store's.
+        rows: that the model has.
+        before_usd: dollars of these rows in the store, without tools.
+        after_usd: the same at the new price.
+    """
+
+    name: str
+    has_new_price: bool
+    rows: int
+    before_usd: float
+    after_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repriced:
+    """Result of :func:`reprice_store`.
+
+    Attributes:
+        rows: of the new store.
+        repriced: rows whose dollars changed.
+        paid_usd: what the ledger says was paid, in both stores alike.
+        models: in the order of the catalog.
+    """
+
+    rows: int
+    repriced: int
+    paid_usd: float
+    models: tuple[RepricedModel, ...]
+
+
+def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
+    """Create the store at ``path`` from ``source``, with the dollars of all rows at new prices. All or nothing.
+
+    A row's dollars follow from the tokens that it recorded. What it was charged stays beside them. Neither ``source`` nor the
+    ledger changes. A failed call that cost nothing costs nothing at any price.
+
+    Args:
+        source: an existing store; it is only read.
+        path: the store to create.
+        prices: has an entry for each model of the store; only prices are taken from it. Other models are ignored.
+
+    Raises:
+        ConfigError: a model of the store has no price there, or no price differs from the store's.
+        StoreError: a row of a model with a new price recorded no tokens, a run holds ``source``, some of its rows wait to be
+            scored again, or ``path`` exists.
+    """
+    with ObservationStore.open(source) as store, run_lock(store.path):
+        if contents_of(store).waiting:
+            raise StoreError(f"{source}: some of its rows wait to be scored again: profile with it first")
+        now = _identity(store, prices)
+        _require_tokens(store, now)
+        before = _dollars(store)
+        with copied_store(store, path) as copy:
+            repriced = set_prices(copy, now)
+            copy.record_source("reprice", store.path.name, rows_digest(store.observations()), repriced)
+            after, contents = _dollars(copy), contents_of(copy)
+    changed = _changed(store.identity.models(), now.models())
+    models = tuple(
+        RepricedModel(
+            name=name, has_new_price=name in changed, rows=rows, before_usd=usd, after_usd=after.get(name, (0, 0.0))[1]
+        )
+        for name in now.models()
+        for rows, usd in [before.get(name, (0, 0.0))]
+    )
+    rows = sum(count for count, _ in after.values())
+    return Repriced(rows=rows, repriced=repriced, paid_usd=contents.committed_usd, models=models)
+
+
+def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
+    """The store's identity with the new prices; nothing else changes."""
+    mine = store.identity.models()
+    lacking = [name for name in mine if name not in prices]
+    if lacking:
+        raise ConfigError(
+            f"no price for the model {lacking[0]!r}, which {store.path} has rows of or may have: add its entry to the catalog"
+            + (f" ({len(lacking)} models lack one)" if len(lacking) > 1 else "")
+        )
+    models = [mine[name].model_copy(update={"price": prices[name].price, "price_id": prices[name].price_id}) for name in mine]
+    catalog = Catalog(models, mine.backends)
+    if not _changed(mine, catalog):
+        raise ConfigError(f"the prices of all {len(mine)} models are those of {store.path}: there is nothing to reprice")
+    plain = {**asdict(store.identity), "catalog": catalog.to_dict()}
+    return StoreIdentity.from_json(json.dumps(plain, default=str))
+
+
+def _changed(before: Catalog, now: Catalog) -> frozenset[str]:
+    """Models whose dollars may differ: where a price was read, and when, does not matter."""
+    about = {"source", "as_of"}
+    return frozenset(
+        name for name in before if before[name].price.model_dump(exclude=about) != now[name].price.model_dump(exclude=about)
+    )
+
+
+def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:
+    table = schema.observations.c
+    query = (
+        select(table.request_id, table.prefix, table.model)
+        .where(table.model.in_(_changed(store.identity.models(), now.models())), table.calls > 0)
+        .where(table.tokens_in.is_(None) | table.tokens_out.is_(None))
+        .where(table.failure.is_(None) | (table.cost_usd > 0))
+        .order_by(table.row_id)
+    )
+    with store.database.transaction() as connection:
+        found = connection.execute(query).all()
+    if found:
+        first = found[0]
+        raise StoreError(
+            f"{store.path}: {len(found):,} rows recorded no tokens, so a new price cannot be applied "
+            f"(first: {cell_name(first.request_id, decode_prefix(first.prefix))}, model {first.model!r}): leave the prices of "
+            "their models as they are",
+            code="rows-without-tokens",
+        )
+
+
+def _dollars(store: ObservationStore) -> Mapping[str, tuple[int, float]]:
+    """Model to the number of its rows and their dollars, tools left out."""
+    table = schema.observations.c
+    with store.database.transaction() as connection:
+        query = select(table.model, func.count(), func.sum(table.cost_usd)).group_by(table.model)
+        return {row[0]: (int(row[1]), float(row[2])) for row in connection.execute(query)}

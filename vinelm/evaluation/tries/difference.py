@@ -1,0 +1,307 @@
+"""What differs between two annotated tries beyond noise, and which plans change with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.catalog import Price
+from vinelm.errors import ConfigError
+from vinelm.evaluation.pareto import frontier_nodes
+from vinelm.evaluation.sweep import spaced_caps
+from vinelm.trie import BoolArray, FloatArray
+
+MovedMetric = Literal["accuracy", "cost", "latency"]
+METRICS: Mapping[MovedMetric, tuple[str, str]] = {
+    "accuracy": ("accuracy", "accuracy_se"),
+    "cost": ("path_cost_usd", "cost_se"),
+    "latency": ("path_latency_s", "latency_se"),
+}
+"""What is compared: the path metric of :class:`~vinelm.annotated_trie.AnnotatedTrie`, and its standard error."""
+FALSE_DISCOVERIES = 0.05
+N_CAPS = 24
+_TWO_SIDED_95 = 1.96
+_EXACT = 1e-9
+"""Relative difference below which two figures count as equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedNode:
+    """A path whose estimate moved beyond noise.
+
+    Attributes:
+        path: The models from the root.
+        before: Fraction, dollars or seconds in the first trie.
+        after: The same in the second.
+        standard_error: Of the difference, if the tries share no rows; None where the difference is exact.
+    """
+
+    path: tuple[str, ...]
+    before: float
+    after: float
+    standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPaths:
+    """The comparison of one metric over the common paths.
+
+    Attributes:
+        tested: Paths compared; 0 where a trie has no standard errors (or no seconds).
+        mean: Mean difference over the common paths, the second trie less the first.
+        moved: Those beyond noise, the largest difference in standard errors first.
+    """
+
+    tested: int
+    mean: float
+    moved: tuple[MovedNode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFlip:
+    """Another plan for the highest accuracy within a range of mean dollars per request.
+
+    Attributes:
+        min_cap_usd: The smallest of the caps that were tried at which the plans differ so.
+        max_cap_usd: The largest of them.
+        before: The first trie's plan: models from the root.
+        after: The second trie's plan.
+        gain: Accuracy of the new plan less that of the old one, both by the second trie; None if it does not have the old one.
+        standard_error: Of the gain, as if both were estimated from different requests; None if it is not known.
+        old_cost_usd: Dollars of the old plan by the second trie; None if it does not have it.
+    """
+
+    min_cap_usd: float
+    max_cap_usd: float
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    gain: float | None
+    standard_error: float | None
+    old_cost_usd: float | None
+
+    @property
+    def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
+        """Why the old plan is not chosen any more: a model of it is gone, it costs too much, or another is more accurate."""
+        if self.gain is None or self.old_cost_usd is None:
+            return "gone"
+        if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):
+            return "over the cap"
+        known = self.standard_error is not None and self.gain > _TWO_SIDED_95 * self.standard_error
+        return "beyond noise" if known else "within noise"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrieDifference:
+    """Two tries compared.
+
+    Attributes:
+        common: Number of paths that both have.
+        only_before: Paths that only the first has.
+        only_after: Paths that only the second has.
+        has_same_answers: Both were estimated from the same answers (the accuracies are equal): what differs in dollars and
+            seconds is no noise.
+        prices: Model to its price in the first and in the second trie, where they differ.
+        metrics: What moved, by metric.
+        flips: Plans that changed, by rising cap.
+    """
+
+    common: int
+    only_before: int
+    only_after: int
+    has_same_answers: bool
+    prices: Mapping[str, tuple[Price, Price]]
+    metrics: Mapping[MovedMetric, MovedPaths]
+    flips: tuple[PlanFlip, ...]
+
+
+def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
+    """Compare two tries of one workflow path by path, and their plans cap by cap.
+
+    A path has moved if its difference is too large for two independent estimates with the standard errors that the tries give.
+    That is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a metric: at most
+    5 % of the paths that are named are expected to be false alarms. Where both tries come partly from the same rows, their
+    errors go together, and the test names fewer paths than it might.
+
+    Args:
+        before: The first trie.
+        after: The second trie; other models, other prices, more invocations or other rows.
+
+    Raises:
+        ConfigError: A trie's plans are contingent, or the tries belong to different workflows or stop rules.
+    """
+    _require_comparable(before, after)
+    one, other = _common(before, after)
+    has_same_answers = bool(len(one)) and np.allclose(before.accuracy[one], after.accuracy[other], rtol=_EXACT, atol=_EXACT)
+    return TrieDifference(
+        common=len(one),
+        only_before=before.trie.n_nodes - len(one),
+        only_after=after.trie.n_nodes - len(one),
+        has_same_answers=has_same_answers,
+        prices=_prices(before, after),
+        metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in METRICS},
+        flips=_flips(before, after),
+    )
+
+
+def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
+    if before.is_contingent or after.is_contingent:
+        raise ConfigError(
+            "plans over a trie that branches or merges histories are contingent, with no single path to compare: compare what "
+            "`vinelm plan` makes of each"
+        )
+    mine, theirs = (annotated.meta.get("workflow") for annotated in (before, after))
+    if mine is not None and theirs is not None and mine != theirs:
+        raise ConfigError(f"the tries belong to different workflows, {mine!r} and {theirs!r}: compare two of the same")
+    if before.template.stop != after.template.stop:
+        raise ConfigError(
+            f"the tries were estimated for different stop rules, {before.template.stop} and {after.template.stop}: estimate "
+            "both for the same"
+        )
+
+
+def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Nodes of either trie that are the same sequence of (stage, model), in the order of the first."""
+    if before.trie == after.trie:
+        nodes = np.arange(1, len(before.trie))
+        return nodes, nodes
+    there = {key: node for node, key in _keys(after)}
+    found = [(node, there[key]) for node, key in _keys(before) if key in there]
+    pairs = np.array(found, np.intp).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _keys(annotated: AnnotatedTrie) -> list[tuple[int, tuple[tuple[str, str], ...]]]:
+    trie = annotated.trie
+    keys: list[tuple[tuple[str, str], ...]] = [()]
+    for node in range(1, len(trie)):
+        edge = trie.stages[int(trie.stage[node])], trie.models[int(trie.model[node])]
+        keys.append((*keys[int(trie.parent[node])], edge))
+    return list(enumerate(keys))[1:]
+
+
+def _prices(before: AnnotatedTrie, after: AnnotatedTrie) -> dict[str, tuple[Price, Price]]:
+    about = {"source", "as_of"}
+    both = [name for name in before.trie.models if name in after.trie.models]
+    pairs = {name: (before.catalog[name].price, after.catalog[name].price) for name in both}
+    return {name: (a, b) for name, (a, b) in pairs.items() if a.model_dump(exclude=about) != b.model_dump(exclude=about)}
+
+
+def _moved(
+    before: AnnotatedTrie,
+    after: AnnotatedTrie,
+    one: npt.NDArray[np.intp],
+    other: npt.NDArray[np.intp],
+    metric: MovedMetric,
+    *,
+    is_exact: bool,
+) -> MovedPaths:
+    name, error = METRICS[metric]
+    if not len(one) or (metric == "latency" and not (before.knows_latency and after.knows_latency)):
+        return MovedPaths(tested=0, mean=float("nan"), moved=())
+    a, b = getattr(before, name)[one], getattr(after, name)[other]
+    gap = np.asarray(b - a, np.float64)
+    gap[np.abs(gap) <= _EXACT * np.maximum(np.abs(a), np.abs(b))] = 0.0
+    errors = getattr(before, error), getattr(after, error)
+    if not is_exact and (errors[0] is None or errors[1] is None):
+        return MovedPaths(tested=0, mean=float(gap.mean()), moved=())
+    se = np.zeros(len(gap)) if is_exact else np.hypot(errors[0][one], errors[1][other])
+    distance = np.divide(np.abs(gap), se, out=np.where(gap != 0.0, np.inf, 0.0), where=se > 0)
+    named = discoveries(2.0 * ndtr(-distance), FALSE_DISCOVERIES)
+    size = np.where(np.isinf(distance), np.abs(gap), distance)
+    order = [int(i) for i in np.argsort(-size, kind="stable") if named[i]]
+    trie = before.trie
+    moved = [
+        MovedNode(
+            path=trie.prefix(int(one[i])),
+            before=float(a[i]),
+            after=float(b[i]),
+            standard_error=None if is_exact else float(se[i]),
+        )
+        for i in order
+    ]
+    return MovedPaths(tested=len(gap), mean=float(gap.mean()), moved=tuple(moved))
+
+
+def discoveries(p_values: FloatArray, level: float) -> BoolArray:
+    """Return which hypotheses the Benjamini-Hochberg procedure rejects.
+
+    Args:
+        p_values: One per hypothesis, shape (n,).
+        level: The false discovery rate, in (0, 1).
+
+    Returns:
+        A mask of shape (n,).
+    """
+    order = np.argsort(p_values, kind="stable")
+    is_below = p_values[order] <= level * np.arange(1, len(order) + 1) / max(len(order), 1)
+    count = int(np.flatnonzero(is_below)[-1]) + 1 if is_below.any() else 0
+    rejected = np.zeros(len(order), np.bool_)
+    rejected[order[:count]] = True
+    return rejected
+
+
+# -- plans -----------------------------------------------------------------------------------------------------
+
+
+def _flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
+    """Where the plans under a cap differ, neighbouring caps with the same two plans as one."""
+    frontiers = [frontier_nodes(annotated, "cost") for annotated in (before, after)]
+    ends = [
+        float(annotated.path_cost_usd[node])
+        for annotated, nodes in zip((before, after), frontiers, strict=True)
+        for node in (nodes[0], nodes[-1])
+    ]
+    found: list[PlanFlip] = []
+    was_there = False
+    for cap in spaced_caps(min(ends), max(ends), "max_cost_usd", N_CAPS):
+        flip = _flip(before, after, frontiers, cap)
+        if flip is not None and was_there and (found[-1].before, found[-1].after, found[-1].why) == (
+            flip.before, flip.after, flip.why
+        ):  # fmt: skip
+            flip = _wider(found.pop(), cap)
+        was_there = flip is not None
+        if flip is not None:
+            found.append(flip)
+    return tuple(found)
+
+
+def _wider(flip: PlanFlip, cap: float) -> PlanFlip:
+    return replace(flip, max_cap_usd=cap)
+
+
+def _flip(before: AnnotatedTrie, after: AnnotatedTrie, frontiers: Sequence[Sequence[int]], cap: float) -> PlanFlip | None:
+    chosen = [_within(annotated, nodes, cap) for annotated, nodes in zip((before, after), frontiers, strict=True)]
+    if chosen[0] is None or chosen[1] is None:
+        return None
+    old, new = before.trie.prefix(chosen[0]), after.trie.prefix(chosen[1])
+    if old == new:
+        return None
+    there = _node_of(after, old)
+    gain = None if there is None else float(after.accuracy[chosen[1]] - after.accuracy[there])
+    error = after.accuracy_se
+    se = None if there is None or error is None else float(np.hypot(error[chosen[1]], error[there]))
+    cost = None if there is None else float(after.path_cost_usd[there])
+    return PlanFlip(min_cap_usd=cap, max_cap_usd=cap, before=old, after=new, gain=gain, standard_error=se, old_cost_usd=cost)
+
+
+def _within(annotated: AnnotatedTrie, frontier: Sequence[int], cap: float) -> int | None:
+    """The most accurate node of the frontier that the cap allows; None if it allows none."""
+    allowed = [node for node in frontier if annotated.path_cost_usd[node] <= cap]
+    return allowed[-1] if allowed else None
+
+
+def _node_of(annotated: AnnotatedTrie, path: Sequence[str]) -> int | None:
+    """The node of a path of models; None if the trie has none."""
+    trie, node = annotated.trie, 0
+    for name in path:
+        below = [child for child in trie.children(node) if trie.models[int(trie.model[child])] == name]
+        if not below:
+            return None
+        node = below[0]
+    return node
