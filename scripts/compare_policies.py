@@ -2,13 +2,13 @@
 
 Reads --data (or VINELM_DATA): text-to-SQL systems on Spider, exam questions with real dollars and seconds, and generated code
 (ClassEval); `signals_parts` says what is real in each. For each of --splits random halves, a sampler buys rows worth 2 % of the
-dollars of an exhaustive profile of the training half. Each method chooses a plan for every budget from these rows, and the plans
-are replayed on the held-out half. At each cap the two plans of a method that bracket it in held-out spend are mixed, so that all
-methods spend the same (`vinelm/evaluation/pareto.py`). Hindsight is the best mixture of all paths on the held-out requests
-themselves: an upper bound for paths, which plans over signals may pass.
+dollars of an exhaustive profile of the training half. Each method chooses a plan for every budget from these rows, and the
+plans are replayed on the held-out half. At each cap the two plans of a method that bracket it in held-out spend are mixed, so
+that all methods spend the same (`vinelm/evaluation/pareto.py`). Hindsight is the best mixture of all paths on the held-out
+requests themselves: an upper bound for paths, which plans over signals may pass.
 
-Seconds were recorded for the exams only. A cap there is on the mean seconds of a request, one call after another; rows are still
-bought with dollars. Intervals are paired bootstraps over groups of requests, with the choices of the splits as they are.
+Seconds were recorded for the exams only. A cap there is on the mean seconds of a request, one call after another; rows are
+still bought with dollars. Intervals are paired bootstraps over groups of requests, with the choices of the splits as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Methods compared at equal spend: plans chosen for many budgets, mixed so that each spends what is asked on held-out requests."""
+"""Methods compared at equal spend: plans chosen for many budgets, and mixed to spend what is asked on held-out requests."""
 
 from __future__ import annotations
 
