@@ -20,6 +20,8 @@ from vinelm.trie import FloatArray
 
 AMOUNTS = ("dollars", "seconds")
 HINDSIGHT = "hindsight"
+SAMPLER = "priced"
+"""Who buys the rows: the default of `vinelm profile`, which also goes on below passed answers."""
 RIVALS: tuple[Method, ...] = (PathOnly(), StaticPlan(), BestSingle(), VoteOfK(), UntilTwoAgree())
 METHODS = ("vinelm", *(method.name for method in RIVALS), HINDSIGHT)
 N_BUDGETS, N_CAPS = 12, 5
@@ -57,7 +59,7 @@ def compare_split(table: OutcomeTable, paid: FloatArray, depth: int, seed: int, 
     template = template_of(depth).bind(tuple(catalog))
     budget_usd = settings.coverage * train.as_recorded_table(template, catalog).exhaustive_cost_usd
     rows = bought(
-        train, template, catalog, sampler="cascade", budget_usd=budget_usd, seed=seed, continued_share=settings.continued_share
+        train, template, catalog, sampler=SAMPLER, budget_usd=budget_usd, seed=seed, continued_share=settings.continued_share
     )
     place = {request_id: row for row, request_id in enumerate(table.request_ids)}
     rows = [replace(row, cost_usd=float(paid[place[row.request_id], table.column[row.model]])) for row in rows]
