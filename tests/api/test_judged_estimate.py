@@ -9,7 +9,7 @@ import pytest
 import vinelm
 from vinelm.api import JudgedRows, why_paths_only
 from vinelm.cli.main import main
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import JUDGED, Judgement
 from vinelm.observation import Observation
 from vinelm.reports import judge_words, store_report
@@ -142,6 +142,8 @@ def test_a_judge_that_disagrees_is_refused_in_one_line(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert not (tmp_path / "t.vine").exists()
+    with pytest.raises(EvidenceError, match="the judge gave no verdict on any answer"):
+        vinelm.estimate(judged_store(tmp_path / "n.db", unjudged=N))
     with pytest.raises(ConfigError, match="the oracle stop"):
         vinelm.estimate(judged_store(tmp_path / "o.db"), stop="oracle")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from vinelm.errors import EvidenceError
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.template import Template
@@ -39,6 +40,7 @@ class JudgedRows:
 
         Raises:
             ConfigError: The judge disagrees with the labels.
+            EvidenceError: No answer has a verdict.
         """
         from vinelm.traces import Judgements
 
@@ -58,6 +60,7 @@ class JudgedRows:
 
         Raises:
             ConfigError: The judge disagrees with the labels.
+            EvidenceError: No answer has a verdict.
         """
         from vinelm.estimator import JudgeAgreement
 
@@ -71,6 +74,10 @@ class JudgedRows:
             and judgement.correct is not None
             and judgement.truth is not None
         ]
+        if answers and all(row.success is None for row in answers):
+            raise EvidenceError(
+                "the judge gave no verdict on any answer: look at its replies, and profile again to ask it again"
+            )
         agreement = JudgeAgreement.of(labelled) if labelled else None
         if agreement is not None:
             agreement.require()
