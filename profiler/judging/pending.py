@@ -65,20 +65,22 @@ class PendingRows:
             on_note: called with one line if there were any.
         """
         waiting, is_over = list(self._waiting()), False
-        n_judged = 0
+        n_asked = n_judged = 0
         with ThreadPoolExecutor(workers) as pool:
             for start in range(0, len(waiting), workers):
                 jobs = [job for one in waiting[start : start + workers] if (job := self._job(one)) is not None]
                 is_over = len(jobs) < len(waiting[start : start + workers])
                 for done in pool.map(self._run, jobs):
                     judgement = self._settle(*done)
+                    n_asked += judgement is not None
                     n_judged += judgement is not None and judgement.correct is not None
                     is_over |= judgement is not None and judgement.is_refused
                 if is_over:
                     break
-        if waiting and on_note is not None:
+        if (n_asked or is_over) and on_note is not None:
             end = ", until the budget was reached" if is_over else ""
-            on_note(f"the judge {self._judging.entry.name} judged {n_judged} of {len(waiting)} earlier rows{end}")
+            every = len(waiting) if is_over else n_asked
+            on_note(f"the judge {self._judging.entry.name} judged {n_judged} of {every} earlier rows{end}")
 
     def _waiting(self) -> Iterator[_Waiting]:
         rows = {(row.request_id, row.prefix): row for row in self._store.observations()}

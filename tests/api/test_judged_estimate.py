@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import vinelm
-from vinelm.api import why_paths_only
+from vinelm.api import JudgedRows, why_paths_only
 from vinelm.cli.main import main
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, EvidenceError
 from vinelm.judging import JUDGED, Judgement
 from vinelm.observation import Observation
-from vinelm.reports import judge_words
+from vinelm.reports import judge_words, store_report
 from vinelm.template import Stage, Template
 from vinelm.traces import Judgements, ObservationStore, StoreIdentity
 from vinelm.workflow import Request
@@ -76,8 +76,15 @@ def accuracies(annotated):
     return {name: (float(annotated.accuracy[node]), float(annotated.accuracy_se[node])) for name, node in nodes.items()}
 
 
-def test_accuracies_are_those_of_right_answers_and_errors_hold_the_judges(tmp_path):
-    judged = vinelm.estimate(judged_store(tmp_path / "j.db"), check=False)
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A judged store and its estimate."""
+    path = judged_store(tmp_path_factory.mktemp("base") / "j.db")
+    return path, vinelm.estimate(path, check=False)
+
+
+def test_accuracies_are_those_of_right_answers_and_errors_hold_the_judges(tmp_path, base):
+    path, judged = base
     true = accuracies(vinelm.estimate(judged_store(tmp_path / "t.db", judge=False), check=False))
     verdicts = accuracies(vinelm.estimate(judged_store(tmp_path / "w.db", labelled=0), check=False))
     for name, (estimate, error) in accuracies(judged).items():
@@ -89,9 +96,10 @@ def test_accuracies_are_those_of_right_answers_and_errors_hold_the_judges(tmp_pa
     assert (facts["model"], facts["labels"], facts["is_corrected"]) == ("grader", 120, True)
     assert facts["cost_usd"] == pytest.approx(0.064)
     assert judged.signals is None
-    assert "corrected for paths only" in why_paths_only(tmp_path / "j.db", judged)
+    assert "corrected for paths only" in why_paths_only(path, judged)
 
 
+@pytest.mark.long
 def test_failed_calls_are_wrong_whatever_the_judge_says_of_others(tmp_path):
     judged = accuracies(vinelm.estimate(judged_store(tmp_path / "j.db", failing=0.3, labelled=300), check=False))
     for name, accuracy in ACCURACY.items():
@@ -99,6 +107,7 @@ def test_failed_calls_are_wrong_whatever_the_judge_says_of_others(tmp_path):
         assert abs(estimate - 0.7 * accuracy) < 2.5 * error + 0.01
 
 
+@pytest.mark.long
 def test_the_trie_keeps_what_is_said_of_the_judge(tmp_path):
     judged = vinelm.estimate(judged_store(tmp_path / "j.db"), max_error=1.0)
     vinelm.save_trie(tmp_path / "t.vine", judged)
@@ -118,9 +127,9 @@ def test_without_labels_the_judge_is_taken_at_its_word(tmp_path):
     assert "taken at its word, and the intervals do not hold its errors" in words
 
 
-def test_rows_without_a_verdict_are_not_wrong(tmp_path):
+def test_rows_without_a_verdict_are_not_wrong(tmp_path, base):
     some = accuracies(vinelm.estimate(judged_store(tmp_path / "s.db", unjudged=120), check=False))
-    every = accuracies(vinelm.estimate(judged_store(tmp_path / "e.db"), check=False))
+    every = accuracies(base[1])
     for name in ACCURACY:
         assert some[name][0] == pytest.approx(every[name][0], abs=0.06)  # 40 % wrong would be 0.2 to 0.32 less
 
@@ -133,6 +142,8 @@ def test_a_judge_that_disagrees_is_refused_in_one_line(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert not (tmp_path / "t.vine").exists()
+    with pytest.raises(EvidenceError, match="the judge gave no verdict on any answer"):
+        vinelm.estimate(judged_store(tmp_path / "n.db", unjudged=N))
     with pytest.raises(ConfigError, match="the oracle stop"):
         vinelm.estimate(judged_store(tmp_path / "o.db"), stop="oracle")
 
@@ -152,3 +163,26 @@ def test_a_store_without_a_judge_has_no_table_for_one(tmp_path):
     path = judged_store(tmp_path / "t.db", judge=False)
     assert b"judgements" not in path.read_bytes()
     assert "judge" not in vinelm.estimate(path, check=False).meta
+
+
+@pytest.mark.long
+def test_the_report_refits_with_the_labels_of_each_resample(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_report, "REFITS", 15)
+    path = judged_store(tmp_path / "j.db")
+    judged = vinelm.estimate(path, check=False)
+    with ObservationStore.open(path) as store:
+        found = JudgedRows.of_store(store)
+    resampled = store_report.refitted(judged, found.rows, seed=1, judged=found)
+    node = judged.trie.node(("small",))
+    raw = store_report.refitted(judged, found.rows, seed=1)
+    assert abs(resampled.accuracy[:, node].mean() - judged.accuracy[node]) < 0.03
+    assert raw.accuracy[:, node].mean() > judged.accuracy[node] + 0.02
+    assert resampled.accuracy[:, node].std() > 1.1 * raw.accuracy[:, node].std()
+
+
+@pytest.mark.long
+def test_an_evaluation_says_that_verdicts_were_judged(tmp_path):
+    found = vinelm.evaluate(judged_store(tmp_path / "j.db"), objective=vinelm.Objective(maximize="accuracy"))
+    assert any("A judge scored the answers" in note for note in found.notes)
+    with pytest.raises(ConfigError, match="the judge does not agree with the labels"):
+        vinelm.evaluate(judged_store(tmp_path / "d.db", sensitivity=0.45, specificity=0.5))

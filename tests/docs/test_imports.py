@@ -20,6 +20,7 @@ ALLOWED = {
     "vinelm.traces.store.database": "crash_profile.py kills the process between two statements",
     "vinelm.profiler.scheduling.scheduler": "crash_profile.py kills the process between a reservation and its unit",
     "vinelm.traces.store.schema": "store_schema_doc.py writes the documentation of that very file",
+    "vinelm.traces.judged.judgements": "store_schema_doc.py documents its table",
     "vinelm.workflows.examples.coding": "the sandbox starts its own modules as programs; hostile_parts attacks it",
     "vinelm.workflows.nl2sql.limited_sql": "hostile_parts/sql.py attacks the limited process itself",
     "vinelm.estimator.signals.answers": "ordered_effects.py fits the model of answers without some of its effects",

@@ -4,6 +4,7 @@ from .estimation import estimate_store as estimate_store
 from .estimation import require_same_workflow as require_same_workflow
 from .estimation import why_paths_only as why_paths_only
 from .estimation import with_provenance as with_provenance
+from .judged_rows import JudgedRows as JudgedRows
 from .planning import plan as plan
 from .planning import require_evidence as require_evidence
 from .planning import require_signals as require_signals

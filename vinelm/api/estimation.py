@@ -86,7 +86,7 @@ def estimate_store(
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
     from vinelm.estimator import ObservationTable, corrected_trie, estimate_signals, failed_share, make_estimator
-    from vinelm.traces import Judgements, ObservationStore
+    from vinelm.traces import ObservationStore
     from vinelm.trie import Trie
 
     if not 0.0 < max_error <= 1.0:
@@ -94,12 +94,10 @@ def estimate_store(
     model = make_estimator(estimator)
     with ObservationStore.open(path) as store:
         identity, observations, registered = store.identity, store.observations(), store.request_ids()
-        records = Judgements(store)
-        judgements = records.latest() if records.are_in_force else None
+        judged = JudgedRows.of_store(store)
     template, catalog = identity.bound_template(), identity.models()
     if stop is not None:
         template = template.with_stop(cast("StopRule", stop))
-    judged = JudgedRows.of(observations, judgements, template) if judgements is not None else None
     if judged is not None:
         _refuse_oracle(template.stop)
         observations = judged.rows

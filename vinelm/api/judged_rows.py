@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from vinelm.errors import EvidenceError
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.template import Template
 
 if TYPE_CHECKING:
     from vinelm.estimator import JudgeAgreement
+    from vinelm.traces import ObservationStore
 
 Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
 
@@ -23,12 +25,29 @@ class JudgedRows:
     Attributes:
         rows: All rows; the success of an answer is its verdict, and None where there is none.
         agreement: With the labels; None where no row has a label and a verdict.
+        labelled: (request, verdict, truth) of each row that has both.
         facts: Provenance for ``meta["judge"]``.
     """
 
     rows: list[Observation]
     agreement: JudgeAgreement | None
+    labelled: list[tuple[str, bool, bool]]
     facts: dict[str, Any]
+
+    @classmethod
+    def of_store(cls, store: ObservationStore) -> Self | None:
+        """Return the judged rows of an open store; None if no judge scores it.
+
+        Raises:
+            ConfigError: The judge disagrees with the labels.
+            EvidenceError: No answer has a verdict.
+        """
+        from vinelm.traces import Judgements
+
+        records = Judgements(store)
+        if not records.are_in_force:
+            return None
+        return cls.of(store.observations(), records.latest(), store.identity.bound_template())
 
     @classmethod
     def of(cls, rows: Sequence[Observation], found: Found, template: Template) -> Self:
@@ -41,6 +60,7 @@ class JudgedRows:
 
         Raises:
             ConfigError: The judge disagrees with the labels.
+            EvidenceError: No answer has a verdict.
         """
         from vinelm.estimator import JudgeAgreement
 
@@ -54,18 +74,22 @@ class JudgedRows:
             and judgement.correct is not None
             and judgement.truth is not None
         ]
+        if answers and all(row.success is None for row in answers):
+            raise EvidenceError(
+                "the judge gave no verdict on any answer: look at its replies, and profile again to ask it again"
+            )
         agreement = JudgeAgreement.of(labelled) if labelled else None
         if agreement is not None:
             agreement.require()
         facts = {
             "model": ", ".join(dict.fromkeys(judgement.model for judgement in found.values())),
             "verdicts": sum(row.success is not None for row in answers),
-            "unscored": sum(row.success is None for row in answers),
+            "unscored": sum(_lacks_verdict(row, found) for row in rows if row.failure is None and answerable[row.stage]),
             "cost_usd": sum(judgement.cost_usd for judgement in found.values()),
             "is_corrected": agreement is not None,
             **({} if agreement is None else agreement.to_dict()),
         }
-        return cls(taken, agreement, facts)
+        return cls(taken, agreement, labelled, facts)
 
 
 def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
@@ -73,6 +97,12 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
         return row
     judgement = found.get((row.request_id, row.prefix))
     return replace(row, success=None if judgement is None else judgement.correct)
+
+
+def _lacks_verdict(row: Observation, found: Found) -> bool:
+    """Whether the row's answer is to be judged, and has no verdict. Of some rows no answer can be seen yet."""
+    judgement = found.get((row.request_id, row.prefix))
+    return row.success is not None if judgement is None else judgement.correct is None
 
 
 __all__ = ["JudgedRows"]

@@ -36,7 +36,7 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
         say(f"{usd(extra)} more count against the budget: {'units' if result.abandoned != 1 else 'a unit'} cut short, "
             "paths run again, or calls that a dead unit may have made.")  # fmt: skip
     if result.spent_usd:
-        paid = max(result.committed_usd, result.spent_usd)
+        paid = max(result.committed_usd - judged_usd, result.spent_usd)
         say(
             f"Saved {result.exhaustive_usd / paid:.1f}x against running everything with checkpoints, "
             f"{result.naive_usd / paid:.1f}x against running every path anew."
@@ -57,7 +57,7 @@ def _show_judge(store: ObservationStore) -> float:
 
     records = Judgements(store)
     found, cost_usd = records.latest(), records.cost_usd()
-    if records.are_in_force:
+    if found and records.are_in_force:
         given = sum(one.correct is not None for one in found.values())
         labelled = sum(one.correct is not None and one.truth is not None for one in found.values())
         say(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import require_same_workflow
+from vinelm.api import JudgedRows, require_same_workflow
 from vinelm.errors import EvidenceError
 from vinelm.evaluation import (
     NAMES,
@@ -36,6 +36,8 @@ from vinelm.reports.provenance import Facts, catalog_facts, price_table, version
 from vinelm.traces import StoreIdentity
 from vinelm.trie import FloatArray
 
+LEAST_INFORMEDNESS = 0.05
+"""A resample with few labels may have a judge that is no better than chance, by which nothing can be divided."""
 REFITS = 60
 """Number of bootstrap refits of the estimator: the ends of a 95 % interval are then accurate to about a point."""
 
@@ -77,11 +79,12 @@ def store_page(store: str | Path, trie: AnnotatedTrie | str | Path, *, seed: int
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
     with ObservationStore.open(store) as opened:
-        identity, rows = opened.identity, opened.observations()
+        identity, judged = opened.identity, JudgedRows.of_store(opened)
+        rows = opened.observations() if judged is None else judged.rows
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if annotated.is_contingent:
         return _branching_page(annotated, identity, len(rows), _provenance(annotated, Path(store), Path(where), seed))
-    resampled = refitted(annotated, rows, seed=seed, on_done=on_done)
+    resampled = refitted(annotated, rows, judged=judged, seed=seed, on_done=on_done)
     plans = Plans(annotated)
     cost = estimated_frontiers(plans, resampled, "max_cost_usd")
     best, alone = _best(annotated, plans, resampled)
@@ -167,8 +170,17 @@ _LATENCY_CAPTION = (
 _CAVEAT = "Estimated from a sample; nothing was served. Intervals hold for plans fixed in advance, not for the best of many."
 
 
-def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int, on_done: Done | None = None) -> Resampled:
+def refitted(
+    annotated: AnnotatedTrie,
+    rows: Sequence[Observation],
+    *,
+    seed: int,
+    judged: JudgedRows | None = None,
+    on_done: Done | None = None,
+) -> Resampled:
     """Refit the trie's estimator on :data:`REFITS` bootstrap resamples of the requests. Takes seconds.
+
+    Where a judge's errors are corrected in the trie, each resample has its own labels, and so its own correction.
 
     Raises:
         EvidenceError: ``rows`` is empty.
@@ -182,15 +194,36 @@ def refitted(annotated: AnnotatedTrie, rows: Sequence[Observation], *, seed: int
     if not ids:
         raise EvidenceError("the store has no observation: profile some requests first")
     name = str(annotated.meta.get("estimator", "cascade-svd"))
+    correct = _correction(annotated, rows, judged)
     rng, accuracy = np.random.default_rng(seed), []
     for index in range(REFITS):
         drawn = rng.integers(0, len(ids), len(ids))
         again = [replace(row, request_id=f"{copy}") for copy, at in enumerate(drawn) for row in by_request[ids[at]]]
         fitted = make_estimator(name).fit(again, annotated.template, annotated.catalog, trie=annotated.trie)
-        accuracy.append(fitted.annotated_.accuracy)
+        accuracy.append(correct(fitted.annotated_, [ids[at] for at in drawn]).accuracy)
         if on_done is not None:
             on_done(index + 1, REFITS)
     return Resampled(annotated=annotated, accuracy=np.stack(accuracy))
+
+
+def _correction(
+    annotated: AnnotatedTrie, rows: Sequence[Observation], judged: JudgedRows | None
+) -> Callable[[AnnotatedTrie, Sequence[str]], AnnotatedTrie]:
+    """A function that corrects a refit to these requests, by the labels that are among them."""
+    from vinelm.estimator import JudgeAgreement, ObservationTable, corrected_trie, failed_share
+
+    if judged is None or judged.agreement is None or "judge" not in annotated.meta:
+        return lambda fitted, _: fitted
+    whole, failed = judged.agreement, failed_share(ObservationTable.from_observations(rows, annotated.template, annotated.trie))
+    labels: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    for request_id, verdict, truth in judged.labelled:
+        labels[request_id].append((verdict, truth))
+
+    def corrected(fitted: AnnotatedTrie, requests: Sequence[str]) -> AnnotatedTrie:
+        found = JudgeAgreement.of((f"{i}", *pair) for i, name in enumerate(requests) for pair in labels.get(name, ()))
+        return corrected_trie(fitted, found if found.informedness > LEAST_INFORMEDNESS else whole, failed)
+
+    return corrected
 
 
 def estimated_frontiers(plans: Plans, resampled: Resampled, bound: Bound) -> tuple[PolicyFrontier, ...]:

@@ -295,8 +295,13 @@ def test_answers_of_a_replayed_application_are_judged(tmp_path):
     with judged_store(tmp_path / "s.db", workflow) as store:
         run(workflow, store, found)
         rows = store.observations()
-        assert {row.success for row in rows} == {True, False}
+        shown = {cell: success for cell, success in successes(store).items() if success is not None}  # else no answer yet
+        assert set(shown.values()) == {True, False}
         judgements = Judgements(store).latest()
-        assert {(row.request_id, row.prefix): row.success for row in rows} == {c: one.correct for c, one in judgements.items()}
+        assert shown == {cell: one.correct for cell, one in judgements.items()}
+        asked = len(found["judge"].asked)
+        notes = []
+        run(workflow, store, found, on_note=notes.append)
+        assert (len(found["judge"].asked), notes) == (asked, [])
         rows_usd, judge_usd = sum(row.cost_usd for row in rows), sum(one.cost_usd for one in judgements.values())
         assert store.committed_usd() == pytest.approx(rows_usd + judge_usd)

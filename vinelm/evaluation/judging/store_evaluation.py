@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.api import require_same_workflow
+from vinelm.api import JudgedRows, require_same_workflow
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation.judging.cross_fit import CrossFit, Done, judged_policies
@@ -107,11 +107,13 @@ class _Subject:
     catalog: Catalog
     estimator: str
     seed: int
+    is_judged: bool = False
 
     @classmethod
     def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int) -> _Subject:
         with ObservationStore.open(store) as opened:
-            identity, rows, requests = opened.identity, opened.observations(), opened.request_ids()
+            identity, requests, judged = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
+            rows = opened.observations() if judged is None else judged.rows
         template, estimator = identity.bound_template(), "latent"
         if trie is not None:
             annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -121,7 +123,7 @@ class _Subject:
         known = set(requests)
         requests = [*requests, *dict.fromkeys(row.request_id for row in rows if row.request_id not in known)]
         require_judgeable(requests, rows, template)
-        return cls(identity, requests, rows, template, identity.models(), estimator, seed)
+        return cls(identity, requests, rows, template, identity.models(), estimator, seed, judged is not None)
 
     def whole(self, trie: AnnotatedTrie | str | Path | None) -> AnnotatedTrie:
         """The trie that is served: the given one, or that of all rows."""
@@ -157,7 +159,7 @@ class _Subject:
             spent_usd=spent,
             everything_usd=_everything(fit.planning, len(self.requests)),
             is_simulated=self.identity.is_simulated,
-            notes=tuple(_notes(self.rows, fit, objective)),
+            notes=(*((_JUDGED,) if self.is_judged else ()), *_notes(self.rows, fit, objective)),
         )
 
 
@@ -213,6 +215,12 @@ def _everything(planning: Sequence[PlanningHalf], requests: int) -> float | None
     """Estimated dollars of every request on every path once."""
     each = [float((half.annotated.reach * half.annotated.cost_usd)[1:].sum()) for half in planning]
     return float(np.mean(each)) * requests
+
+
+_JUDGED = (
+    "A judge scored the answers: accuracies and gains are those of its verdicts, whose errors are not corrected here; `vinelm"
+    " estimate` does."
+)
 
 
 def _notes(rows: Iterable[Observation], fit: CrossFit, objective: Objective | None) -> Iterable[str]:
