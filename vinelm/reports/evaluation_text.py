@@ -16,13 +16,13 @@ def evaluation_sentence(found: Evaluation) -> str:
         return (
             f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other}, {_gain(found, gain)}."
         )
+    if gain.is_same:
+        return f"Do not bother: {_name(own)} does what the {other} does."
     if found.verdict == "not identified":
         return f"The rows cannot say whether to use {_name(own)}: {_why_not_identified(found)}."
     if found.breaks_bounds:
         reached = f"{percent(own.accuracy.value)} right at {_thousand(own.cost_usd.value)} per 1,000 requests"
         return f"Do not use {_name(own)} for this: it misses its bound, with {reached}."
-    if gain.is_same:
-        return f"Do not bother: {_name(own)} does what the {other} does."
     if found.verdict == "no gain":
         worth = "worse" if gain.high < 0 else f"at most {_amount(found, max(gain.high, 0.0))} better"
         return f"Do not bother: the {other} alone is enough, {_name(own)} is {worth} ({_gain(found, gain)})."
