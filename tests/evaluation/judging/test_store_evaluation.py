@@ -210,7 +210,7 @@ def coverage():
 
 
 def summary(coverage, worlds, seed):
-    arguments = type("Arguments", (), {"worlds": worlds, "seed": seed, "estimator": "cascade-svd", "json": True})
+    arguments = type("Arguments", (), {"worlds": worlds, "seed": seed, "estimator": "cascade-svd", "data": None})
     return coverage.run(arguments)
 
 

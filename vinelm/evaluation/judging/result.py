@@ -182,7 +182,8 @@ class Evaluation:
         wanted = max(abs(gain.value) if gain.is_identified else 0.0, LEAST_SEEN * self._unit)
         if wanted <= 0.0:
             return None
-        times = ((Z_LEVEL + Z_POWER) * gain.standard_error / wanted) ** 2 if gain.is_identified else math.inf
+        reach = gain.high - gain.value if gain.is_identified else math.inf
+        times = ((1.0 + Z_POWER / Z_LEVEL) * reach / wanted) ** 2
         n = self._requests_to_serve(wanted, times)
         each = own.cost_usd.value + other.cost_usd.value
         return SettlingPrice(
