@@ -4,6 +4,9 @@ Draws --worlds worlds: models of random ability and price, requests of random di
 often. In each a profile buys rows with VineLM's own sampler, `vinelm evaluate`'s cross-fitting plans and judges from these rows
 alone, and what every chosen plan really achieves is computed on 20,000 fresh requests of the same world. A claim is false where
 VineLM's plans truly gain nothing over the best static plan or over the best single model.
+
+With --data a world is a random half of the requests of a recorded table, and some of its systems: real answers of text-to-SQL
+systems on Spider, of models on exam questions, and of code generators on ClassEval. The truth is that of the whole table.
 """
 
 from __future__ import annotations
@@ -15,18 +18,17 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 from signals_parts.buying import bought, catalog_of, template_of
+from signals_parts.systems import load_tables
 
 from vinelm.errors import VineLMError
-from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, OutcomeTable
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, judged_policies
-from vinelm.evaluation.judging.result import Evaluation
-from vinelm.evaluation.off_policy.path_steps import PathSteps
+from vinelm.evaluation import NO_ANSWER, NO_SIGNAL, BothWays, CrossFit, Evaluation, OutcomeTable, PathSteps, judged_policies
 from vinelm.evaluation.rivals import PathPolicy
 from vinelm.objective import Objective
 
@@ -79,6 +81,36 @@ class World:
 
 
 @dataclass(frozen=True)
+class RecordedWorld:
+    """Some systems of a recorded table of first answers, as a world."""
+
+    whole: OutcomeTable
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, tables: Sequence[OutcomeTable]) -> RecordedWorld:
+        """Choose a table and two to four of its systems, the cheapest first."""
+        table = tables[int(rng.integers(len(tables)))]
+        usd = dict(zip(table.systems, table.cost_usd.mean(axis=0), strict=True))
+        names = rng.choice(table.systems, int(rng.integers(2, 5)), replace=False).tolist()
+        return cls(without_answers(table.for_systems(sorted(names, key=lambda name: usd[name]))))
+
+    @property
+    def usd(self) -> np.ndarray:
+        """Mean dollars of a call, shape (models,)."""
+        return np.asarray(self.whole.cost_usd.mean(axis=0))
+
+    def table(self, rng: np.random.Generator, n: int) -> OutcomeTable:
+        """Half of the requests at random; all of them for more requests than there are."""
+        return self.whole if n >= FRESH else self.whole.rows(rng.permutation(len(self.whole))[: len(self.whole) // 2].tolist())
+
+
+def without_answers(table: OutcomeTable) -> OutcomeTable:
+    """The same table with nothing but the check to see: plans over signals take seconds each."""
+    shape = table.success.shape
+    return replace(table, signal=np.full(shape, NO_SIGNAL), labels=(), answer_class=np.full(shape, NO_ANSWER))
+
+
+@dataclass(frozen=True)
 class Trial:
     """One comparison in one world: the estimate with its interval, and the truth."""
 
@@ -106,6 +138,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, default=1000, help="worlds to draw (default %(default)s)")
     parser.add_argument("--estimator", default="cascade-svd", help="estimator that plans (default %(default)s: the fastest)")
+    parser.add_argument("--data", type=Path, help="folder with recorded tables: take worlds from them instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
@@ -116,8 +149,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     trials: dict[str, list[Trial]] = defaultdict(list)
     verdicts: list[tuple[str, float]] = []
     started, skipped = time.perf_counter(), 0
+    tables = [] if arguments.data is None else [table for table, _ in load_tables(arguments.data, None).values()]
     for i in range(arguments.worlds):
-        found = one_world(np.random.default_rng((arguments.seed, i)), i, arguments.estimator)
+        found = one_world(np.random.default_rng((arguments.seed, i)), i, arguments.estimator, tables)
         if found is None:
             skipped += 1
             continue
@@ -129,13 +163,16 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return summary(arguments, trials, verdicts, skipped, time.perf_counter() - started)
 
 
-def one_world(rng: np.random.Generator, seed: int, estimator: str) -> tuple[list[Trial], tuple[str, float]] | None:
+def one_world(
+    rng: np.random.Generator, seed: int, estimator: str, tables: Sequence[OutcomeTable]
+) -> tuple[list[Trial], tuple[str, float]] | None:
     """Profile, evaluate, and compute the truth. None where the rows are too few for an estimate or a plan.
 
     Returns:
         The trials, and the verdict with the truth of the smaller of the two gains.
     """
-    world, depth = World.draw(rng), int(rng.choice((2, 3, 3, 4)))
+    world = RecordedWorld.draw(rng, tables) if tables else World.draw(rng)
+    depth = int(rng.choice((2, 3, 3, 4)))
     table = world.table(rng, int(rng.integers(80, 801)))
     catalog = catalog_of(table)
     template = template_of(depth).bind(tuple(catalog))
@@ -147,7 +184,7 @@ def one_world(rng: np.random.Generator, seed: int, estimator: str) -> tuple[list
     caps = [float(np.exp(usd[0] + share * (usd[-1] - usd[0]))) * 1.1 for share in CAPS]
     try:
         fit = CrossFit(table.request_ids, rows, template, catalog, estimator=estimator, seed=seed)
-        runs = fit.runs([Objective(maximize="accuracy", max_cost_usd=cap) for cap in caps])
+        runs = fit.runs([Objective(maximize="accuracy", max_cost_usd=cap) for cap in caps], hindsight=False)
     except VineLMError:
         return None
     if not runs:
@@ -215,6 +252,7 @@ def summary(
         "worlds": arguments.worlds,
         "skipped": skipped,
         "estimator": arguments.estimator,
+        "data": None if arguments.data is None else "recorded",
         "seed": arguments.seed,
         "seconds": round(seconds, 1),
         "coverage": coverage,

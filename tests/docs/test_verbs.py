@@ -9,7 +9,7 @@ import pytest
 import vinelm
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-VERBS = ("profile", "estimate", "plan", "verify", "report")  # in this order: each reads what the one before wrote
+VERBS = ("profile", "estimate", "plan", "evaluate", "verify", "report")  # in this order: each reads what the one before wrote
 
 
 @pytest.mark.long

@@ -43,6 +43,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "output-not-writable": "with --output-dir",
         "process-needs-source": "name the workflow as MODULE:ATTRIBUTE, or use --isolation thread",
         "profile-store-mismatch": "give another --store, or start over with --force-rerun",
+        "serve-objective": "as in --maximize accuracy --max-cost-usd 0.01",
+        "serve-unused": "--serve N serves N of them",
         "stage-broken": "--keep-going does not stop",
         "store-damaged": "`vinelm store check` lists the damage",
         "store-mismatch": "--store names the store",

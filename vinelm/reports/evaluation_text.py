@@ -14,19 +14,20 @@ def evaluation_sentence(found: Evaluation) -> str:
     other = f"{_name(rival)} ({' / '.join(rival.plans)})"
     if found.verdict == "gain":
         return (
-            f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other}, {_gain(found, gain)}."
+            f"Use {_name(own)}: {_reaches(found, own)} against {_reaches(found, rival)} for the {other},"
+            f" {_gain(found, gain)}{_spends(found)}."
         )
+    if gain.is_same:
+        return f"Do not bother: {_name(own)} does what the {other} does."
     if found.verdict == "not identified":
         return f"The rows cannot say whether to use {_name(own)}: {_why_not_identified(found)}."
     if found.breaks_bounds:
         reached = f"{percent(own.accuracy.value)} right at {_thousand(own.cost_usd.value)} per 1,000 requests"
         return f"Do not use {_name(own)} for this: it misses its bound, with {reached}."
-    if gain.is_same:
-        return f"Do not bother: {_name(own)} does what the {other} does."
     if found.verdict == "no gain":
         worth = "worse" if gain.high < 0 else f"at most {_amount(found, max(gain.high, 0.0))} better"
         return f"Do not bother: the {other} alone is enough, {_name(own)} is {worth} ({_gain(found, gain)})."
-    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}."
+    return f"Open: {_name(own)} may or may not be better than the {other}, {_gain(found, gain)}{_spends(found)}."
 
 
 def evaluation_title(found: Evaluation) -> str:
@@ -118,6 +119,14 @@ def _price(found: Evaluation) -> str | None:
         )
     what = f"To see a difference of {_amount(found, price.difference)} with 80 % power"
     return f"{what}: {', or '.join(ways)}." if ways else f"{what}, all rows that there could be would not do."
+
+
+def _spends(found: Evaluation) -> str:
+    """What both cost, where that is not what is judged."""
+    if found.target == "cost":
+        return ""
+    own, other = (_thousand(one.cost_usd.value) for one in (found.headline, found.rival))
+    return f", for {own} against {other} per 1,000 requests"
 
 
 def _name(one: JudgedPolicy) -> str:

@@ -50,10 +50,13 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
 
     TRIE gives the estimator and the stop rule [default: the default ones]; with --serve, its plans are served.
 
+    Exit code 0 whatever the verdict, 2 for bad input, 3 if the budget ended serving early.
+
     Example: vinelm evaluate runs/nl2sql.db
     """
     from vinelm.cli.console import progress
     from vinelm.cli.objective_options import in_options, objective_of
+    from vinelm.errors import BudgetExhausted
     from vinelm.evaluation import evaluate
     from vinelm.workflows import load_workflow
 
@@ -78,6 +81,11 @@ def command(*, store: Path, trie: Path | None, serve: int | None, as_json: bool,
             seed=own["seed"], on_done=on_done,
         )  # fmt: skip
     _print(found, as_json=as_json)
+    if not found.is_complete:
+        raise BudgetExhausted(
+            f"the budget is reached after {found.requests} of {serve} requests: raise --budget-usd and run the same line to"
+            " continue"
+        )
 
 
 def _is_unset(settings: dict[str, Any]) -> bool:

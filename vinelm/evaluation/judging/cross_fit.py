@@ -87,8 +87,14 @@ class CrossFit:
             self.planning.append(PlanningHalf(own, template, catalog, estimator))
         self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
 
-    def runs(self, objectives: Sequence[Objective], on_done: Done = lambda done, total, what: None) -> list[BothWays]:
-        """Plan and judge both ways under every objective.
+    def runs(
+        self,
+        objectives: Sequence[Objective],
+        on_done: Done = lambda done, total, what: None,
+        *,
+        hindsight: bool = True,
+    ) -> list[BothWays]:
+        """Plan and judge both ways under every objective, with the best fixed plan in hindsight if asked for.
 
         Objectives under which VineLM, the static plan or the single model has no plan are left out.
         """
@@ -97,36 +103,32 @@ class CrossFit:
             both = []
             for half in (0, 1):
                 on_done(2 * i + half, 2 * len(objectives), "judging")
-                both.append(self._one_way(half, objective))
+                both.append(self._one_way(half, objective, hindsight))
             if all({"paths", *BASELINES} <= set(one) for one in both):
                 found.append(BothWays(objective, tuple(both)))
         return found
 
-    def _one_way(self, half: int, objective: Objective) -> dict[PolicyName, DirectedJudgement]:
+    def _one_way(self, half: int, objective: Objective, hindsight: bool) -> dict[PolicyName, DirectedJudgement]:
         """Plan on one half, judge on the other."""
-        bought = self.bought[1 - half]
         chosen = self.planning[half].choose(objective)
         found = {name: DirectedJudgement(policy, self._scores(policy, half, objective)) for name, policy in chosen.items()}
-        hindsight = self._hindsight(half, objective)
-        if hindsight is not None and len(bought.requests):
-            found["hindsight"] = hindsight
-        return found
+        best = self._hindsight(half, objective) if hindsight else None
+        return found if best is None else {**found, "hindsight": best}
 
     def _hindsight(self, half: int, objective: Objective) -> DirectedJudgement | None:
-        """The fixed plan that does best on the judged requests themselves, among those that their rows identify."""
-        best, reached = None, -np.inf
-        for policy in self.planning[half].fixed_plans():
-            scores = self._scores(policy, half, objective)
-            if not estimate_mean([HalfScores(scores)], "accuracy", bound=1.0).is_identified:
-                continue
-            if objective.max_cost_usd is not None and scores.cost_usd.mean() > objective.max_cost_usd:
-                continue
-            if objective.min_accuracy is not None and scores.success.mean() < objective.min_accuracy:
-                continue
-            value = float(scores.utility(objective.target).mean())
-            if value > reached:
-                best, reached = DirectedJudgement(policy, scores), value
-        return best
+        """The fixed plan that does best on the judged requests themselves, among those that their rows identify.
+
+        None meets the bounds there: the one that misses them least.
+        """
+        found = [DirectedJudgement(one, self._scores(one, half, objective)) for one in self.planning[half].fixed_plans()]
+        found = [one for one in found if estimate_mean([HalfScores(one.scores)], "accuracy", bound=1.0).is_identified]
+        cap, floor = objective.max_cost_usd, objective.min_accuracy
+
+        def misses(one: DirectedJudgement) -> float:
+            over = 0.0 if cap is None else max(float(one.scores.cost_usd.mean()) - cap, 0.0) / max(cap, 1e-12)
+            return over + (0.0 if floor is None else max(floor - float(one.scores.success.mean()), 0.0))
+
+        return min(found, key=lambda one: (misses(one), -one.scores.utility(objective.target).mean()), default=None)
 
     def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
         bought, cap = self.bought[1 - half], objective.max_latency_s

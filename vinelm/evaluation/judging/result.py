@@ -135,9 +135,10 @@ class Evaluation:
 
     @property
     def rival(self) -> JudgedPolicy:
-        """The better of the best static plan and the best single model, as judged."""
+        """The better of the best static plan and the best single model, as judged; the one that VineLM does the same as."""
         found = [one for name in ("single", "static") if (one := self.policy(name)) is not None]
-        return min(found, key=lambda one: self.headline.against[one.name].value)
+        against = self.headline.against
+        return min(found, key=lambda one: (not against[one.name].is_same, against[one.name].value))
 
     @property
     def gain(self) -> OffPolicyEstimate:
@@ -153,13 +154,15 @@ class Evaluation:
         ``not identified``: the rows do not show what the policies do. ``open``: anything else.
         """
         compared = self.headline.against.values()
+        if self.gain.is_same:
+            return "no gain"
         if not self._is_judged(self.headline):
             return "not identified"
         if self.breaks_bounds:
             return "no gain"
         if all(one.low > 0 for one in compared):
             return "gain"
-        return "no gain" if self.gain.is_same or self.gain.high <= MARGIN * self._unit else "open"
+        return "no gain" if self.gain.high <= MARGIN * self._unit else "open"
 
     @property
     def breaks_bounds(self) -> bool:
@@ -179,7 +182,8 @@ class Evaluation:
         wanted = max(abs(gain.value) if gain.is_identified else 0.0, LEAST_SEEN * self._unit)
         if wanted <= 0.0:
             return None
-        times = ((Z_LEVEL + Z_POWER) * gain.standard_error / wanted) ** 2 if gain.is_identified else math.inf
+        reach = gain.high - gain.value if gain.is_identified else math.inf
+        times = ((1.0 + Z_POWER / Z_LEVEL) * reach / wanted) ** 2
         n = self._requests_to_serve(wanted, times)
         each = own.cost_usd.value + other.cost_usd.value
         return SettlingPrice(

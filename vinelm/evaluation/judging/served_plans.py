@@ -12,7 +12,7 @@ from pathlib import Path
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api import require_budget
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError
+from vinelm.errors import BudgetExhausted, ConfigError
 from vinelm.evaluation.contingent.plans import plans_over
 from vinelm.evaluation.judging.cross_fit import Done, judged_policy
 from vinelm.evaluation.judging.planning_half import PolicyName
@@ -95,11 +95,6 @@ class ServedPlans:
         return cls(run, policies, objective)
 
     @property
-    def expected_usd(self) -> float:
-        """Expected dollars of serving every request under every policy."""
-        return len(self.run.requests) * sum(one.promised_cost_usd for one in self._distinct.values())
-
-    @property
     def _distinct(self) -> dict[PolicyName, _Policy]:
         """The policies that are served; one for those that follow the same fixed plan."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
@@ -114,8 +109,8 @@ class ServedPlans:
             on_done: Called as ``on_done(done, total, what)``.
 
         Raises:
-            ConfigError: Models cost money and no budget is given, the log is of another evaluation, or the budget ended
-                before two requests were served.
+            ConfigError: Models cost money and no budget is given, or the log is of another evaluation.
+            BudgetExhausted: The budget ended before every policy had served two requests.
         """
         require_budget(self.run.backends, budget_usd)
         limit = math.inf if budget_usd is None else budget_usd
@@ -151,10 +146,7 @@ class ServedPlans:
         }
         whole = [request for request, found in served.items() if all(found)]
         if len(whole) < 2:
-            raise ConfigError(
-                f"the budget ended after {len(whole)} requests that every policy has served: raise it, or serve fewer",
-                code="budget-too-small",
-            )
+            raise BudgetExhausted(f"the budget is reached after {len(whole)} requests that every policy has served: raise it")
         scores = {}
         for name in self.policies:
             as_served = next(other for other in self._distinct if self._is_alike(name, other))

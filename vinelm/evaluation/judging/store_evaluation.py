@@ -86,12 +86,12 @@ def evaluate(
     if serve is None:
         for name, value in (("budget_usd", budget_usd), ("log", log), ("workflow", workflow), ("models", models)):
             if value is not None:
-                raise ConfigError(f"{name} has no effect without serve: nothing is called", code="serve-unused")
+                raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
         return subject.judged(objective, on_done)
     from vinelm.evaluation.judging.served_plans import ServedPlans
 
     if objective is None:
-        raise ConfigError("serving needs one objective: say what to maximize or to minimize", code="serve-objective")
+        raise ConfigError("serving needs one objective: a target and its bounds", code="serve-objective")
     served = ServedPlans.of(store, subject.whole(trie), objective, workflow=workflow, models=models, requests=serve, seed=seed)
     return served.evaluation(budget_usd, None if log is None else Path(log), on_done)
 

@@ -1,0 +1,231 @@
+"""`evaluate` on stores: what is refused in one line, cross-fitting, and verdicts from worlds whose truth is known."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_catalog, make_template
+from random_outcomes import catalog as catalog_of
+from random_outcomes import random_outcomes
+
+import vinelm
+from vinelm.errors import ConfigError
+from vinelm.evaluation import OutcomeTable
+from vinelm.evaluation.judging.planning_half import in_first_half
+from vinelm.observation import Observation
+from vinelm.protocols import RequestPath
+from vinelm.reports import evaluation_lines, evaluation_rows, evaluation_sentence, gain_rows
+from vinelm.template import Loop, Stage, Template
+from vinelm.traces import ObservationStore, StoreIdentity
+
+BEST = vinelm.Objective(maximize="accuracy")
+
+
+def store_of(path, rows, template, catalog, requests):
+    identity = StoreIdentity(
+        workflow="a test", template=template.to_dict(), catalog=catalog.to_dict(), dataset_digest="d", fingerprint={},
+        is_simulated=False, created_at="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    with ObservationStore.create(path, identity) as store:
+        store.register_digests(dict.fromkeys(requests, "x"))
+        store.add_many(rows)
+    return path
+
+
+def row(i, model="m0", **fields):
+    return Observation(
+        **{
+            "request_id": f"q{i}", "prefix": (model,), "stage": "generate", "success": i % 3 > 0, "stopped": True,
+            "cost_usd": 0.01, "latency_s": 1.0, **fields,
+        }
+    )  # fmt: skip
+
+
+def small_store(path, rows, *, models=2):
+    template = make_template(models).bind(tuple(make_catalog(models)))
+    return store_of(path, rows, template, make_catalog(models), [f"q{i}" for i in range(60)])
+
+
+def table_store(path, table: OutcomeTable, *, share=1.0, signals=False, seed=0):
+    """A store of random paths of three systems."""
+    template = Template((Stage("answer"), Loop((Stage("retry"),), times=2)), "workflow").bind(table.systems)
+    rng = np.random.default_rng(seed)
+    paths = [
+        RequestPath(name, tuple(map(str, rng.choice(table.systems, 3))), goes_on=signals and rng.random() < 0.5)
+        for name in table.request_ids
+        for _ in range(6)
+        if rng.random() < share
+    ]
+    rows = table.observations(paths, template)
+    if not signals:
+        rows = [replace(one, answer_class=None, signal=None) for one in rows]
+    return store_of(path, rows, template, catalog_of(table), table.request_ids)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "models", "code", "words"),
+    [
+        ([], 2, "too-few-rows", "0 requests have a scored answer"),
+        ([row(i) for i in range(12)], 2, "too-few-rows", "12 requests"),
+        ([row(i) for i in range(60)], 1, "one-model", "one model, 'm0'"),
+        (
+            [row(i, success=None, stopped=None, failure=("timeout", "auth")[i % 2]) for i in range(60)],
+            2, "all-failed", "every one of the 60 rows failed (auth 30, timeout 30)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_store_that_cannot_say_anything_is_one_line(tmp_path, rows, models, code, words):
+    with pytest.raises(ConfigError) as caught:
+        vinelm.evaluate(small_store(tmp_path / "s.db", rows, models=models))
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["budget_usd", "log", "workflow", "models"])
+def test_what_only_serving_needs_is_refused_without_it(tmp_path, name):
+    store = small_store(tmp_path / "s.db", [row(i, f"m{j}") for i in range(60) for j in range(2)])
+    with pytest.raises(ConfigError, match=name):
+        vinelm.evaluate(store, **{name: 1.0 if name == "budget_usd" else "x"})
+
+
+def test_serving_needs_an_objective(tmp_path):
+    store = small_store(tmp_path / "s.db", [row(i, f"m{j}") for i in range(60) for j in range(2)])
+    with pytest.raises(ConfigError, match="one objective"):
+        vinelm.evaluate(store, serve=5)
+
+
+def test_a_bound_that_no_plan_meets_is_one_line(tmp_path):
+    store = small_store(tmp_path / "s.db", [row(i, f"m{j}") for i in range(60) for j in range(2)])
+    with pytest.raises(ConfigError, match="loosen the bounds"):
+        vinelm.evaluate(store, objective=vinelm.Objective(maximize="accuracy", max_cost_usd=1e-9))
+
+
+def test_free_models_are_compared_by_accuracy_alone(tmp_path):
+    table = random_outcomes(120, 3)
+    table = replace(table, cost_usd=np.zeros(table.cost_usd.shape))
+    found = vinelm.evaluate(table_store(tmp_path / "s.db", table))
+    assert len(found.objectives) == 1
+    assert found.objectives[0].max_cost_usd is None
+    assert any("free" in note for note in found.notes)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------
+
+
+def test_the_split_follows_from_the_ids():
+    names = [f"q{i}" for i in range(400)]
+    first = [in_first_half(name, 0) for name in names]
+    assert 150 < sum(first) < 250
+    assert first != [in_first_half(name, 1) for name in names]
+
+
+def test_a_better_second_model_is_worth_a_plan_and_the_interval_has_the_truth(tmp_path):
+    """Two models that are right on different requests, a third that is right on none, and a perfect check."""
+    n = 400
+    right = np.zeros((n, 3), bool)
+    right[: n // 2, 0] = right[n // 2 :, 1] = True
+    right = right[np.random.default_rng(0).permutation(n)]
+    table = replace(random_outcomes(n, 3), success=right, passed=right, cost_usd=np.full((n, 3), 0.01))
+    found = vinelm.evaluate(table_store(tmp_path / "s.db", table), objective=BEST)
+    own = found.policy("paths")
+    assert own.accuracy.low <= 1.0 <= own.accuracy.high + 1e-9
+    assert own.against["single"].low > 0.3
+    assert found.verdict == "no gain"  # one model per stage, tried in turn, does the same
+    assert "Do not bother" in evaluation_sentence(found)
+    assert found.price is None
+
+
+def test_models_that_are_alike_are_not_worth_it(tmp_path):
+    table = random_outcomes(300, 3)
+    same = replace(table, success=table.success[:, [0, 0, 0]], passed=table.passed[:, [0, 0, 0]])
+    found = vinelm.evaluate(table_store(tmp_path / "s.db", same))
+    assert found.verdict in ("no gain", "open")
+    assert found.is_served is False
+    assert found.requests == 300
+
+
+@pytest.fixture(scope="module")
+def with_answers(tmp_path_factory):
+    """An evaluation of a store with answers, some of them below a passed check."""
+    path = table_store(tmp_path_factory.mktemp("s") / "s.db", random_outcomes(160, 3, seed=2), signals=True)
+    steps = []
+    return vinelm.evaluate(path, objective=BEST, on_done=lambda *step: steps.append(step)), steps
+
+
+def test_every_policy_is_judged_and_progress_is_told(with_answers):
+    found, steps = with_answers
+    assert [one.name for one in found.policies] == ["signals", "paths", "static", "single", "vote", "two_agree", "hindsight"]
+    assert {step[2] for step in steps} == {"estimating", "judging"}
+    assert all(done < total for done, total, _ in steps)
+    assert any("how they were bought" in note for note in found.notes)  # these rows name no sampler
+
+
+def test_plain_types_and_words_tell_the_same(with_answers):
+    found, _ = with_answers
+    plain = found.to_dict()
+    assert plain["verdict"] == found.verdict
+    assert plain["gain"]["value"] == found.gain.value
+    assert [one["policy"] for one in plain["policies"]] == [one.name for one in found.policies]
+    assert len(evaluation_rows(found)) == len(found.policies)
+    assert {cells[0] for cells in gain_rows(found)} == {"VineLM, signals", "VineLM, paths", "vote", "until two agree"}
+    assert any("Optimism" in line for line in evaluation_lines(found)) is found.headline.accuracy.is_identified
+
+
+def test_the_same_store_gives_the_same_figures(tmp_path):
+    path = table_store(tmp_path / "s.db", random_outcomes(120, 3, seed=4))
+    assert vinelm.evaluate(path).to_dict() == vinelm.evaluate(path).to_dict()
+
+
+def test_steps_without_rows_are_not_identified(tmp_path):
+    """First answers only: what a second call would do nobody knows."""
+    table = random_outcomes(200, 3, easy=-1.0)
+    template = Template((Stage("answer"), Loop((Stage("retry"),), times=2)), "workflow").bind(table.systems)
+    paths = [RequestPath(name, (model,)) for name in table.request_ids for model in table.systems]
+    rows = [replace(one, answer_class=None, signal=None) for one in table.observations(paths, template)]
+    path = store_of(tmp_path / "s.db", rows, template, catalog_of(table), table.request_ids)
+    found = vinelm.evaluate(path, objective=BEST)
+    assert not found.policy("paths").accuracy.is_identified
+    assert found.policy("paths").accuracy.unsupported > 0.1
+    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[1:4] == ("-", "not identified", "-")
+
+
+# -- the benchmark -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def coverage():
+    scripts = str(Path(__file__).parents[3] / "scripts")
+    sys.path.insert(0, scripts)
+    try:
+        import evaluate_coverage
+    finally:
+        sys.path.remove(scripts)
+    return evaluate_coverage
+
+
+def summary(coverage, worlds, seed):
+    arguments = type("Arguments", (), {"worlds": worlds, "seed": seed, "estimator": "cascade-svd", "data": None})
+    return coverage.run(arguments)
+
+
+def test_a_few_worlds_are_covered(coverage, monkeypatch):
+    monkeypatch.setattr(coverage, "FRESH", 2000)
+    found = summary(coverage, 5, 7)
+    values = [one for what, one in found["coverage"].items() if what.startswith("value")]
+    assert sum(one["covered"] for one in values) >= 0.8 * sum(one["intervals"] for one in values) > 0
+    assert found["without_gain"]["claimed"] <= 1
+    assert "worlds" in coverage.as_text(found)
+
+
+@pytest.mark.long
+def test_intervals_cover_and_gains_are_not_made_up(coverage):
+    """A hundred worlds, not those of the documented figures."""
+    found = summary(coverage, 100, 11)
+    assert found["coverage"]["all gains"]["interval"][0] <= 0.95 <= found["coverage"]["all gains"]["interval"][1]
+    assert found["without_gain"]["interval"][0] <= 0.05
