@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
+    from vinelm.controller import Decision
     from vinelm.demo import DemoResult
     from vinelm.evaluation import ComparisonResult, PolicyComparison, SweepVerdict, Verdict
 
@@ -157,7 +158,7 @@ def _show_plans(result: DemoResult) -> None:
     for compared in result.own_check.verdict.results:
         objective = compared.comparison.objective
         best = by_signals.decision(objective)
-        planned = [(NAMES["vinelm"], best, by_signals.plan_text(best))]
+        planned: list[tuple[str, Decision, str]] = [(NAMES["vinelm"], best, by_signals.plan_text(best))]
         for role, name in {**NAMES, "vinelm": PATHS}.items():
             found = half.plans.decision(objective, role)
             planned.append((name, found, path_text(half.plans.trie, found.target)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api import with_provenance
@@ -23,6 +23,7 @@ from vinelm.evaluation import (
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.profiler import make_sampler
+from vinelm.protocols import RequestPath
 from vinelm.recorded_table import RecordedTable
 from vinelm.workflow import Request
 
@@ -56,13 +57,13 @@ def sparse_rows(table: RecordedTable, coverage: float, seed: int) -> list[Observ
         round_ += 1
 
 
-def _proposed(table: RecordedTable, paths: Iterator[object]) -> Iterator[tuple[int, int]]:
+def _proposed(table: RecordedTable, paths: Iterable[RequestPath]) -> Iterator[tuple[int, int]]:
     """The (row, node) cells of the paths, in order, each path to where its request ends."""
     row_of = {request_id: row for row, request_id in enumerate(table.request_ids)}
     for path in paths:
-        row = row_of[path.request_id]  # type: ignore[attr-defined]
+        row = row_of[path.request_id]
         node = 0
-        for model in path.path:  # type: ignore[attr-defined]
+        for model in path.path:
             node = table.trie.child(node, str(model))
             yield row, node
             if table.ended[row, node]:

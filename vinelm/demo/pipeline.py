@@ -131,12 +131,13 @@ def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> De
         settings: What to run on.
         start: Starts a progress bar with this title and returns its callback.
     """
-    assert settings.recorded_table is not None
-    assert settings.answers is not None
+    recorded_table, answers = settings.recorded_table, settings.answers
+    assert recorded_table is not None
+    assert answers is not None
     settings = with_stop_rule(settings, "workflow")
     first, second = halves_of(settings)
     _prepare_folder(settings.output_dir)  # first: a folder that cannot be written to is refused before a process is started
-    with table_in_background(settings.recorded_table, [request.id for request in (*first, *second)]) as pending:
+    with table_in_background(recorded_table, [request.id for request in (*first, *second)]) as pending:
         profiled = profile_sample(settings, (*first, *second), start("profile requests"))
         estimate_trie(settings, profiled, "workflow")
         rows = stored_rows(profiled)
@@ -146,7 +147,7 @@ def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> De
         estimated_half(settings, first, tables[0], rows_of(rows, second)),
         estimated_half(settings, second, tables[1], rows_of(rows, first)),
     )
-    own = OwnCheck(settings, halves, settings.answers)
+    own = OwnCheck(settings, halves, answers)
     served = own.served(start("serve requests"))
     own_check = own.result(served, start("replay other budgets"))
     _write_trie(settings, oracle_trie(settings, table), "oracle")

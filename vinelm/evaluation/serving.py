@@ -173,7 +173,8 @@ class HeldOutServing:
         for request in self.requests:
             own.append(serve(self.workflow, self.vine, self.app, request, objective))
             count()
-        plans = ContingentPlans(self.plans.annotated.signals) if self.by_signals else self.plans
+        signals = self.plans.annotated.signals
+        plans = ContingentPlans(signals) if self.by_signals and signals is not None else self.plans
         decision = plans.decision(objective)
         return self._run(own, NAMES["vinelm"], plans.plan_text(decision), decision)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import Planner, Session
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, FailureKind
 from vinelm.evaluation.policy_run import PolicyRun
 from vinelm.objective import Objective
 from vinelm.observation import Usage
@@ -95,6 +95,6 @@ class SessionReplay:
 
 
 def _invocation(stage: str, prefix: tuple[str, ...], shown: ShownAnswer) -> Invocation:
-    failure = "unknown" if shown.has_failed else None
+    failure: FailureKind | None = "unknown" if shown.has_failed else None
     usage = Usage(model=prefix[-1], cost_usd=shown.cost_usd, latency_s=shown.latency_s, failure=failure)
     return Invocation(stage=stage, prefix=prefix, latency_s=shown.latency_s, usages=(usage,), failure=failure)
