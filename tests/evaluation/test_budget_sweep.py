@@ -61,6 +61,8 @@ def test_a_single_model_that_turned_out_better_forbids_a_gain():
     assert found.hindsight.difference.value < 0  # m7; m8 breaks every budget
     assert not found.is_gain
     assert found.model == "m7"
+    alone = judge_sweep(sweep_of((200, 200, 200), (200, 200, 200), (200, 200, 200), models=(run_of("m7", 200),)))
+    assert alone.model == "m7"  # by its name, not as the best single model
     assert sweep_line(found).endswith("use a single model.")
 
 

@@ -33,11 +33,16 @@ class BudgetSweep:
     @property
     def hindsight(self) -> tuple[PolicyRun, ...]:
         """For each cap the single model that did best on these requests: least excess over the budget, then accuracy."""
-        found = []
-        for cap, single in zip(self.caps, self.runs["single"], strict=True):
-            objective = Objective(maximize="accuracy", max_cost_usd=cap)
-            found.append(min((single, *self.models), key=lambda run: (run.shortfall(objective), -run.accuracy)))
-        return tuple(found)
+        chosen = zip(self.caps, self.runs["single"], strict=True)
+        return tuple(_best(cap, (single, *self.models)) for cap, single in chosen)
+
+    @property
+    def best_model(self) -> str:
+        """The single model that does best in hindsight under most budgets; the first of several."""
+        names = [
+            _best(cap, self.models or (single,)).policy for cap, single in zip(self.caps, self.runs["single"], strict=True)
+        ]
+        return max(dict.fromkeys(names), key=names.count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,6 @@ def judge_sweep(sweep: BudgetSweep, *, seed: int = 0) -> SweepVerdict:
     own, hindsight = sweep.runs["vinelm"], sweep.hindsight
     weights = resample_weights(len(own[0]), seed)
     tested: tuple[Role, ...] = ("vinelm", "static", "single")
-    names = [run.policy for run in hindsight]
     return SweepVerdict(
         caps=sweep.caps,
         accuracy=_accuracy(own),
@@ -113,7 +117,7 @@ def judge_sweep(sweep: BudgetSweep, *, seed: int = 0) -> SweepVerdict:
         single=_pair(sweep.caps, own, sweep.runs["single"], weights),
         hindsight=_pair(sweep.caps, own, hindsight, weights),
         others={role: _pair(sweep.caps, own, runs, weights) for role, runs in sweep.runs.items() if role not in tested},
-        model=max(dict.fromkeys(names), key=names.count),
+        model=sweep.best_model,
     )
 
 
@@ -131,6 +135,11 @@ def _pair(caps: Sequence[float], own: Sequence[PolicyRun], rival: Sequence[Polic
     return SweepPair(
         policy=rival[0].policy, accuracy=_accuracy(rival), difference=difference, outcome=outcome, exceeded=exceeded
     )
+
+
+def _best(cap: float, runs: Sequence[PolicyRun]) -> PolicyRun:
+    objective = Objective(maximize="accuracy", max_cost_usd=cap)
+    return min(runs, key=lambda run: (run.shortfall(objective), -run.accuracy))
 
 
 def _accuracy(runs: Sequence[PolicyRun]) -> float:

@@ -51,7 +51,6 @@ def calculate(expression: str) -> str:
 
 
 AGENT: dict[str, Any] = {"tools": [price, exchange_rate, calculate], "system_prompt": PROMPT}
-LIMIT = ModelCallLimitMiddleware(run_limit=5)
 _AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
 
 
@@ -79,11 +78,12 @@ def stated_amount(text: str) -> str | None:
     return f"{float(found[-1][0]):.2f} {found[-1][1]}" if found else None
 
 
+MIDDLEWARE: list[Any] = [StatedAmount(), ModelCallLimitMiddleware(run_limit=5)]
+
+
 def build(vine: Any) -> Any:
     """The agent, compiled."""
-    return create_agent(
-        VineChatModel(vine=vine, stage="model"), **AGENT, middleware=[StatedAmount(), LIMIT, VineMiddleware(vine)]
-    )
+    return create_agent(VineChatModel(vine=vine, stage="model"), **AGENT, middleware=[*MIDDLEWARE, VineMiddleware(vine)])
 
 
 def _value(node: ast.expr) -> float:
