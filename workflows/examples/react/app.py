@@ -33,7 +33,7 @@ def score(request: Request, state: Mapping[str, Any]) -> bool:
     last = state["messages"][-1]
     if not isinstance(last, AIMessage) or last.tool_calls:
         return False
-    return stated_amount(last.text) == request.data["answer"]
+    return bool(stated_amount(last.text) == request.data["answer"])
 
 
 def step(state: Mapping[str, Any]) -> str:
