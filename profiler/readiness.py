@@ -192,7 +192,8 @@ def _dry_run(units: Units, request: Request) -> Iterator[CheckItem]:
     if last.failure is None:
         shown = rows if units.template.is_linear else rows[-1:]
         known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
-        yield from (_scored(units.workflow, request, row) for row in known[:1])
+        ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
+        yield from (_scored(units.workflow, request, row) for row in ended[:1])
         if units.signals is not None:
             yield _shown(units.signals, rows)
 

@@ -1,4 +1,4 @@
-"""What the demos print: results as served, and their JSON."""
+"""What the demos print: results as served or replayed, and their JSON."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
-    from vinelm.demo import BranchingDemoResult
-    from vinelm.evaluation import ComparisonResult, PolicyComparison
+    from vinelm.controller import Decision
+    from vinelm.demo import DemoResult
+    from vinelm.evaluation import ComparisonResult, PolicyComparison, SweepVerdict, Verdict
 
 
 def show_comparison(comparison: PolicyComparison) -> None:
-    """Show VineLM, the baselines and the best single model in hindsight: estimated accuracy, and results as served."""
+    """Show VineLM, the baselines and the best single model in hindsight: estimated accuracy, and results."""
     from vinelm.cli.console import show_table
     from vinelm.reports import objective_words, percent, seconds, usd
 
     cap, best_single_in_hindsight = comparison.objective.max_latency_s, comparison.best_single_in_hindsight
     hindsight = (replace(best_single_in_hindsight, policy=f"hindsight: {best_single_in_hindsight.policy}"),)
     rows = []
-    for run in (comparison.vinelm, comparison.static, comparison.single, *hindsight):
+    paths = () if comparison.paths is None else (comparison.paths,)
+    for run in (comparison.vinelm, *paths, comparison.static, comparison.single, *hindsight):
         right = float(run.utility(comparison.objective).mean()) if cap is not None else run.accuracy
         figures = (percent(run.expected_accuracy), percent(right), usd(run.mean_cost_usd), seconds(run.mean_latency_s))
         rows.append((run.policy, *figures))
@@ -31,14 +33,14 @@ def show_comparison(comparison: PolicyComparison) -> None:
 
 
 def show_each_model(comparison: PolicyComparison) -> None:
-    """Show every single model, served."""
+    """Show every single model, run to the last invocation."""
     from vinelm.cli.console import show_table
     from vinelm.demo import run_cells
     from vinelm.objective import Objective
 
     rows = [run_cells(run, Objective(maximize="accuracy"))[:6] for run in comparison.others]
     columns = ("model", "estimate", "accuracy", "95 % interval", "cost", "latency")
-    show_table("Every single model, served", columns, rows)
+    show_table("Every single model", columns, rows)
 
 
 def result_facts(compared: ComparisonResult) -> dict[str, Any]:
@@ -73,68 +75,117 @@ def result_facts(compared: ComparisonResult) -> dict[str, Any]:
     }
 
 
-# -- workflows that branch ---------------------------------------------------------------------------------------
+def show_sweep(sweep: SweepVerdict) -> None:
+    """Show each policy's mean accuracy over the budgets, and VineLM's difference from it."""
+    from vinelm.cli.console import show_table
+    from vinelm.reports import SWEEP_COLUMNS, budgets_words, sweep_rows
+
+    show_table(f"Mean over {budgets_words(sweep)}", SWEEP_COLUMNS, [cells for _, cells in sweep_rows(sweep)])
 
 
-def show_branching(result: BranchingDemoResult, page: Path) -> None:
-    """Print the plans, the results as served and the verdict of a demo of a workflow that branches."""
-    from vinelm.cli.arms_table import show_arms
+def sweep_facts(sweep: SweepVerdict) -> dict[str, Any]:
+    """Return the verdict over a sweep as plain JSON types: accuracies and differences are fractions."""
+    pairs = {"static": sweep.static, "single": sweep.single, "hindsight": sweep.hindsight, **sweep.others}
+    return {
+        "caps_usd": list(sweep.caps),
+        "accuracy": sweep.accuracy,
+        "is_gain": sweep.is_gain,
+        "comparisons": [
+            {
+                "against": role,
+                "accuracy": pair.accuracy,
+                "outcome": pair.outcome,
+                "difference": pair.difference.value,
+                "low": pair.difference.low,
+                "high": pair.difference.high,
+            }
+            for role, pair in pairs.items()
+        ],
+    }
+
+
+def show_demo(result: DemoResult, page: Path) -> None:
+    """Print the plans, the results under both stop rules and the verdict; the workflow's own check comes first."""
     from vinelm.cli.console import say
-    from vinelm.demo import interval_note
-    from vinelm.reports import percent, template_words, usd, verdict_headline, verdict_lines
+    from vinelm.demo import demo_headline, interval_note, oracle_line, stop_note, sweep_findings
+    from vinelm.reports import percent, usd, verdict_lines
 
-    profile, annotated, verdict = result.profiled.result, result.annotated, result.verdict
+    profile, own, oracle = result.profiled.result, result.own_check.verdict, result.oracle_stop.verdict
+    n_requests = len(result.table.request_ids)
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
-    say(f"The workflow branches: {template_words(annotated.template)}.")
     say(
-        f"Profiled {sum(profile.counts):,} cells of {len(result.training)} training tickets for {usd(profile.spent_usd)}: "
-        f"{percent(profile.coverage)} of the cost of all {annotated.trie.n_nodes:,} histories."
+        f"Profiled {sum(profile.counts):,} (request, path) cells of {n_requests} requests for {usd(profile.spent_usd)}: "
+        f"{percent(profile.coverage)} of the cost of all {result.table.trie.n_nodes:,} paths. Each half of the requests is "
+        "answered by plans made from the rows of the other half."
     )
     echo()
-    show_arms(annotated)
-    say("1. Plans from this sample", bold=True)
-    _show_contingent_plans(result)
-    say(f"2. {len(result.held_out)} held-out tickets served through the LangGraph app", bold=True)
-    for compared in verdict.results:
+    say("1. With the workflow's own check", bold=True)
+    say(stop_note(result.table))
+    say(
+        "VineLM therefore plans by what a request shows, too: the rows that its query found, and whether two queries agree. "
+        f"All {n_requests} requests were served through the LangGraph app."
+    )
+    echo()
+    _show_plans(result)
+    for compared in own.results:
         show_comparison(compared.comparison)
-    show_each_model(verdict.results[0].comparison)
-    say(f"Verdict. {verdict_headline(verdict)}", bold=True)
-    for line in verdict_lines(verdict):
+    show_each_model(own.results[0].comparison)
+    if own.sweep is not None:
+        show_sweep(own.sweep)
+    say("2. With an oracle that ends each request once it is right (the paper's case)", bold=True)
+    say("Labels are needed for that. Plans are paths, replayed on the complete table of outcomes.")
+    for line in (*sweep_findings(oracle), *verdict_lines(oracle)):
         say(line, indent="  ", hanging=2)
-    say(interval_note(verdict))
+    echo()
+    say(f"Verdict. {demo_headline(result)}", bold=True)
+    for line in (*sweep_findings(own), *verdict_lines(own)):
+        say(line, indent="  ", hanging=2)
+    say(oracle_line(oracle), bold=True)
+    say(interval_note(own))
     echo(f"\nReport: {page}")
 
 
-def _show_contingent_plans(result: BranchingDemoResult) -> None:
-    from vinelm.cli.console import show_table
-    from vinelm.cli.contingent_output import show_tree
-    from vinelm.evaluation import ContingentPlans
+def _show_plans(result: DemoResult) -> None:
+    """Show the plans made from one half of the rows."""
+    from vinelm.cli.console import say, show_table
+    from vinelm.evaluation import NAMES, PATHS, ContingentPlans, path_text
     from vinelm.reports import objective_words, percent, seconds, usd
 
-    plans = ContingentPlans(result.annotated)
-    for compared in result.verdict.results:
+    say("Plans from the rows of one half, with their estimates; a model after “or” depends on what is shown:")
+    half = result.own_check.halves[0]
+    assert half.annotated.signals is not None
+    by_signals = ContingentPlans(half.annotated.signals)
+    for compared in result.own_check.verdict.results:
         objective = compared.comparison.objective
-        planned = plans.compare(objective)
-        rows = []
-        for item in planned:
-            found = item.decision
-            figures = (percent(found.accuracy), usd(found.path_cost_usd), seconds(found.path_latency_s))
-            rows.append((item.policy, *figures, item.plan))
-        show_table(objective_words(objective), ("policy", "accuracy", "cost", "longest", "<plan"), rows)
-        show_tree(planned[0].decision, "VineLM's plan")
+        best = by_signals.decision(objective)
+        planned: list[tuple[str, Decision, str]] = [(NAMES["vinelm"], best, by_signals.plan_text(best))]
+        for role, name in {**NAMES, "vinelm": PATHS}.items():
+            found = half.plans.decision(objective, role)
+            planned.append((name, found, path_text(half.plans.trie, found.target)))
+        rows = [(n, percent(d.accuracy), usd(d.path_cost_usd), seconds(d.path_latency_s), text) for n, d, text in planned]
+        columns = ("policy", "accuracy", "cost", "longest", "<plan")
+        show_table(objective_words(objective), columns, rows)
 
 
-def branching_facts(result: BranchingDemoResult, page: Path) -> dict[str, Any]:
-    """Return the results of a demo of a workflow that branches as plain JSON types."""
-    from vinelm.cli.arms_table import arm_facts
-    from vinelm.demo import branching_provenance
-    from vinelm.reports import verdict_headline
+def demo_facts(result: DemoResult, page: Path) -> dict[str, Any]:
+    """Return the results of a demo as plain JSON types."""
+    from vinelm.demo import demo_headline, provenance
 
     return {
         "report": str(page),
         "is_simulated": True,
-        "verdict": verdict_headline(result.verdict),
-        "objectives": [result_facts(compared) for compared in result.verdict.results],
-        "arms": arm_facts(result.annotated),
-        "provenance": dict(branching_provenance(result)),
+        "verdict": demo_headline(result),
+        **_verdict_facts(result.own_check.verdict),
+        "oracle_stop": _verdict_facts(result.oracle_stop.verdict),
+        "provenance": dict(provenance(result)),
+    }
+
+
+def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
+    from vinelm.reports import verdict_headline
+
+    return {
+        "headline": verdict_headline(verdict),
+        "sweep": None if verdict.sweep is None else sweep_facts(verdict.sweep),
+        "objectives": [result_facts(compared) for compared in verdict.results],
     }

@@ -4,9 +4,10 @@ from .ground_truth import TableMaker as TableMaker
 from .page import demo_headline as demo_headline
 from .page import demo_page as demo_page
 from .page import interval_note as interval_note
-from .page import own_check_line as own_check_line
+from .page import oracle_line as oracle_line
 from .page import provenance as provenance
 from .page import stop_note as stop_note
+from .page import sweep_findings as sweep_findings
 from .pipeline import run_branching_demo as run_branching_demo
 from .pipeline import run_demo as run_demo
 from .result import BranchingDemoResult as BranchingDemoResult

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from vinelm.demo.result import BranchingDemoResult, DemoResult, FullProfilePlans, StopRuleResult
-from vinelm.demo.tables import comparison_table, plain_runs, singles_table, summary_table
-from vinelm.evaluation import NAMES, Verdict
+from vinelm.demo.oracle_stop import COVERAGE
+from vinelm.demo.result import BranchingDemoResult, DemoResult, StopRuleResult
+from vinelm.demo.tables import comparison_table, singles_table, summary_table
+from vinelm.evaluation import Verdict
 from vinelm.recorded_table import RecordedTable
 from vinelm.reports import (
     Chart,
@@ -18,10 +17,11 @@ from vinelm.reports import (
     cost_chart,
     frontier_table,
     latency_chart,
-    objective_words,
     percent,
     price_table,
     simulated_line,
+    sweep_line,
+    sweep_table,
     usd,
     verdict_headline,
     verdict_lines,
@@ -31,47 +31,45 @@ from vinelm.reports import (
 
 
 def demo_page(result: DemoResult) -> Report:
-    """Build the report of a demo."""
-    oracle_stop, own_check, settings = result.oracle_stop.verdict, result.own_check.verdict, result.settings
+    """Build the report of a demo: the workflow's own check first, then the oracle stop."""
+    own_check, oracle_stop, settings = result.own_check, result.oracle_stop.verdict, result.settings
+    profile, trie = result.profiled.result, result.table.trie
     return Report(
         title=f"VineLM on {settings.workflow.name}",
-        subtitle=f"{len(result.held_out)} held-out requests served; {percent(result.profiled.result.coverage)} of the cost of "
-        f"{len(result.training)} others profiled; {len(settings.catalog)} models, "
-        f"{result.held_out_table.trie.n_nodes:,} paths",
+        subtitle=f"{len(result.table.request_ids)} requests served, each by plans made from the rows of the other half; "
+        f"{percent(profile.coverage)} of the cost of everything profiled; {len(settings.catalog)} models, "
+        f"{trie.n_nodes:,} paths",
         headline=demo_headline(result),
-        is_gain=bool(oracle_stop.gains),
-        summary=summary_table(oracle_stop),
-        findings=(own_check_line(own_check), interval_note(oracle_stop)),
-        sections=(
-            _served(oracle_stop),
-            _frontiers(result.oracle_stop, "", "Frontiers", _FRONTIER_INTRO),
-            _full(result.oracle_stop.full),
-            profile_section(result, _PROFILE_INTRO),
-            *_own_check(result),
-        ),
+        is_gain=own_check.verdict.is_gain,
+        summary=summary_table(own_check.verdict),
+        findings=(*sweep_findings(own_check.verdict), oracle_line(oracle_stop), interval_note(own_check.verdict)),
+        sections=(_own_check(result), profile_section(result, _PROFILE_INTRO), _oracle_stop(result)),
         provenance=provenance(result),
         simulated=simulated_line(settings.catalog, settings.backends, "Their answers are really executed."),
     )
 
 
 _PROFILE_INTRO = (
-    "Labels decided how far each request went, and every row also records whether the workflow's own check accepted the "
-    "answer: one profile serves both stop rules."
-)
-_FRONTIER_INTRO = (
-    "The same policies over a range of budgets, replayed on the complete table of every held-out request's outcome on every "
-    "path. The oracle knows the best path of each request in advance: an upper bound that no policy can exceed."
+    "Each request went as far as the workflow's own check let it; some of the paths go on below an answer that the check had "
+    "passed, so that a second opinion can be learned about."
 )
 
 
 def demo_headline(result: DemoResult) -> str:
     """Summarise the demo in one sentence, naming the stop rule under which it holds."""
-    return f"With the oracle stop: {_uncapitalised(verdict_headline(result.oracle_stop.verdict))}"
+    return f"With the workflow's own check: {_uncapitalised(verdict_headline(result.own_check.verdict))}"
 
 
-def own_check_line(own: Verdict) -> str:
-    """Summarise the verdict under the workflow's own check."""
-    return f"With the workflow's own check, which can also accept wrong answers: {_uncapitalised(verdict_headline(own))}"
+def oracle_line(verdict: Verdict) -> str:
+    """Summarise the verdict under the oracle stop."""
+    return (
+        f"With an oracle that ends each request once it is right, as in the paper: {_uncapitalised(verdict_headline(verdict))}"
+    )
+
+
+def sweep_findings(verdict: Verdict) -> tuple[str, ...]:
+    """Return the line about the sweep of budgets, if one was judged."""
+    return () if verdict.sweep is None else (sweep_line(verdict.sweep),)
 
 
 def _uncapitalised(sentence: str) -> str:
@@ -80,8 +78,9 @@ def _uncapitalised(sentence: str) -> str:
 
 def interval_note(verdict: Verdict) -> str:
     """Explain the intervals of the verdict."""
+    over_all = "" if verdict.sweep is None else "at 95 % for the mean over all budgets, and "
     return (
-        f"In parentheses: paired bootstrap intervals over the held-out requests, at {100 * verdict.level:.1f} % so that all "
+        f"In parentheses: paired bootstrap intervals over the requests, {over_all}at {100 * verdict.level:.1f} % so that all "
         f"{len(verdict.results)} objectives together have 95 % confidence (Bonferroni). A gain needs an interval that "
         "excludes zero, and no significantly missed bound."
     )
@@ -95,7 +94,7 @@ def stop_note(table: RecordedTable) -> str:
     refused_right = float((right & ~stopped).sum() / max(right.sum(), 1))
     return (
         f"After the first invocation the workflow's own check ends {percent(float(stopped.mean()))} of the requests. "
-        f"{percent(accepted_wrong)} of the answers that it accepts are wrong, and no later invocation can repair them. It "
+        f"{percent(accepted_wrong)} of the answers that it accepts are wrong, and a plan over paths returns them. It "
         f"rejects {percent(refused_right)} of the right answers."
     )
 
@@ -105,16 +104,18 @@ def provenance(result: DemoResult) -> tuple[tuple[str, str], ...]:
     settings, profile = result.settings, result.profiled.result
     counts = ", ".join(f"depth {depth}: {count:,}" for depth, count in enumerate(profile.counts, start=1))
     same, total = result.agreed
+    first, second = (len(half.judged) for half in result.own_check.halves)
     return (
         *workflow_facts(settings.workflow),
-        ("Split", f"{len(result.training)} training, {len(result.held_out)} held out, by request id and seed"),
+        ("Halves", f"{first} and {second} requests, by request id and seed; each is judged by plans from the other's rows"),
         ("Seed", str(settings.seed)),
         ("Profiled rows", counts),
         (
             "Coverage",
-            f"{percent(profile.coverage)} of {usd(profile.exhaustive_usd)} (every reachable cell once, estimated)",
+            f"{percent(profile.coverage)} of {usd(profile.exhaustive_usd)} (every reachable cell once, estimated); under the "
+            f"oracle stop {percent(COVERAGE)}, looked up in the complete table",
         ),
-        ("Estimator", str(result.oracle_stop.annotated.meta["estimator"])),
+        ("Estimator", str(result.oracle_stop.halves[0].annotated.meta["estimator"])),
         *catalog_facts(settings.catalog),
         (
             "Served against replayed",
@@ -124,16 +125,45 @@ def provenance(result: DemoResult) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _served(verdict: Verdict) -> Section:
+def _own_check(result: DemoResult) -> Section:
+    found = result.own_check
+    assert found.verdict.sweep is not None
     return Section(
-        title="Held-out requests, served",
-        intro="Every row is the same LangGraph application answering the same held-out requests, none of which was profiled. "
-        "As in the VineLM paper, a request leaves the repair loop when its answer is right (oracle stop). That needs labels; a "
-        "production service needs a check of its own, which the last section uses. VineLM, the static plan (one model per "
-        "stage and a maximum depth) and the best single model were planned with the same sampled observations; “in hindsight” "
-        "is the single model that did best on these held-out requests.",
-        findings=verdict_lines(verdict),
-        parts=comparison_tables(verdict),
+        title="With the workflow's own check",
+        intro="A service has no labels: a request leaves the repair loop when the workflow's own check accepts its answer. "
+        f"{stop_note(result.table)} So VineLM plans by what a request shows, too: whether its query failed, found nothing or "
+        "found rows, and whether two queries found the same. It may ask another model although the check has passed, and "
+        "return an earlier answer. Its requests were served by the LangGraph application. “VineLM over paths”, the static plan "
+        "(one model per stage and a maximum depth) and single models are fixed paths, planned from the same rows and replayed "
+        "on the complete table of outcomes, which gives what serving them would give. “In hindsight” is the single model that "
+        "did best on these requests.",
+        findings=(*sweep_findings(found.verdict), *verdict_lines(found.verdict)),
+        parts=(
+            sweep_table(found.verdict.sweep),
+            *_frontier_parts(found, "own-", _OWN_NOTE),
+            *comparison_tables(found.verdict),
+        ),
+    )
+
+
+_OWN_NOTE = (
+    "A vote asks several models for a first answer and returns the most frequent one; “until two agree” asks in turn. Both "
+    "were chosen from the same rows under each budget."
+)
+
+
+def _oracle_stop(result: DemoResult) -> Section:
+    found = result.oracle_stop
+    assert found.verdict.sweep is not None
+    return Section(
+        title="With the oracle stop, the paper's special case",
+        intro="As in the VineLM paper, a request leaves the repair loop as soon as its answer is right. That needs labels, "
+        "which no service has; every answer that is returned early is right, so signals add nothing and plans are paths. Rows "
+        f"of {percent(COVERAGE)} of the cost of everything were bought, and all policies replayed, on the complete table of "
+        "outcomes. “Fully profiled” plans from the complete table of the other half. The oracle knows the best path of each "
+        "request in advance: an upper bound.",
+        findings=(verdict_headline(found.verdict), *sweep_findings(found.verdict), *verdict_lines(found.verdict)),
+        parts=(sweep_table(found.verdict.sweep), *_frontier_parts(found, "oracle-"), *comparison_tables(found.verdict)),
     )
 
 
@@ -146,35 +176,19 @@ def comparison_tables(verdict: Verdict) -> tuple[Table, ...]:
     )
 
 
-def _frontiers(found: StopRuleResult, prefix: str, title: str, intro: str) -> Section:
-    return Section(title=title, intro=intro, parts=_frontier_parts(found, prefix))
-
-
-def _frontier_parts(found: StopRuleResult, prefix: str) -> tuple[Table | Chart, ...]:
+def _frontier_parts(found: StopRuleResult, prefix: str, note: str = "") -> tuple[Table | Chart, ...]:
     cost, latency = found.frontiers.cost, found.frontiers.latency
-    return (
-        cost_chart(f"{prefix}cost", cost),
+    by_cost = (
+        cost_chart(f"{prefix}cost", cost, note=note),
         frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
+    )
+    if not latency:
+        return by_cost
+    return (
+        *by_cost,
         latency_chart(f"{prefix}latency", latency),
         frontier_table("Data of the accuracy–latency frontier", latency, "cap", is_cost=False),
     )
-
-
-def _full(choices: Iterable[FullProfilePlans]) -> Section:
-    return Section(
-        title="With a complete profile",
-        intro="The same policies planned with the complete training table instead of the sample, replayed on the held-out "
-        "table. The difference is the loss from sparse profiling. Not part of the verdict.",
-        parts=tuple(
-            plain_runs(choice.runs, choice.objective, objective_words(choice.objective), _missing(choice)) for choice in choices
-        ),
-    )
-
-
-def _missing(choice: FullProfilePlans) -> str:
-    roles = {role for _, role in choice.runs}
-    gone = [NAMES[role] for role in NAMES if ("full" if role == "vinelm" else role) not in roles]
-    return f"With the complete table, no plan meets the bounds for: {', '.join(gone)}." if gone else ""
 
 
 def profile_section(result: DemoResult | BranchingDemoResult, intro: str) -> Section:
@@ -201,16 +215,3 @@ def profile_section(result: DemoResult | BranchingDemoResult, intro: str) -> Sec
     )
     bought = Table(title="Cost of the profile", columns=("model", "rows", "failed", "cost", "share"), rows=rows, note=saving)
     return Section(title="What was profiled", intro=intro, parts=(bought, price_table(result.settings.catalog)))
-
-
-def _own_check(result: DemoResult) -> tuple[Section, ...]:
-    own = result.own_check
-    section = Section(
-        title="With the workflow's own check",
-        intro="A production service has no labels: a request leaves the loop when the workflow's own check accepts the answer. "
-        "The trie of this stop rule was estimated from the same profile, and the policies were replayed on the complete "
-        "held-out table. " + stop_note(result.held_out_table),
-        findings=(verdict_headline(own.verdict), *verdict_lines(own.verdict)),
-        parts=(*comparison_tables(own.verdict), *_frontier_parts(own, "own-")),
-    )
-    return (section,)

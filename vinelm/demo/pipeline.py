@@ -9,35 +9,22 @@ from pathlib import Path
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.dataset import split_requests
 from vinelm.demo.ground_truth import StepProgress, table_in_background
+from vinelm.demo.halves import ESTIMATOR, halves_of, rows_of
+from vinelm.demo.oracle_stop import oracle_halves, oracle_result, oracle_trie
+from vinelm.demo.own_check import OwnCheck, estimated_half
 from vinelm.demo.result import (
     BranchingDemoResult,
     DemoResult,
     DemoSettings,
-    Frontiers,
-    FullProfilePlans,
-    StopRuleResult,
     TrainingProfile,
 )
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.evaluation import (
-    NAMES,
-    Plans,
-    PolicyComparison,
-    Role,
-    compare,
-    frontiers_on,
-    plans_over,
-    replayed_comparison,
-    replayed_run,
-    showcase,
-)
+from vinelm.evaluation import PolicyComparison, compare, plans_over, showcase
 from vinelm.io import require_regular
 from vinelm.objective import Objective
-from vinelm.recorded_table import RecordedTable
+from vinelm.observation import Observation
 from vinelm.template import StopRule
 from vinelm.workflow import Request
-
-ESTIMATOR = "latent"
 
 
 def split(settings: DemoSettings) -> tuple[tuple[Request, ...], tuple[Request, ...]]:
@@ -74,13 +61,8 @@ def _prepare_folder(folder: Path) -> None:
         ) from error
 
 
-def profile_training(
-    settings: DemoSettings, training: Sequence[Request], step: StepProgress, stop: StopRule = "oracle"
-) -> TrainingProfile:
-    """Profile a sample of the training split into ``demo.db``, which must not exist.
-
-    By default the profile uses the oracle stop: labels decide how far a request goes, and every row also records whether the
-    workflow's own check accepted the answer. One profile then serves both stop rules (see :func:`estimate_trie`).
+def profile_sample(settings: DemoSettings, requests: Sequence[Request], step: StepProgress) -> TrainingProfile:
+    """Profile a sample of these requests into ``demo.db``, which must not exist.
 
     Raises:
         KeyboardInterrupt: The profile was interrupted.
@@ -90,12 +72,11 @@ def profile_training(
     from vinelm.traces import ObservationStore
 
     path = settings.output_dir / "demo.db"
-    settings = with_stop_rule(settings, stop)
     workflow, catalog, backends = settings.workflow, settings.catalog, settings.backends
     identity = store_identity(workflow, catalog, backends, settings={"seed": settings.seed})
     with ObservationStore.create(path, identity) as store:
         result = profile(
-            workflow, catalog, backends, store, requests=training, coverage=settings.coverage, seed=settings.seed,
+            workflow, catalog, backends, store, requests=requests, coverage=settings.coverage, seed=settings.seed,
             on_progress=lambda now: step(now.coverage, settings.coverage, f"{now.executed:,} rows, {usd(now.spent_usd)}"),
         )  # fmt: skip
         spend = dict(store.spend("model"))
@@ -105,17 +86,26 @@ def profile_training(
 
 
 def estimate_trie(settings: DemoSettings, profiled: TrainingProfile, stop: StopRule) -> AnnotatedTrie:
-    """Estimate the trie of one stop rule and write it to ``demo-STOP.vine``.
-
-    Under the workflow's own stop, only the rows that it would have reached are used. The profile lacks requests whose right
-    answer the check rejects, because the oracle stop ended them; the report states how rare they are.
-    """
+    """Estimate the trie of all rows and write it to ``demo-STOP.vine``."""
     from vinelm.api import estimate_store
-    from vinelm.vinefile import save_trie
 
     annotated = estimate_store(profiled.store, estimator=ESTIMATOR, stop=stop)
-    save_trie(settings.output_dir / f"demo-{stop}.vine", annotated)
+    _write_trie(settings, annotated, stop)
     return annotated
+
+
+def _write_trie(settings: DemoSettings, annotated: AnnotatedTrie, stop: StopRule) -> None:
+    from vinelm.vinefile import save_trie
+
+    save_trie(settings.output_dir / f"demo-{stop}.vine", annotated)
+
+
+def stored_rows(profiled: TrainingProfile) -> list[Observation]:
+    """Return all rows of the profile."""
+    from vinelm.traces import ObservationStore
+
+    with ObservationStore.open(profiled.store) as store:
+        return store.observations()
 
 
 def serve_held_out(
@@ -132,76 +122,43 @@ def serve_held_out(
     return serving.compare(objectives, step)
 
 
-def replay_held_out(annotated: AnnotatedTrie, held_out: RecordedTable) -> list[PolicyComparison]:
-    """Replay every policy on the complete held-out table, for each objective that all of them can meet."""
-    plans = Plans(annotated)
-    comparisons = (replayed_comparison(plans, held_out, objective) for objective in showcase(plans))
-    return [comparison for comparison in comparisons if comparison is not None]
-
-
-def evaluate_stop_rule(
-    annotated: AnnotatedTrie, comparisons: Sequence[PolicyComparison], tables: tuple[RecordedTable, RecordedTable], seed: int
-) -> StopRuleResult:
-    """Compare the policies under one stop rule, sweep the budgets, and plan with the complete training table.
-
-    ``tables`` are the complete (training, held-out) tables under that rule.
-    """
-    training, held_out = tables
-    full = training.annotate()
-    cost, latency = frontiers_on(held_out, annotated, full, seed=seed)
-    full_plans = tuple(full_profile_plans(Plans(full), held_out, comparison.objective) for comparison in comparisons)
-    frontiers = Frontiers(cost=cost, latency=latency)
-    return StopRuleResult(annotated=annotated, verdict=compare(comparisons, seed=seed), frontiers=frontiers, full=full_plans)
-
-
-def full_profile_plans(plans: Plans, held_out: RecordedTable, objective: Objective) -> FullProfilePlans:
-    """Replay the plans that the three policies make with a fully profiled trie."""
-    shown_as: dict[Role, Role] = {"vinelm": "full", "static": "static", "single": "single"}
-    found = [(replayed_run(plans, held_out, objective, role, NAMES[role]), shown) for role, shown in shown_as.items()]
-    return FullProfilePlans(objective=objective, runs=tuple((run, role) for run, role in found if run is not None))
-
-
-def replay_agreement(plans: Plans, held_out: RecordedTable, comparisons: Sequence[PolicyComparison]) -> tuple[int, int]:
-    """Return (requests that VineLM served with exactly the replay's result, all requests that it served)."""
-    same = total = 0
-    for comparison in comparisons:
-        served = comparison.vinelm
-        again = replayed_run(plans, held_out, comparison.objective, "vinelm", served.policy)
-        total += len(served)
-        if again is not None:
-            same += int(((served.success == again.success) & (abs(served.cost_usd - again.cost_usd) < 1e-12)).sum())
-    return same, total
-
-
 def run_demo(settings: DemoSettings, start: Callable[[str], StepProgress]) -> DemoResult:
     """Run a demo. Writes a store and two tries into ``output_dir``; spends money with real models.
+
+    Every request is used twice: its rows make plans for the other half, and it judges the plans of the other half's rows.
 
     Args:
         settings: What to run on.
         start: Starts a progress bar with this title and returns its callback.
     """
-    assert settings.recorded_table is not None
-    training, held_out = split(settings)
+    recorded_table, answers = settings.recorded_table, settings.answers
+    assert recorded_table is not None
+    assert answers is not None
+    settings = with_stop_rule(settings, "workflow")
+    first, second = halves_of(settings)
     _prepare_folder(settings.output_dir)  # first: a folder that cannot be written to is refused before a process is started
-    with table_in_background(settings.recorded_table, [request.id for request in (*training, *held_out)]) as table:
-        profiled = profile_training(settings, training, start("profile training requests"))
-        oracle_trie, workflow_trie = (estimate_trie(settings, profiled, rule) for rule in ("oracle", "workflow"))
-        plans = Plans(oracle_trie)
-        serving = start("serve held-out requests")
-        served = serve_held_out(with_stop_rule(settings, "oracle"), oracle_trie, held_out, showcase(plans), serving)
-        both = table.wait(start("compute all outcomes"))
-    training_table, held_out_table = both.rows(range(len(training))), both.rows(range(len(training), len(both.request_ids)))
-    by_rule = {rule: (training_table.with_stop(rule), held_out_table.with_stop(rule)) for rule in ("oracle", "workflow")}
-    replayed = replay_held_out(workflow_trie, by_rule["workflow"][1])
+    with table_in_background(recorded_table, [request.id for request in (*first, *second)]) as pending:
+        profiled = profile_sample(settings, (*first, *second), start("profile requests"))
+        estimate_trie(settings, profiled, "workflow")
+        rows = stored_rows(profiled)
+        table = pending.wait(start("compute all outcomes"))
+    tables = table.rows(range(len(first))), table.rows(range(len(first), len(table.request_ids)))
+    halves = (
+        estimated_half(settings, first, tables[0], rows_of(rows, second)),
+        estimated_half(settings, second, tables[1], rows_of(rows, first)),
+    )
+    own = OwnCheck(settings, halves, answers)
+    served = own.served(start("serve requests"))
+    own_check = own.result(served, start("replay other budgets"))
+    _write_trie(settings, oracle_trie(settings, table), "oracle")
+    oracle = oracle_halves(settings, (first, second), tables)
     return DemoResult(
         settings=settings,
-        training=training,
-        held_out=held_out,
         profiled=profiled,
-        held_out_table=by_rule["workflow"][1],
-        oracle_stop=evaluate_stop_rule(oracle_trie, served, by_rule["oracle"], settings.seed),
-        own_check=evaluate_stop_rule(workflow_trie, replayed, by_rule["workflow"], settings.seed),
-        agreed=replay_agreement(plans, by_rule["oracle"][1], served),
+        own_check=own_check,
+        oracle_stop=oracle_result(settings, oracle, tables, start("replay the oracle stop")),
+        table=table,
+        agreed=own.agreement(served),
     )
 
 
@@ -214,9 +171,10 @@ def run_branching_demo(settings: DemoSettings, start: Callable[[str], StepProgre
         settings: What to run on.
         start: Starts a progress bar with this title and returns its callback.
     """
+    settings = with_stop_rule(settings, "workflow")
     training, held_out = split(settings)
     _prepare_folder(settings.output_dir)
-    profiled = profile_training(settings, training, start("profile training requests"), "workflow")
+    profiled = profile_sample(settings, training, start("profile training requests"))
     annotated = estimate_trie(settings, profiled, "workflow")
     objectives = showcase(plans_over(annotated))
     served = serve_held_out(settings, annotated, held_out, objectives, start("serve held-out requests"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from vinelm.evaluation import (
@@ -11,6 +10,7 @@ from vinelm.evaluation import (
     PolicyComparison,
     PolicyRun,
     Role,
+    SweepVerdict,
     Verdict,
     mean_interval,
     resample_weights,
@@ -19,23 +19,28 @@ from vinelm.objective import Objective
 from vinelm.reports import (
     Row,
     Table,
+    budgets_words,
     difference_text,
     missed_bounds,
     objective_words,
     percent,
     percent_interval,
+    points_text,
     seconds,
     short_advice,
+    sweep_advice,
     usd,
     versus_text,
 )
 
 
 def comparison_table(comparison: PolicyComparison, compared: ComparisonResult) -> Table:
-    """Return one objective's table: VineLM, the best static plan, the best single model, and the best one in hindsight."""
-    rivals: tuple[tuple[PolicyRun, Role, PairwiseComparison], ...] = (
+    """Return one objective's table: VineLM, its plan over paths, the static plan, and the best single models."""
+    rivals: list[tuple[PolicyRun, Role, PairwiseComparison]] = [
         (comparison.static, "static", compared.static), (comparison.single, "single", compared.single),
-    )  # fmt: skip
+    ]  # fmt: skip
+    if comparison.paths is not None and compared.paths is not None:
+        rivals.insert(0, (comparison.paths, "paths", compared.paths))
     best = replace(comparison.best_single_in_hindsight, policy=f"in hindsight: {comparison.best_single_in_hindsight.policy}")
     rows = [_run_row(comparison.vinelm, comparison.objective, "vinelm")]
     rows += [_run_row(run, comparison.objective, role, difference) for run, role, difference in rivals]
@@ -45,10 +50,18 @@ def comparison_table(comparison: PolicyComparison, compared: ComparisonResult) -
 
 
 def summary_table(verdict: Verdict) -> Table:
-    """Return one row per objective: VineLM's result, its difference from each baseline, and what to use."""
+    """Return a row for the sweep of budgets and one per objective: VineLM's result, its differences, and what to use."""
     columns = ("objective", "VineLM", "against the best static plan", "against the best single model", "use")
     rows = tuple(_summary_row(compared) for compared in verdict.results)
+    if verdict.sweep is not None:
+        rows = (_sweep_row(verdict.sweep), *rows)
     return Table(title="Summary", columns=columns, rows=rows, text_columns=(0, 1, 2, 3, 4))
+
+
+def _sweep_row(sweep: SweepVerdict) -> Row:
+    rivals = tuple(f"{points_text(pair)}: {pair.outcome}" for pair in (sweep.static, sweep.single))
+    title = f"Mean over {budgets_words(sweep)}"
+    return Row(cells=(title, f"{percent(sweep.accuracy)} right", *rivals, sweep_advice(sweep).removeprefix("use ")))
 
 
 def _summary_row(compared: ComparisonResult) -> Row:
@@ -88,6 +101,8 @@ def comparison_runs(comparison: PolicyComparison) -> list[tuple[PolicyRun, Role]
     compared: list[tuple[PolicyRun, Role]] = [
         (comparison.vinelm, "vinelm"), (comparison.static, "static"), (comparison.single, "single"),
     ]  # fmt: skip
+    if comparison.paths is not None:
+        compared.insert(1, (comparison.paths, "paths"))
     return [*compared, *((run, "model") for run in comparison.others)]
 
 
@@ -107,9 +122,3 @@ def run_cells(run: PolicyRun, objective: Objective) -> tuple[str, ...]:
         return (*found, percent_interval(mean_interval(run.success, weights)), *figures)
     in_time = mean_interval(run.success & (run.latency_s <= cap), weights)
     return (*found, percent(in_time.value), percent_interval(in_time), *figures, percent(run.late(cap)))
-
-
-def plain_runs(runs: Iterable[tuple[PolicyRun, Role]], objective: Objective, title: str, note: str = "") -> Table:
-    """Return a table of runs that are not part of the verdict."""
-    rows = tuple(Row(role=role, cells=run_cells(run, objective), detail=run.plan) for run, role in runs)
-    return Table(title=title, columns=run_columns(objective), rows=rows, note=note)

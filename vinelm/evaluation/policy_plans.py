@@ -20,6 +20,8 @@ from vinelm.trie import BoolArray, Trie
 
 NAMES: dict[Role, str] = {"vinelm": "VineLM", "static": "best static plan", "single": "best single model"}
 """Display name of each policy that is planned, by role."""
+PATHS = "VineLM over paths"
+"""Display name of VineLM's plans over paths, beside those over what requests show."""
 
 
 def path_text(trie: Trie, node: int) -> str:

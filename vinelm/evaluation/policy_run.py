@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -108,10 +109,13 @@ class PolicyRun:
         return max(missed)
 
 
+@lru_cache(4)
 def resample_weights(n_requests: int, seed: int, resamples: int = RESAMPLES) -> FloatArray:
-    """Draw bootstrap weights: each request's share of each resample. Shape (resamples, requests), rows sum to 1."""
+    """Draw bootstrap weights: each request's share of each resample. Shape (resamples, requests), rows sum to 1. Read-only."""
     draws = np.random.default_rng(seed).multinomial(n_requests, np.full(n_requests, 1.0 / n_requests), size=resamples)
-    return np.asarray(draws / n_requests, dtype=np.float64)
+    weights = np.asarray(draws / n_requests, dtype=np.float64)
+    weights.setflags(write=False)
+    return weights
 
 
 def mean_interval(values: FloatArray | BoolArray, weights: FloatArray, level: float = 0.95) -> Interval:
@@ -130,6 +134,7 @@ def mean_interval(values: FloatArray | BoolArray, weights: FloatArray, level: fl
     return Interval(float(np.mean(values)), float(low), float(high))
 
 
-Role = Literal["vinelm", "full", "static", "single", "model", "hindsight"]
-"""The policy that a series or table row shows: VineLM, VineLM on a fully profiled trie (``full``), the best static plan, the
-best single model (``single``), any one model (``model``), or the oracle that knows the held-out outcomes (``hindsight``)."""
+Role = Literal["vinelm", "paths", "full", "static", "single", "vote", "two_agree", "model", "hindsight"]
+"""The policy that a series or table row shows: VineLM; VineLM over paths, where the first plans over what requests show
+(``paths``); VineLM on a fully profiled trie (``full``); the best static plan; the best single model (``single``); a vote;
+asking until two agree; any one model (``model``); or the oracle that knows the held-out outcomes (``hindsight``)."""

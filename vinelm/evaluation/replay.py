@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.evaluation.policy_plans import NAMES, Plans, path_text
-from vinelm.evaluation.policy_run import PolicyRun, Role, resample_weights
-from vinelm.evaluation.sweep import PolicyFrontier, SweepPolicy, cap_grid, point_of, sweep
-from vinelm.evaluation.verdict import PolicyComparison
+from vinelm.evaluation.policy_run import PolicyRun, Role
+from vinelm.evaluation.sweep import SweepPolicy
+from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import BoolArray, FloatArray, Trie
@@ -188,51 +187,32 @@ def replayed_comparison(plans: Plans, table: RecordedTable, objective: Objective
     vinelm, static, single = runs["vinelm"], runs["static"], runs["single"]
     if vinelm is None or static is None or single is None or node is None:
         return None
-    others = tuple(
-        run_of(follow(table, at), model, path_text(plans.trie, at), float(plans.annotated.accuracy[at]))
-        for model, at in plans.single_model_paths()
-    )
     return PolicyComparison(
-        objective=objective, vinelm=vinelm, static=static, single=single, model=plans.model_at(node), others=others
+        objective=objective,
+        vinelm=vinelm,
+        static=static,
+        single=single,
+        model=plans.model_at(node),
+        others=single_model_runs(plans, table),
     )
 
 
-def frontiers_on(
-    table: RecordedTable, annotated: AnnotatedTrie, full: AnnotatedTrie | None, *, seed: int
-) -> tuple[tuple[PolicyFrontier, ...], tuple[PolicyFrontier, ...]]:
-    """Sweep all policies and the oracle over cost caps and latency caps, replayed on the table.
+def path_policies(plans: Plans, table: RecordedTable) -> dict[Role, SweepPolicy]:
+    """Return VineLM over paths, the best static plan, the best single model and the oracle, replayed on a table, by role."""
 
-    Args:
-        table: The held-out outcomes.
-        annotated: The trie that the policies plan over.
-        full: A trie from the complete training table, planned over as a further policy; None to leave it out.
-        seed: Seed of the bootstrap.
+    def planned(role: Role) -> SweepPolicy:
+        return SweepPolicy(NAMES[role], role, lambda objective: replayed_run(plans, table, objective, role, NAMES[role]))
 
-    Returns:
-        The accuracy–cost frontiers and the accuracy–latency frontiers, one per policy.
-    """
-    plans = Plans(annotated)
-    policies = [_sweep_policy(plans, table, role, NAMES[role], role) for role in ("vinelm", "static", "single")]
-    if full is not None:
-        policies.insert(1, _sweep_policy(Plans(full), table, "vinelm", "VineLM, fully profiled", "full"))
-    ceiling = SweepPolicy(
-        HINDSIGHT, "hindsight", lambda objective: run_of(oracle(table, objective), HINDSIGHT, "differs by request")
+    def ceiling(objective: Objective) -> PolicyRun:
+        return run_of(oracle(table, objective), HINDSIGHT, "differs by request")
+
+    found: dict[Role, SweepPolicy] = {role: planned(role) for role in NAMES}
+    return found | {"hindsight": SweepPolicy(HINDSIGHT, "hindsight", ceiling)}
+
+
+def single_model_runs(plans: Plans, table: RecordedTable) -> tuple[PolicyRun, ...]:
+    """Replay each model alone, to the last invocation. In the order of the trie's models."""
+    return tuple(
+        run_of(follow(table, node), model, path_text(plans.trie, node), float(plans.annotated.accuracy[node]))
+        for model, node in plans.single_model_paths()
     )
-    policies.append(ceiling)
-    cost = sweep(policies, "max_cost_usd", cap_grid(annotated, "max_cost_usd"), seed=seed)
-    latency = sweep(policies, "max_latency_s", cap_grid(annotated, "max_latency_s"), seed=seed)
-    return (*cost, _every_model(plans, table, seed)), tuple(latency)
-
-
-def _sweep_policy(plans: Plans, table: RecordedTable, role: Role, name: str, shown_as: Role) -> SweepPolicy:
-    run: Callable[[Objective], PolicyRun | None] = lambda objective: replayed_run(plans, table, objective, role, name)  # noqa: E731
-    return SweepPolicy(name, shown_as, run)
-
-
-def _every_model(plans: Plans, table: RecordedTable, seed: int) -> PolicyFrontier:
-    """Replay each single model without a cap: one point per model."""
-    objective = Objective(maximize="accuracy")
-    weights = resample_weights(len(table.request_ids), seed)
-    runs = [run_of(follow(table, node), model, path_text(plans.trie, node)) for model, node in plans.single_model_paths()]
-    points = tuple(point_of(run, objective, weights, float("inf")) for run in runs)
-    return PolicyFrontier("each model alone", "model", points)

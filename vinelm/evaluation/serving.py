@@ -15,7 +15,7 @@ from vinelm.errors import CallError, ConfigError, FailureKind, InfeasibleError, 
 from vinelm.evaluation.contingent.plans import ContingentPlans
 from vinelm.evaluation.policy_plans import NAMES, FixedPlan, PlanFigures, Plans
 from vinelm.evaluation.policy_run import PolicyRun
-from vinelm.evaluation.verdict import PolicyComparison
+from vinelm.evaluation.verdicts.verdict import PolicyComparison
 from vinelm.objective import Objective
 from vinelm.policies import RecordingPolicy
 from vinelm.protocols import Backend
@@ -118,13 +118,14 @@ class HeldOutServing:
     """Serves a set of requests through the application under each policy. Spends money with real models.
 
     Each fixed plan is served once, whatever the number of objectives that chose it. VineLM serves the plans that ``plans``
-    make: over paths, not over what requests show.
+    make: over paths. With ``by_signals`` it serves plans over what requests show, which the trie must have.
     """
 
     workflow: Workflow
     plans: Plans | ContingentPlans
     backends: Mapping[str, Backend]
     requests: Sequence[Request]
+    by_signals: bool = False
     _fixed: dict[FixedPlan, tuple[ServedRequest, ...]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +134,7 @@ class HeldOutServing:
             annotated.catalog,
             self.backends,
             template=annotated.template,
-            trie=replace(annotated, signals=None),
+            trie=annotated if self.by_signals else replace(annotated, signals=None),
             fallback=False,
             labelled=True,
             signal=self.workflow.signal,
@@ -166,15 +167,22 @@ class HeldOutServing:
             self._fixed[plan] = tuple(self._serve_along(plan, request, count) for request in self.requests)
         return [self._comparison(objective, count) for objective in objectives]
 
-    def _comparison(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
-        static, single = self._plan(objective, "static"), self._plan(objective, "single")
-        own, decision = [], self.plans.decision(objective)
+    def planned(self, objective: Objective, count: Callable[[], None]) -> PolicyRun:
+        """Serve every request under VineLM's plans for an objective; ``count`` is called after each."""
+        own = []
         for request in self.requests:
             own.append(serve(self.workflow, self.vine, self.app, request, objective))
             count()
+        signals = self.plans.annotated.signals
+        plans = ContingentPlans(signals) if self.by_signals and signals is not None else self.plans
+        decision = plans.decision(objective)
+        return self._run(own, NAMES["vinelm"], plans.plan_text(decision), decision)
+
+    def _comparison(self, objective: Objective, count: Callable[[], None]) -> PolicyComparison:
+        static, single = self._plan(objective, "static"), self._plan(objective, "single")
         return PolicyComparison(
             objective=objective,
-            vinelm=self._run(own, NAMES["vinelm"], self.plans.plan_text(decision), decision),
+            vinelm=self.planned(objective, count),
             static=self._run(self._fixed[static], NAMES["static"], static.text, static),
             single=self._run(self._fixed[single], NAMES["single"], single.text, single),
             model=self.plans.model_of(single),  # type: ignore[arg-type]

@@ -67,7 +67,6 @@ def sweep(policies: Sequence[SweepPolicy], bound: Bound, caps: Sequence[float], 
         caps: Dollars or seconds per request.
         seed: Seed of the bootstrap; all intervals use the same resamples.
     """
-    weights: dict[int, FloatArray] = {}
 
     def point(policy: SweepPolicy, cap: float) -> SweepPoint | None:
         objective = Objective(maximize="accuracy", max_cost_usd=cap) if bound == "max_cost_usd" else Objective(
@@ -76,8 +75,7 @@ def sweep(policies: Sequence[SweepPolicy], bound: Bound, caps: Sequence[float], 
         run = policy.run(objective)
         if run is None:
             return None
-        drawn = weights.setdefault(len(run), resample_weights(len(run), seed))
-        return point_of(run, objective, drawn, cap)
+        return point_of(run, objective, resample_weights(len(run), seed), cap)
 
     return [
         PolicyFrontier(c.name, c.role, tuple(p for cap in sorted(caps) if (p := point(c, cap)) is not None)) for c in policies

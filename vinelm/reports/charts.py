@@ -84,11 +84,12 @@ def _hover(frontier: PolicyFrontier, point: SweepPoint, bound: str, cap: str) ->
 
 
 DASH: dict[Role, str] = {
-    "vinelm": "solid", "full": "dot", "static": "dash", "single": "dashdot", "model": "solid", "hindsight": "longdash",
+    "vinelm": "solid", "paths": "dot", "full": "dot", "static": "dash", "single": "dashdot", "vote": "dot",
+    "two_agree": "dashdot", "model": "solid", "hindsight": "longdash",
 }  # fmt: skip
 SYMBOL: dict[Role, str] = {
-    "vinelm": "circle", "full": "circle-open", "static": "square", "single": "diamond", "model": "x-thin-open",
-    "hindsight": "triangle-up-open",
+    "vinelm": "circle", "paths": "circle-open", "full": "circle-open", "static": "square", "single": "diamond",
+    "vote": "triangle-down-open", "two_agree": "star-open", "model": "x-thin-open", "hindsight": "triangle-up-open",
 }  # fmt: skip
 
 

@@ -10,20 +10,31 @@ from vinelm.reports.formatting import objective_words, percent, usd
 
 
 def verdict_headline(verdict: Verdict) -> str:
-    """Summarise a verdict in one sentence: under how many objectives VineLM gains, or which model to use instead.
+    """Summarise a verdict in one sentence: where VineLM gains, or which model to use instead.
+
+    A sweep of budgets comes before single objectives.
 
     Gains with a bound that VineLM missed on these requests are counted, and the sentence says so.
     """
-    total = len(verdict.results)
+    sweep = verdict.sweep
+    if sweep is not None and sweep.is_gain:
+        share = f"; {_share(verdict.gains, verdict)} by itself" if verdict.gains else ""
+        return f"Gain over the best static plan and the best single model on average over {len(sweep.caps)} budgets{share}."
     if verdict.gains:
-        share = f"{len(verdict.gains)} of {total} objectives"
-        return f"Gain over the best static plan and the best single model under {share}{_with_missed(verdict.gains)}."
+        return f"Gain over the best static plan and the best single model {_share(verdict.gains, verdict)}."
     over_single = [r for r in verdict.results if r.beats_single]
+    if sweep is not None and sweep.beats_single:
+        where = f"on average over {len(sweep.caps)} budgets"
+        return f"Gain over the best single model {where}; no significant gain over the best static plan."
     if over_single:
-        share = f"{len(over_single)} of {total} objectives{_with_missed(over_single)}"
-        return f"Gain over the best single model under {share}; no significant gain over the best static plan."
-    models = list(dict.fromkeys(r.comparison.best_single_in_hindsight.policy for r in verdict.results))
+        return f"Gain over the best single model {_share(over_single, verdict)}; no significant gain over the best static plan."
+    best = [r.comparison.best_single_in_hindsight.policy for r in verdict.results]
+    models = list(dict.fromkeys([*([] if sweep is None else [sweep.model]), *best]))
     return f"No gain: use model {' or '.join(models)}" + (", depending on the objective." if len(models) > 1 else ".")
+
+
+def _share(results: Sequence[ComparisonResult], verdict: Verdict) -> str:
+    return f"under {len(results)} of {len(verdict.results)} objectives{_with_missed(results)}"
 
 
 def verdict_lines(verdict: Verdict) -> tuple[str, ...]:
@@ -101,6 +112,8 @@ def _advice(result: ComparisonResult, static: str) -> str:
     objective, hindsight = result.comparison.objective, result.comparison.best_single_in_hindsight
     if not result.beats_single:
         return f"use model {hindsight.policy}"
+    if result.static.outcome == "loss":
+        return f"use {static}"
     text = "use VineLM" if result.is_gain else f"use VineLM or {static}"
     missed = _missed(objective, result.comparison.vinelm)
     if not missed:

@@ -15,3 +15,4 @@ from .outcomes import OUTCOME_ARRAYS as OUTCOME_ARRAYS
 from .outcomes import Outcomes as Outcomes
 from .outcomes import Seen as Seen
 from .outcomes import arm_title as arm_title
+from .shown_answer import ShownAnswer as ShownAnswer

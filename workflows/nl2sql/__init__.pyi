@@ -2,6 +2,7 @@ from .answers import ANSWER as ANSWER
 from .answers import SameRows as SameRows
 from .answers import sql_signal as sql_signal
 from .databases import Databases as Databases
+from .exact_outcomes import ExactAnswers as ExactAnswers
 from .exact_outcomes import exact_table as exact_table
 from .graph import Stages as Stages
 from .graph import State as State

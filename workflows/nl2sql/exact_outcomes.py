@@ -15,6 +15,7 @@ from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.observation import Usage
 from vinelm.protocols import Backend, CallContext
 from vinelm.recorded_table import RecordedTable
+from vinelm.signals import ShownAnswer, Signals
 from vinelm.template import StopRule
 from vinelm.trie import Trie
 from vinelm.workflow import Request, Workflow
@@ -76,6 +77,59 @@ def exact_table(
         latency_s=arrays.latency_s,
         failed=arrays.failed if arrays.failed.any() else None,
     )
+
+
+class ExactAnswers:
+    """What offline backends answer at any prefix: executed with the graph's stage functions when first asked for, then kept.
+
+    An answer equals that of a profiled or served unit. Spends no money.
+
+    Args:
+        workflow: An NL2SQL workflow that declares signals.
+        catalog: The models.
+        backends: Provider to backend; all must be offline.
+
+    Raises:
+        ConfigError: A backend would spend money.
+        WorkflowError: Not an NL2SQL workflow.
+    """
+
+    def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
+        self._run = _Run.of(workflow, catalog, backends, None)
+        self._stages = [stage.name for stage in workflow.template.invocations]
+        self._signals = workflow.signals or Signals()
+        self._cells: dict[tuple[str, tuple[str, ...]], tuple[State, ShownAnswer]] = {}
+
+    def __call__(self, request: Request, prefix: tuple[str, ...]) -> ShownAnswer:
+        """Return what the invocation at the end of ``prefix`` gives, whatever the workflow's check said before.
+
+        Args:
+            request: The labelled request.
+            prefix: Models of the invocations so far, at least one. Below a failed call nothing may be asked.
+        """
+        return self._cell(request, prefix)[1]
+
+    def _cell(self, request: Request, prefix: tuple[str, ...]) -> tuple[State, ShownAnswer]:
+        found = self._cells.get((request.id, prefix))
+        if found is None:
+            run = self._run
+            inputs = cast("State", run.workflow.graph_input(request))
+            before = inputs if len(prefix) == 1 else self._cell(request, prefix[:-1])[0]
+            cell = run.invoke(request, self._stages[len(prefix) - 1], prefix, before)
+            found = self._cells[request.id, prefix] = (cell.state, self._shown(request, cell))
+        return found
+
+    def _shown(self, request: Request, cell: _Cell) -> ShownAnswer:
+        state, passed = cast("dict[str, Any]", cell.state), not cell.has_failed and finished(cell.state)
+        return ShownAnswer(
+            success=not cell.has_failed and bool(self._run.workflow.score(request, state)),
+            passed=passed,
+            signal=None if cell.has_failed else self._signals.label(state, passed=passed),
+            answer=None if cell.has_failed else self._signals.answer_of(state),
+            cost_usd=cell.cost_usd,
+            latency_s=cell.latency_s,
+            has_failed=cell.has_failed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +204,7 @@ class _Run:
         for node, parent, end, stage, prefix in self.nodes:
             if node < skip_until:
                 continue
-            cell = self._invoke(request, stage, prefix, states[parent])
+            cell = self.invoke(request, stage, prefix, states[parent])
             states[node] = cell.state
             arrays.cost_usd[row, node], arrays.latency_s[row, node] = cell.cost_usd, cell.latency_s
             if cell.has_failed:
@@ -167,7 +221,8 @@ class _Run:
             if self.only_reached is not None and ends[self.only_reached]:
                 skip_until = end
 
-    def _invoke(self, request: Request, stage: str, prefix: tuple[str, ...], before: State) -> _Cell:
+    def invoke(self, request: Request, stage: str, prefix: tuple[str, ...], before: State) -> _Cell:
+        """Run one invocation on the state before it, and the tool after it."""
         clock, usages = VirtualClock(), list[Usage]()
         model = self.catalog[prefix[-1]]
         call = CallContext(stage=stage, prefix=prefix, clock=clock, on_usage=usages.append, request=request)

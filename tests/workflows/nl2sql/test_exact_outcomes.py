@@ -14,7 +14,7 @@ from vinelm.errors import CallError, ConfigError, WorkflowError
 from vinelm.policies import ForcedPolicy
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
-from vinelm.workflows.nl2sql import exact_table, nl2sql, nl2sql_2
+from vinelm.workflows.nl2sql import ExactAnswers, exact_table, nl2sql, nl2sql_2
 
 
 @pytest.fixture
@@ -147,3 +147,18 @@ def test_the_table_of_recorded_systems_holds_their_real_verdicts(real_data):
         assert np.array_equal(table.stopped[reached, node], stopped[reached])
     assert table.reached[:, 1].all()
     assert 0 < table.reached[:, 2].sum() < len(table.request_ids)
+
+
+def test_answers_on_demand_are_those_of_the_table_and_show_what_the_workflow_declares(folder, two_models):
+    workflow = nl2sql(folder)
+    backends = create_backends(two_models, workflow=workflow, seed=0)
+    table = exact_table(workflow, two_models, backends)
+    answers = ExactAnswers(workflow, two_models, backends)
+    for row, request in enumerate(workflow.requests):
+        for node in reversed(range(1, len(table.trie))):
+            shown = answers(request, table.trie.prefix(node))
+            assert shown.success == table.success[row, node]
+            assert shown.passed == table.stopped[row, node]
+            assert (shown.cost_usd, shown.latency_s) == (table.cost_usd[row, node], table.latency_s[row, node])
+            assert (shown.signal == "rows") == shown.passed
+            assert set(shown.answer) == set(workflow.answer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Request, Workflow
 from vinelm.workflows.examples.example_cli import Defaults, run
-from vinelm.workflows.examples.react.graph import PRICES_EUR, RATES, build
-
-_AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
+from vinelm.workflows.examples.react.graph import PRICES_EUR, RATES, build, stated_amount
 
 
 def requests() -> list[Request]:
@@ -36,19 +33,21 @@ def score(request: Request, state: Mapping[str, Any]) -> bool:
     last = state["messages"][-1]
     if not isinstance(last, AIMessage) or last.tool_calls:
         return False
-    return [f"{float(amount):.2f} {unit}" for amount, unit in _AMOUNT.findall(last.text)[-1:]] == [request.data["answer"]]
+    return bool(stated_amount(last.text) == request.data["answer"])
 
 
 def step(state: Mapping[str, Any]) -> str:
-    """Return what the last step was: an ``answer`` of the agent, or tools that ``found`` what they looked for, or an ``error``.
-
-    The answer is the last message. The state has no key of its own for it, so that none is kept.
-    """
+    """Return what the last step was: an ``answer`` of the agent, tools that ``found`` what they looked for, or an ``error``."""
     last = state["messages"][-1]
     if not isinstance(last, ToolMessage):
         return "answer"
     said = itertools.takewhile(lambda message: isinstance(message, ToolMessage), reversed(state["messages"]))
     return "error" if any(message.text.startswith("error") or message.status == "error" for message in said) else "found"
+
+
+def same_amount(one: str, other: str) -> bool:
+    """Return whether two answers state the same amount of the same currency."""
+    return one == other
 
 
 class ScriptWriter:
@@ -95,6 +94,8 @@ workflow = Workflow(
     score=score,
     writer=ScriptWriter(),
     signal=step,
+    agree=same_amount,
+    answer=("amount",),
 )
 
 if __name__ == "__main__":

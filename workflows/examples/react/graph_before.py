@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import operator
-from typing import Any
+import re
+from typing import Any, NotRequired
 
-from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware
+from langchain_core.messages import AIMessage
 
 PRICES_EUR = {
     "lamp": 24.5,
@@ -47,12 +49,39 @@ def calculate(expression: str) -> str:
 
 
 AGENT: dict[str, Any] = {"tools": [price, exchange_rate, calculate], "system_prompt": PROMPT}
-LIMIT = ModelCallLimitMiddleware(run_limit=5)
+_AMOUNT = re.compile(r"(-?\d+(?:\.\d+)?) ([A-Z]{3})\b")
+
+
+class AnswerState(AgentState):
+    """The agent's state with the amount that its last message states; None while it still calls tools."""
+
+    amount: NotRequired[str | None]
+
+
+class StatedAmount(AgentMiddleware[AnswerState]):
+    """Writes the amount of the agent's answer to a key of its own."""
+
+    state_schema = AnswerState
+
+    def after_model(self, state: AnswerState, runtime: Any) -> dict[str, Any]:
+        """Read it off the last message."""
+        last = state["messages"][-1]
+        answers = isinstance(last, AIMessage) and not last.tool_calls
+        return {"amount": stated_amount(last.text) if answers else None}
+
+
+def stated_amount(text: str) -> str | None:
+    """The last amount that a text states, with two decimals, and its currency; None without one."""
+    found = _AMOUNT.findall(text)
+    return f"{float(found[-1][0]):.2f} {found[-1][1]}" if found else None
+
+
+MIDDLEWARE: list[Any] = [StatedAmount(), ModelCallLimitMiddleware(run_limit=5)]
 
 
 def build(model: Any) -> Any:
     """The agent, compiled."""
-    return create_agent(model, **AGENT, middleware=[LIMIT])
+    return create_agent(model, **AGENT, middleware=MIDDLEWARE)
 
 
 def _value(node: ast.expr) -> float:

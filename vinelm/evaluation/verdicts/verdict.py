@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from vinelm.evaluation.policy_run import Interval, PolicyRun, mean_interval, resample_weights
+from vinelm.evaluation.verdicts.budget_sweep import BudgetSweep, SweepVerdict, judge_sweep
+from vinelm.evaluation.verdicts.outcome import Outcome
 from vinelm.objective import Objective
-
-Outcome = Literal["gain", "no gain shown", "loss"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,6 +22,7 @@ class PolicyComparison:
         single: Run of the best single model by the same estimates.
         model: Name of that single model.
         others: One run per single model; shown in reports, not part of the test.
+        paths: VineLM's run by plans over paths, where ``vinelm`` plans over what requests show; shown, not part of the test.
     """
 
     objective: Objective
@@ -31,6 +31,7 @@ class PolicyComparison:
     single: PolicyRun
     model: str
     others: tuple[PolicyRun, ...] = ()
+    paths: PolicyRun | None = None
 
     @property
     def best_single_in_hindsight(self) -> PolicyRun:
@@ -60,12 +61,16 @@ class PairwiseComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """One objective's results: VineLM against the static plan, the single model, and the best single model in hindsight."""
+    """One objective's results: VineLM against the static plan, the single model, and the best single model in hindsight.
+
+    ``paths``: against VineLM's own plan over paths, where there is one; no part of the test.
+    """
 
     comparison: PolicyComparison
     static: PairwiseComparison
     single: PairwiseComparison
     best_single_in_hindsight: PairwiseComparison
+    paths: PairwiseComparison | None = None
 
     @property
     def is_gain(self) -> bool:
@@ -82,10 +87,22 @@ class ComparisonResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The results of all objectives. ``level``: confidence level of each interval, after the Bonferroni correction."""
+    """The results of all objectives, and of a whole sweep of budgets.
+
+    Attributes:
+        results: One for each objective.
+        level: Confidence level of each of their intervals, after the Bonferroni correction.
+        sweep: The verdict over the sweep, at 95 %; None if none was judged.
+    """
 
     results: tuple[ComparisonResult, ...]
     level: float
+    sweep: SweepVerdict | None = None
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether a gain is claimed: over the sweep, or under one of the objectives."""
+        return bool(self.gains) or (self.sweep is not None and self.sweep.is_gain)
 
     @property
     def gains(self) -> tuple[ComparisonResult, ...]:
@@ -93,13 +110,16 @@ class Verdict:
         return tuple(r for r in self.results if r.is_gain)
 
 
-def compare(comparisons: Sequence[PolicyComparison], *, seed: int = 0) -> Verdict:
-    """Compare VineLM with the baselines under every objective.
+def compare(comparisons: Sequence[PolicyComparison], *, sweep: BudgetSweep | None = None, seed: int = 0) -> Verdict:
+    """Compare VineLM with the baselines under every objective, and over a whole sweep of budgets.
 
     The confidence is 95 % over all objectives together: each interval has the level 1 - 0.05 / their number (Bonferroni).
+    The interval of the sweep has 95 %, too. Where there is no gain, an interval lies above zero in half of the cases that it
+    misses: a gain is claimed in at most 2.5 % for the objectives and 2.5 % for the sweep, 5 % together.
 
     Args:
         comparisons: One per objective, all over the same requests.
+        sweep: The policies over a grid of budgets, on the same requests; None judges the objectives alone.
         seed: Seed of the bootstrap.
     """
     level = 1.0 - 0.05 / len(comparisons)
@@ -126,8 +146,10 @@ def compare(comparisons: Sequence[PolicyComparison], *, seed: int = 0) -> Verdic
                 static=pairwise(c, c.static),
                 single=pairwise(c, c.single),
                 best_single_in_hindsight=pairwise(c, c.best_single_in_hindsight),
+                paths=None if c.paths is None else pairwise(c, c.paths),
             )
             for c in comparisons
         ),
         level=level,
+        sweep=None if sweep is None else judge_sweep(sweep, seed=seed),
     )
