@@ -85,6 +85,7 @@ class Server(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
+        self.send_header("connection", "close")  # else a client that is collected late leaves its socket open
         self.end_headers()
         self.wfile.write(data)
 
