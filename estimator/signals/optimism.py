@@ -16,9 +16,9 @@ import numpy as np
 from vinelm.estimator.signals.answers import Ints
 from vinelm.estimator.signals.histories import HistoryLevel
 from vinelm.promise import SelectionOptimism
-from vinelm.trie import FloatArray
+from vinelm.trie import BoolArray, FloatArray
 
-PRICES = 12
+PRICES = 8
 """Prices of a dollar at which the fits choose."""
 OF_HALF = 2.0
 """Half of the requests choose with twice the variance, and so with about twice the optimism."""
@@ -41,7 +41,7 @@ class FitMasses:
     parent: Ints
     right: FloatArray
     cost_usd: FloatArray
-    is_open: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_open: BoolArray
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], cost_by_fit: FloatArray, mean_size: FloatArray) -> list[FitMasses]:
@@ -65,11 +65,18 @@ class FitMasses:
         return cls(node, parent, level.right_by_fit, cost, level.is_open)
 
 
-class _Policy(NamedTuple):
-    """For each length from 0, the node that each fit goes on to after each history, or to end; shape (histories, fits)."""
+class _Known(NamedTuple):
+    """What is known of the histories of one length by each fit, once it is settled which answer each fit returns at an end.
 
-    choice: list[Ints]
-    returned: list[Ints]
+    ``node``, ``parent``, ``cost_usd`` and ``is_open`` as in :class:`FitMasses`; ``right``: P(the history, and the answer that
+    the fit returns is right), shape (histories, fits).
+    """
+
+    node: Ints
+    parent: Ints
+    right: FloatArray
+    cost_usd: FloatArray
+    is_open: BoolArray
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
@@ -81,12 +88,12 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
         return None
-    judged = [_others(level) for level in levels]
+    own, others = by_fit_and_others(levels)
     cost, gap = np.zeros(PRICES), np.zeros(PRICES)
     for i, price in enumerate(_prices(levels)):
-        policy = _chosen(levels, price)
-        own, other = _worth(levels, policy), _worth(judged, policy)
-        gap[i], cost[i] = (own[0] - other[0]).mean(), other[1].mean()
+        choice = chosen(own, price)
+        judged = worth(others, choice)
+        gap[i], cost[i] = (worth(own, choice)[0] - judged[0]).mean(), judged[1].mean()
     order = np.argsort(cost, kind="stable")
     of_half = OF_HALF * np.maximum(_smoothed(gap[order]), 0.0)
     return SelectionOptimism(cost_usd=tuple(cost[order].tolist()), accuracy=tuple(of_half.tolist()), advantage=())
@@ -99,49 +106,52 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
     return np.geomspace(1.0 / max(float(first.min()), 1e-4 * dearest), 1e-3 / dearest, PRICES)
 
 
-def _others(level: FitMasses) -> FitMasses:
-    """What the other fits say on average, in place of each fit."""
-    n = level.cost_usd.shape[1]
-    right, cost = ((values.sum(axis=-1, keepdims=True) - values) / (n - 1) for values in (level.right, level.cost_usd))
-    return FitMasses(level.node, level.parent, right, cost, level.is_open)
+def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[_Known], list[_Known]]:
+    """Return what each fit says, and what the other fits say on average in place of it, of the answers that it returns."""
+    own, others = [], []
+    for level in levels:
+        n = level.cost_usd.shape[1]
+        returned = level.right.argmax(axis=1)[:, None]
+        right = np.take_along_axis(level.right, returned, axis=1)[:, 0]
+        of_all = np.take_along_axis(level.right.sum(axis=2), returned[:, 0], axis=1)
+        own.append(_Known(level.node, level.parent, right, level.cost_usd, level.is_open))
+        cost = (level.cost_usd.sum(axis=1, keepdims=True) - level.cost_usd) / (n - 1)
+        others.append(_Known(level.node, level.parent, (of_all - right) / (n - 1), cost, level.is_open))
+    return own, others
 
 
-def _chosen(levels: Sequence[FitMasses], price: float) -> _Policy:
-    """The plan of each fit that is best by its own accuracy less ``price`` times its dollars."""
+def chosen(levels: Sequence[_Known], price: float) -> list[Ints]:
+    """Return the plan of each fit that is best by its own accuracy less ``price`` times its dollars.
+
+    For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits).
+    """
     choice: list[Ints] = []
-    returned: list[Ints] = []
     below: FloatArray | None = None  # of the nodes that follow
     for d in range(len(levels) - 1, -1, -1):
         level = levels[d]
-        returned.append(level.right.argmax(axis=1))
-        worth = level.right.max(axis=1)
-        picked = np.full(worth.shape, _END)
+        value, picked = level.right, np.full(level.right.shape, _END)
         if below is not None:
-            best, value = _best(levels[d + 1].parent, below, len(worth))
-            goes_on = (value > worth) & level.is_open[:, None]
-            picked, worth = np.where(goes_on, best, _END), np.where(goes_on, value, worth)
+            best, going_on = _best(levels[d + 1].parent, below, len(value))
+            goes_on = (going_on > value) & level.is_open[:, None]
+            picked, value = np.where(goes_on, best, _END), np.where(goes_on, going_on, value)
         choice.append(picked)
-        below = _sums(level.node, worth, len(level.parent)) - price * level.cost_usd
+        below = _sums(level.node, value, len(level.parent)) - price * level.cost_usd
     assert below is not None
-    return _Policy([below.argmax(axis=0)[None, :], *reversed(choice)], returned[::-1])
+    return [below.argmax(axis=0)[None, :], *reversed(choice)]
 
 
-def _worth(levels: Sequence[FitMasses], policy: _Policy) -> tuple[FloatArray, FloatArray]:
-    """Accuracy and dollars of each fit's plan by these masses, each of shape (fits,)."""
+def worth(levels: Sequence[_Known], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
+    """Return accuracy and dollars of each fit's plan by these masses, each of shape (fits,)."""
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
-    for d in range(len(levels) - 1, -1, -1):
-        level, choice, returned = levels[d], policy.choice[d + 1], policy.returned[d]
-        ends = choice == _END
-        right = np.take_along_axis(level.right, returned[:, None, :], axis=1)[:, 0]
-        spent = np.zeros(right.shape)
+    for level, picked in zip(reversed(levels), reversed(choice), strict=False):
+        right, spent = level.right, np.zeros(level.right.shape)
         if len(accuracy):
-            right = np.where(ends, right, accuracy[choice, fits])
-            spent = np.where(ends, 0.0, cost[choice, fits])
+            ends = picked == _END
+            right, spent = np.where(ends, right, accuracy[picked, fits]), np.where(ends, 0.0, cost[picked, fits])
         accuracy = _sums(level.node, right, len(level.parent))
         cost = _sums(level.node, spent, len(level.parent)) + level.cost_usd
-    first = policy.choice[0][0]
-    return accuracy[first, fits], cost[first, fits]
+    return accuracy[choice[0][0], fits], cost[choice[0][0], fits]
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
