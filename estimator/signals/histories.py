@@ -114,7 +114,7 @@ class _Rows(NamedTuple):
 
 class _Vectors(NamedTuple):
     """The vectors of a level, one item for each: ``of_points`` has shape (vectors, points), or (vectors, fits) where no history
-    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` that of mass times size, by fit.
+    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` the same of mass times size.
     """
 
     of_points: FloatArray

@@ -26,10 +26,10 @@ def test_a_dear_model_of_few_rows_follows_the_trend_of_the_prices():
     for seed in range(6):
         world = World.draw(np.random.default_rng(seed), 150, ability=(-1.5, 0.2, 2.0))
         rows = rows_of(world, 4)
-        for is_priced in bias:
+        for is_priced, found_bias in bias.items():
             known = rows if is_priced else [replace(row, cost_usd=1.0) for row in rows]
             found = FirstAnswers.fit(known, ("m0", "m1", "m2"), fits=0)
-            bias[is_priced].append(found.accuracy[2] - world.right[:, 2].mean())
+            found_bias.append(found.accuracy[2] - world.right[:, 2].mean())
     assert np.mean(bias[False]) < -0.1
     assert np.mean(bias[False]) + 0.03 < np.mean(bias[True]) < 0.0
 
