@@ -10,7 +10,8 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
-from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, best_class, histories
+from vinelm.estimator.signals.histories import LEAST_REACH, histories
+from vinelm.estimator.signals.history_level import HistoryLevel, best_class
 from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation

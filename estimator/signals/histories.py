@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import Context, Ints
+from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie import FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
@@ -31,55 +32,11 @@ NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
 """What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
 model's earlier answer again."""
-_ROUNDING = 1e-12
-"""Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
 """Vectors that are multiplied at once: few enough to stay in the processor's cache."""
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
 """The types of earlier classes that a new class would have agreed with. A class has the type of its first answer."""
-
-
-@dataclass(frozen=True, eq=False)
-class HistoryLevel:
-    """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
-
-    Args:
-        parent: The history before, an index into the level before.
-        model: The last model, an index into the models.
-        label: What was seen of its answer, an index into the model's labels.
-        kind: Class of its answer, -1 without one.
-        reach: P(the history | its models).
-        right: P(the history and an answer of class j is right | its models), shape (histories, classes).
-        right_by_fit: The same by fit, shape (histories, classes, fits). Its mean over the fits is ``right``.
-        size_by_fit: P(the history | its models) times the mean size of the requests with it, by fit; 0 where none is continued.
-            Shape (histories, fits).
-        size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
-        context: The context of the last answer, an index into the model's contexts.
-        last: The class of each model's last answer, :data:`NO_ANSWER` or :data:`NOT_ASKED`; shape (histories, models).
-        is_open: Whether it is continued.
-    """
-
-    parent: Ints
-    model: Ints
-    label: Ints
-    kind: Ints
-    reach: FloatArray
-    right: FloatArray
-    right_by_fit: FloatArray
-    size_by_fit: FloatArray
-    size: FloatArray
-    context: Ints
-    last: Ints
-    is_open: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.parent)
-
-    @property
-    def spread(self) -> FloatArray:
-        """P(the history and an answer of the class that is most probably right is right), by fit; shape (histories, fits)."""
-        return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 
 class _Part(NamedTuple):
@@ -273,12 +230,6 @@ class _Contexts(NamedTuple):
                 if found is not None:
                     into[name] = found
         return cls(first, again)
-
-
-def best_class(right: FloatArray) -> Ints:
-    """Return the class that is most probably right, the first of equals; ``right`` has shape (histories, classes)."""
-    highest = right.max(axis=1, keepdims=True)
-    return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vinelm.estimator.signals.answers import Ints
-from vinelm.estimator.signals.histories import HistoryLevel
+from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.promise import SelectionOptimism
 from vinelm.trie import BoolArray, FloatArray
 
