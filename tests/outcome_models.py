@@ -37,6 +37,7 @@ def random_predictive(rng, *, n_models=2, depth=2, n_labels=2, fits=1, points=2,
     types = rng.dirichlet(np.ones(6), (len(contexts), fits * points)).transpose(0, 2, 1)
     weights = rng.dirichlet(np.ones(points), fits).ravel() / fits
     size = rng.uniform(0.5, 2.0, fits * points)
+    cost_usd = rng.uniform(0.1, 2.0, len(contexts))
     return Predictive(
         contexts=tuple(contexts),
         labels=LABELS[:n_labels],
@@ -48,7 +49,8 @@ def random_predictive(rng, *, n_models=2, depth=2, n_labels=2, fits=1, points=2,
         label_rates=rng.dirichlet(np.ones(n_labels), (len(contexts), 3)),
         same_again=np.where([c.is_again for c in contexts], rng.random(len(contexts)), np.nan),
         label_follows_class=follows,
-        cost_usd=rng.uniform(0.1, 2.0, len(contexts)),
+        cost_usd=cost_usd,
+        cost_by_fit=np.repeat(cost_usd[:, None], fits, axis=1),
     )
 
 

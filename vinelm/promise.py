@@ -38,6 +38,7 @@ class SelectionOptimism:
         cost_usd: Expected dollars per request of the plan, ascending.
         accuracy: Promised less judged accuracy of the most accurate path that costs no more; a fraction >= 0.
         advantage: The same for its advantage over the most accurate single-model path that costs no more; a fraction >= 0.
+            Empty where it was not measured.
     """
 
     cost_usd: tuple[float, ...]
@@ -54,9 +55,9 @@ class SelectionOptimism:
         """Return the optimism of a plan of that cost, by linear interpolation over the logarithm of the cost."""
         return self._at(self.accuracy, cost_usd)
 
-    def advantage_at(self, cost_usd: float) -> float:
-        """Return the optimism of the advantage of a plan of that cost."""
-        return self._at(self.advantage, cost_usd)
+    def advantage_at(self, cost_usd: float) -> float | None:
+        """Return the optimism of the advantage of a plan of that cost; None where it was not measured."""
+        return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as plain JSON types."""

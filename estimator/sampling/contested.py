@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vinelm.estimator.signals.answers import AnswerTable, Ints
-from vinelm.estimator.signals.histories import HistoryLevel, histories
+from vinelm.estimator.signals.histories import histories
+from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
 from vinelm.observation import Observation
 from vinelm.template import Template

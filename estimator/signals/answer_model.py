@@ -37,24 +37,38 @@ GRID_PRIOR = 10.0
 """Requests that the prior of the grid's weights counts as."""
 PSEUDO_COUNTS = 6.0
 """Answers that the prior of a rate counts as."""
+LEAST_PRICE = 0.01
+"""Models that cost less than this share of the median model count as equally cheap."""
 TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Effects on an answer's log odds, each with a normal prior: one per model, per (stage, later) and of asking a model again.
+    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, and the price.
+
+    Dear models mostly are better, and few of their answers are bought: without an effect of the price, their prior would draw
+    them to the mean of the cheap ones.
 
     Args:
         matrix: Shape (contexts, effects).
         sd: Prior standard deviation of each effect; the first is the mean of the models and has a wide one.
+        mean: Prior mean of each effect.
     """
 
     matrix: FloatArray
     sd: FloatArray
+    mean: FloatArray
 
     @classmethod
-    def of(cls, contexts: Sequence[Context], model_sd: float) -> Features:
-        """Return the effects of these contexts."""
+    def of(cls, contexts: Sequence[Context], model_sd: float, price: FloatArray, centre: FloatArray | None) -> Features:
+        """Return the effects of these contexts.
+
+        Args:
+            contexts: The contexts.
+            model_sd: Prior standard deviation of a model, and of ten times its price.
+            price: Of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
+            centre: The prior means in standard deviations, shape (effects,); None for 0.
+        """
         models = sorted({c.model for c in contexts})
         stages = sorted({(c.stage, c.is_later) for c in contexts if c.is_later or c.stage != contexts[0].stage})
         again = sorted({c.model for c in contexts if c.is_again})
@@ -68,7 +82,10 @@ class Features:
         if again:
             columns.append(np.array([float(c.is_again) for c in contexts]))
             sd.append(1.0)
-        return cls(np.stack(columns, axis=1), np.array(sd))
+        columns.append(price)
+        sd.append(model_sd)
+        errors = np.array(sd)
+        return cls(np.stack(columns, axis=1), errors, np.zeros(len(sd)) if centre is None else errors * centre)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +121,7 @@ class AnswerFit:
         right_effects: Of being right or alike, shape (effects,).
         usual_effects: Of making the usual mistake, shape (effects,).
         none: P(E | neither R nor V) by context.
-        alike: P(V | R or V).
+        alike: P(V | R or V) by context.
         second: P(W2 | W2 or U).
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model's earlier answer again) by context, NaN where the context is not ``is_again``.
@@ -121,13 +138,18 @@ class AnswerFit:
     right_effects: FloatArray
     usual_effects: FloatArray
     none: FloatArray
-    alike: float
+    alike: FloatArray
     second: float
     label_rates: FloatArray
     same_again: FloatArray
     label_follows_class: bool
     cost_usd: FloatArray
     size: FloatArray
+
+    @property
+    def n_effects(self) -> int:
+        """Effects of a context."""
+        return len(self.features.sd)
 
     @cached_property
     def log_types(self) -> FloatArray:
@@ -137,9 +159,10 @@ class AnswerFit:
         none = self.none[:, None]
         wrong = (1.0 - looks_right) * (1.0 - none)
         found = np.empty((len(self.contexts), N_TYPES, len(self.grid)))
-        found[:, RIGHT] = looks_right * (1.0 - self.alike)
+        alike = self.alike[:, None]
+        found[:, RIGHT] = looks_right * (1.0 - alike)
         found[:, NONE] = (1.0 - looks_right) * none
-        found[:, ALIKE] = looks_right * self.alike
+        found[:, ALIKE] = looks_right * alike
         found[:, USUAL] = wrong * usual
         found[:, SECOND] = wrong * (1.0 - usual) * self.second
         found[:, OWN] = wrong * (1.0 - usual) * (1.0 - self.second)
@@ -220,6 +243,7 @@ def fit_answers(
     *,
     labelings: Labelings | None = None,
     weights: FloatArray | None = None,
+    centre: FloatArray | None = None,
     iterations: int = 40,
 ) -> AnswerFit:
     """Fit the model by EM.
@@ -228,20 +252,24 @@ def fit_answers(
         table: The answers.
         labelings: Those of the table, where several fits share them; None to enumerate them here.
         weights: How often each request counts, shape (requests,); None for once. For the bootstrap.
+        centre: Means of the effects' priors in their standard deviations, shape (2, effects): of being right or alike, and of
+            making the usual mistake; None for 0. Random ones give fits that differ where rows are few.
         iterations: EM iterations; one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
     labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
-    n = len(table.contexts)
-    right_features, usual_features = Features.of(table.contexts, 1.0), Features.of(table.contexts, 0.7)
+    n, price = len(table.contexts), _log_price(table)
+    of_right, of_usual = (None, None) if centre is None else centre
+    right = Features.of(table.contexts, 1.0, price, of_right)
+    usual = Features.of(table.contexts, 0.7, price, of_usual)
     model = AnswerFit(
-        contexts=table.contexts, labels=table.labels, grid=grid, log_weights=grid.log_prior, features=right_features,
-        right_effects=np.zeros(right_features.matrix.shape[1]), usual_effects=np.zeros(usual_features.matrix.shape[1]),
-        none=np.full(n, 0.05), alike=0.02, second=0.3, label_rates=_label_rates(table, weights),
+        contexts=table.contexts, labels=table.labels, grid=grid, log_weights=grid.log_prior, features=right,
+        right_effects=np.zeros(len(right.sd)), usual_effects=np.zeros(len(usual.sd)),
+        none=np.full(n, 0.05), alike=np.full(n, 0.02), second=0.3, label_rates=_label_rates(table, weights),
         same_again=_same_again(table), label_follows_class=table.label_follows_class,
         cost_usd=np.zeros(n), size=np.ones(len(grid)),
     )  # fmt: skip
-    fit = _Fit(labelings, weights, usual_features)
+    fit = _Fit(labelings, weights, usual)
     return _with_dollars(fit.run(model, iterations), table, weights, fit)
 
 
@@ -268,11 +296,8 @@ class _Fit:
                 usual_effects=_newton(
                     self.usual, model.usual_effects, counts[:, USUAL], counts[:, USUAL:].sum(axis=1), model.grid.popular
                 ),
-                alike=float(
-                    (counts[:, ALIKE].sum() + 0.02 * PSEUDO_COUNTS)
-                    / (counts[:, ALIKE].sum() + counts[:, RIGHT].sum() + PSEUDO_COUNTS)
-                ),
-                none=_none_rates(model.contexts, counts),
+                alike=_share_of(counts, [ALIKE], [RIGHT, ALIKE], model.contexts, 0.02),
+                none=_share_of(counts, [NONE], [NONE, USUAL, SECOND, OWN], model.contexts, 0.05),
                 second=float((counts[:, SECOND].sum() + 0.3 * PSEUDO_COUNTS)
                              / (counts[:, SECOND:].sum() + PSEUDO_COUNTS)),
             )  # fmt: skip
@@ -313,9 +338,19 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
     """One Newton step of a logistic regression with normal priors; counts have shape (contexts, points)."""
     x = features.matrix
     p = sigmoid((x @ effects)[:, None] + offset)
-    gradient = x.T @ (yes - asked * p).sum(axis=1) - effects / features.sd**2
+    gradient = x.T @ (yes - asked * p).sum(axis=1) - (effects - features.mean) / features.sd**2
     curvature = (x * (asked * p * (1.0 - p)).sum(axis=1)[:, None]).T @ x + np.diag(1.0 / features.sd**2)
     return np.asarray(effects + np.clip(np.linalg.solve(curvature, gradient), -1.0, 1.0))
+
+
+def _log_price(table: AnswerTable) -> FloatArray:
+    """Log10 of the mean dollars of a row of each context's model, less the mean over the models; all 0 if most cost nothing."""
+    n, same = len(table.contexts), _same_model(table.contexts)
+    first = same.argmax(axis=1) == np.arange(n)  # one context of each model; each has rows
+    mean = same @ np.bincount(table.context, table.cost_usd, n) / (same @ np.bincount(table.context, minlength=n))
+    least = LEAST_PRICE * float(np.median(mean[first]))
+    log = np.log10(np.maximum(mean, least)) if least > 0.0 else np.zeros(n)
+    return np.asarray(log - log[first].mean())
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
@@ -324,13 +359,15 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
     return np.asarray(models[:, None] == models, np.float64)
 
 
-def _none_rates(contexts: Sequence[Context], counts: FloatArray) -> FloatArray:
-    """P(no answer | not right), of each model shrunk towards that of all."""
-    none = counts[:, NONE].sum(axis=1)
-    wrong = none + counts[:, USUAL:].sum(axis=(1, 2))
-    overall = (none.sum() + 0.05 * PSEUDO_COUNTS) / (wrong.sum() + PSEUDO_COUNTS)
+def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: Sequence[Context], usual: float) -> FloatArray:
+    """P(one of ``some`` types | one of the types ``among``) by context: of each model, shrunk towards that of all.
+
+    That of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
+    """
+    yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
+    overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
     same = _same_model(contexts)
-    return np.asarray((same @ none + PSEUDO_COUNTS * overall) / (same @ wrong + PSEUDO_COUNTS))
+    return np.asarray((same @ yes + PSEUDO_COUNTS * overall) / (same @ asked + PSEUDO_COUNTS))
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:

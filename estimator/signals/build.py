@@ -10,7 +10,9 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.errors import EvidenceError
 from vinelm.estimator.signals.answers import AnswerTable, Ints
-from vinelm.estimator.signals.histories import LEAST_REACH, HistoryLevel, best_class, histories
+from vinelm.estimator.signals.histories import LEAST_REACH, histories
+from vinelm.estimator.signals.history_level import HistoryLevel, best_class
+from vinelm.estimator.signals.optimism import FitMasses, selection_optimism
 from vinelm.estimator.signals.predictive import FITS, Predictive
 from vinelm.observation import Observation
 from vinelm.signals import Outcomes, arm_title
@@ -88,7 +90,9 @@ def signals_trie(
     while True:
         levels = histories(model, stages, annotated.trie.models, goes_on=goes_on, least_reach=least_reach)
         if sum(map(len, levels)) <= MOST_HISTORIES or least_reach > 0.2:
-            return _Builder(annotated, model, levels).build(goes_on, meta or {})
+            selection = selection_optimism(FitMasses.of(levels, model.cost_by_fit, model.mean_size))
+            evidence = {} if selection is None else {"evidence": {"selection": selection.to_dict()}}
+            return _Builder(annotated, model, levels).build(goes_on, (meta or {}) | evidence)
         least_reach *= 2.0
 
 
@@ -118,12 +122,13 @@ class _Layout(NamedTuple):
 class _Nodes:
     """What is known of each of ``n`` nodes, level by level."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
         self.stage, self.model, self.base = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64)
         self.reach, self.cost = np.ones(n), np.zeros(n)
         self.came, self.came_right = np.ones(n), np.zeros(n)
         self.success, self.stop, self.stop_success = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.cost_spread = np.zeros((n, n_fits), np.float32)
 
 
 class _Builder:
@@ -138,7 +143,7 @@ class _Builder:
     def build(self, goes_on: bool, meta: dict[str, Any]) -> AnnotatedTrie:
         """Return the trie."""
         layout = self._layout()
-        nodes = _Nodes(len(layout.order))
+        nodes = _Nodes(len(layout.order), self.model.n_fits)
         parts: list[dict[str, Any]] = []
         for d in range(len(self.levels)):
             self._connect(d, nodes, layout)
@@ -151,7 +156,7 @@ class _Builder:
             trie=self._trie(layout.arms, parent, labels), template=self.base.template, catalog=self.base.catalog,
             success=nodes.success[order], stop=np.clip(nodes.stop[order], 0.0, 1.0), stop_success=nodes.stop_success[order],
             **self._amounts(nodes.cost[order], nodes.base[order]), arm=nodes.came[order], arm_success=nodes.came_right[order],
-            outcomes=self._outcomes(parts, layout, goes_on), meta=meta,
+            outcomes=self._outcomes(parts, nodes, layout, goes_on), meta=meta,
         )  # fmt: skip
 
     def _layout(self) -> _Layout:
@@ -180,10 +185,11 @@ class _Builder:
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
         """Reach, dollars and accuracy of the nodes of a level, from the histories that end with their invocation."""
         level, here, of = self.levels[d], layout.nodes_of(d), layout.of_history[d]
-        n = len(layout.parents[d])
+        n, size = len(layout.parents[d]), self.levels[d - 1].size_by_fit if d else self.model.mean_size[None, :]
         nodes.reach[here] = np.bincount(of, level.reach, n)
         nodes.cost[layout.first_node(d) + of] = self.model.cost_usd[level.context]  # of the node's context
         nodes.cost[here] *= self.levels[d - 1].size[layout.parents[d]] if d else 1.0
+        nodes.cost_spread[here] = FitMasses.of_level(level, size, self.model.cost_by_fit).cost_usd
         best, passed = level.right.max(axis=1), np.array([label.passed for label in self.model.labels])
         closes = ~level.is_open if d + 1 < len(self.levels) else passed[level.label]
         nodes.success[here] = np.bincount(of, best, n) / nodes.reach[here]
@@ -206,7 +212,7 @@ class _Builder:
             "spread": level.spread,
         }
 
-    def _outcomes(self, parts: Sequence[dict[str, Any]], layout: _Layout, goes_on: bool) -> Outcomes:
+    def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
         """The outcomes of all levels, sorted by node."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
@@ -220,7 +226,7 @@ class _Builder:
         }
         arrays: dict[str, Any] = {name: values[rows].astype(kinds.get(name, np.float64)) for name, values in table.items()}
         stages = (self._stage_index(0), *(stage for stage, *_ in layout.arms))
-        return Outcomes(self.model.labels, stages, goes_on, **arrays)
+        return Outcomes(self.model.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _nodes(self) -> tuple[list[Ints], list[Ints], list[Ints], Ints]:
         """For each level the node of each history, and each node's history before and model; and all nodes in pre-order."""

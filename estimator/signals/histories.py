@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from vinelm.estimator.signals.answer_model import ALIKE, N_TYPES, NONE, OF_TYPE, OWN, RIGHT, SECOND, USUAL
 from vinelm.estimator.signals.answers import Context, Ints
+from vinelm.estimator.signals.history_level import HistoryLevel
 from vinelm.estimator.signals.predictive import Predictive
-from vinelm.trie import BoolArray, FloatArray
+from vinelm.trie import FloatArray
 
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
@@ -31,47 +32,11 @@ NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _N_FACTORS = N_TYPES, N_TYPES + 1, N_TYPES + 2
 """What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class, and 1, for the
 model's earlier answer again."""
-_ROUNDING = 1e-12
-"""Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
 """Vectors that are multiplied at once: few enough to stay in the processor's cache."""
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
 """The types of earlier classes that a new class would have agreed with. A class has the type of its first answer."""
-
-
-@dataclass(frozen=True, eq=False)
-class HistoryLevel:
-    """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
-
-    Args:
-        parent: The history before, an index into the level before.
-        model: The last model, an index into the models.
-        label: What was seen of its answer, an index into the model's labels.
-        kind: Class of its answer, -1 without one.
-        reach: P(the history | its models).
-        right: P(the history and an answer of class j is right | its models), shape (histories, classes).
-        spread: The same for the class that is most probably right, by fit, as masses; shape (histories, fits).
-        size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
-        context: The context of the last answer, an index into the model's contexts.
-        last: The class of each model's last answer, :data:`NO_ANSWER` or :data:`NOT_ASKED`; shape (histories, models).
-        is_open: Whether it is continued.
-    """
-
-    parent: Ints
-    model: Ints
-    label: Ints
-    kind: Ints
-    reach: FloatArray
-    right: FloatArray
-    spread: FloatArray
-    size: FloatArray
-    context: Ints
-    last: Ints
-    is_open: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.parent)
 
 
 class _Part(NamedTuple):
@@ -106,7 +71,7 @@ class _Rows(NamedTuple):
 
 class _Vectors(NamedTuple):
     """The vectors of a level, one item for each: ``of_points`` has shape (vectors, points), or (vectors, fits) where no history
-    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` that of mass times size.
+    is continued. ``total`` is their sum, ``of_fits`` that over the points of each fit, ``sized`` the same of mass times size.
     """
 
     of_points: FloatArray
@@ -119,7 +84,12 @@ class _Vectors(NamedTuple):
         """Return the vectors with their sums."""
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
         of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
-        return cls(of_points, of_points.sum(axis=1), of_fits, None if is_final else of_points @ model.size)
+        return cls(
+            of_points,
+            of_points.sum(axis=1),
+            of_fits,
+            None if is_final else np.add.reduceat(of_points * model.size, starts, axis=1),
+        )
 
 
 def histories(
@@ -158,7 +128,9 @@ class _Growing:
         one, zero = np.ones(1), np.zeros(1, np.int64)
         never = np.full((1, len(models)), NOT_ASKED)
         self.last = HistoryLevel(
-            zero, zero, zero, zero, one, np.zeros((1, depth)), np.zeros((1, 1)), one, zero, never, np.ones(1, np.bool_)
+            parent=zero, model=zero, label=zero, kind=zero, reach=one, right=np.zeros((1, depth)),
+            right_by_fit=np.zeros((1, depth, model.n_fits)), size_by_fit=model.mean_size[None, :],
+            size=one, context=zero, last=never, is_open=np.ones(1, np.bool_),
         )  # fmt: skip
         self.rows = _Rows(zero, np.full((1, depth), -1, np.int8), zero, one)
         self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
@@ -213,9 +185,12 @@ class _Growing:
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
         total = rows.scale * vectors.total[rows.vector]
         reach = _sums(rows.history, total, n)
-        right = np.zeros((n, self.depth))
+        right, right_by_fit = np.zeros((n, self.depth)), np.zeros((n, self.depth, self.model.n_fits))
         for j in range(self.depth):
-            right[:, j] = _sums(rows.history, total * (rows.types[:, j] == RIGHT), n)
+            those = rows.take(np.flatnonzero(rows.types[:, j] == RIGHT))
+            right[:, j] = _sums(those.history, those.scale * vectors.total[those.vector], n)
+            right_by_fit[:, j] = _sums_by_fit(those, vectors.of_fits, n)
+        size_by_fit = np.zeros((n, self.model.n_fits)) if sized is None else _sums_by_fit(rows, sized, n)
         last = self.last.last[parent].copy()
         last[np.arange(n), model] = np.where(kind < 0, NO_ANSWER, kind)
         is_open = (reach >= self.least_reach) & (not is_final)
@@ -225,8 +200,8 @@ class _Growing:
             is_open &= reach > np.partition(reach[is_open], -MOST_OPEN)[-MOST_OPEN]
         return HistoryLevel(
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
-            spread=_by_fit(best_class(right), rows, vectors),
-            size=np.ones(n) if sized is None else _sums(rows.history, rows.scale * sized[rows.vector], n) / reach,
+            right_by_fit=right_by_fit, size_by_fit=size_by_fit,
+            size=np.ones(n) if sized is None else size_by_fit.mean(axis=1) / reach,
             context=part.factor[first] // _N_FACTORS, last=last, is_open=is_open,
         )  # fmt: skip
 
@@ -257,20 +232,11 @@ class _Contexts(NamedTuple):
         return cls(first, again)
 
 
-def best_class(right: FloatArray) -> Ints:
-    """Return the class that is most probably right, the first of equals; ``right`` has shape (histories, classes)."""
-    highest = right.max(axis=1, keepdims=True)
-    return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))
-
-
-def _by_fit(best: Ints, rows: _Rows, vectors: _Vectors) -> FloatArray:
-    """Mass of "the class ``best`` of the history is right" by fit, shape (histories, fits)."""
-    of, n_fits = rows.history, vectors.of_fits.shape[1]
-    those = np.flatnonzero(rows.types[np.arange(len(of)), best[of]] == RIGHT)
-    of, vector, scale = of[those], rows.vector[those], rows.scale[those] * n_fits
-    found = np.zeros((len(best), n_fits))
+def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
+    """The sums over the rows of each of ``n`` histories, times the number of fits; ``values`` are by vector and fit."""
+    n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     for fit in range(n_fits):
-        found[:, fit] = np.bincount(of, vectors.of_fits[vector, fit] * scale, len(best))
+        found[:, fit] = np.bincount(rows.history, values[rows.vector, fit] * (rows.scale * n_fits), n)
     return found
 
 

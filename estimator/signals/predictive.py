@@ -39,6 +39,7 @@ class Predictive:
         same_again: P(the model's earlier answer again), shape (contexts,); NaN where a context is no repetition.
         label_follows_class: Answers of one class have one label.
         cost_usd: Dollars for a request of mean size, shape (contexts,).
+        cost_by_fit: The same by each of the fits, shape (contexts, fits).
     """
 
     contexts: tuple[Context, ...]
@@ -52,6 +53,13 @@ class Predictive:
     same_again: FloatArray
     label_follows_class: bool
     cost_usd: FloatArray
+    cost_by_fit: FloatArray
+
+    @property
+    def mean_size(self) -> FloatArray:
+        """Mean size of all requests by fit, shape (fits,)."""
+        weights = np.exp(self.log_weights) * self.n_fits
+        return np.asarray(np.bincount(self.fit, weights * self.size, self.n_fits))
 
     @classmethod
     def of(cls, table: AnswerTable, *, fits: int = FITS, seed: int = 0) -> Predictive:
@@ -66,8 +74,8 @@ class Predictive:
         whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
-            drawn = resampled(len(table.requests), fits, seed)
-            found = [fit_answers(table, labelings=labelings, weights=weights) for weights in drawn]
+            drawn = resampled(len(table.requests), fits, seed), prior_means(whole.n_effects, fits, seed)
+            found = [fit_answers(table, labelings=labelings, weights=w, centre=c) for w, c in zip(*drawn, strict=True)]
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         return cls(
             contexts=whole.contexts,
@@ -81,6 +89,7 @@ class Predictive:
             same_again=whole.same_again,
             label_follows_class=whole.label_follows_class,
             cost_usd=whole.cost_usd,
+            cost_by_fit=np.stack([one.cost_usd for one in found], axis=1),
         )
 
 
@@ -91,6 +100,16 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))
+
+
+def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
+    """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
+
+    Resampled requests do not show how little a few rows of a model say: if it was right in all three, it is so in every
+    resample. With prior means drawn from the prior, the fits differ where the prior decides. They add up to 0 over the fits.
+    """
+    drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
+    return np.asarray(drawn - drawn.mean(axis=0))
 
 
 def _weights(one: AnswerFit, at: npt.NDArray[np.intp]) -> FloatArray:

@@ -133,7 +133,11 @@ def _verdict(value: float | None, promised: Interval | None) -> Verdict:
 
 
 def _cost_error(decision: Decision) -> float | None:
-    """The standard error of the expected dollars; of a contingent plan those of its ends summed, as if all erred alike."""
+    """The standard error of the expected dollars; of a contingent plan those of its ends summed, as if all erred alike,
+    unless it is one over outcomes, whose fits say by how much they differ.
+    """
+    if isinstance(decision, ContingentDecision) and decision.plan.cost_error_usd is not None:
+        return decision.plan.cost_error_usd
     error = decision.metrics.annotated.cost_se
     if error is None:
         return None

@@ -11,6 +11,7 @@ from .declaration import Signal as Signal
 from .declaration import Signals as Signals
 from .declaration import canonical as canonical
 from .declaration import digest_of_text as digest_of_text
+from .outcomes import COST_SPREAD as COST_SPREAD
 from .outcomes import OUTCOME_ARRAYS as OUTCOME_ARRAYS
 from .outcomes import Outcomes as Outcomes
 from .outcomes import Seen as Seen

@@ -29,7 +29,7 @@ from vinelm.annotated_trie import NODE_ARRAYS, OPTIONAL_ARRAYS, AnnotatedTrie
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
 from vinelm.io import atomic_path
-from vinelm.signals import OUTCOME_ARRAYS, Outcomes
+from vinelm.signals import COST_SPREAD, OUTCOME_ARRAYS, Outcomes
 from vinelm.template import Template
 from vinelm.trie import ARRAYS, DIFFICULTY_ARM_ARRAYS, DIFFICULTY_ARRAYS, MERGED_ARRAYS, DifficultyRates, MergedTrie, Trie
 from vinelm.vinefile.structure import check_annotated, check_edges
@@ -154,7 +154,8 @@ def _arrays(annotated: AnnotatedTrie) -> dict[str, Array]:
     arrays = _arrays_of(annotated)
     if annotated.signals is not None:
         arrays |= {f"{SIGNALS}{name}": values for name, values in _arrays_of(annotated.signals).items()}
-        arrays |= {f"{OUTCOMES}{name}": getattr(annotated.signals.outcomes, name) for name in OUTCOME_ARRAYS}
+        found = {name: getattr(annotated.signals.outcomes, name) for name in (*OUTCOME_ARRAYS, COST_SPREAD)}
+        arrays |= {f"{OUTCOMES}{name}": values for name, values in found.items() if values is not None}
     return arrays
 
 
@@ -288,6 +289,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Annota
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
     columns: dict[str, Any] = {name: arrays[f"{OUTCOMES}{name}"] for name in OUTCOME_ARRAYS}
+    columns[COST_SPREAD] = arrays.get(f"{OUTCOMES}{COST_SPREAD}")
     outcomes = Outcomes(labels, tuple(about["stages"]), bool(about["goes_on"]), **columns)
     return _trie_of({**manifest, "stages": about["arms"], "meta": about["meta"]}, own, outcomes)
 

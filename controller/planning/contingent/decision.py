@@ -15,7 +15,7 @@ from vinelm.controller.planning.contingent.values import END, NOTHING, PlanGoal
 from vinelm.controller.planning.decision import EFFORT, Decision
 from vinelm.controller.planning.metric import COST_CAP, FLOOR, LATENCY_CAP, UNITS
 from vinelm.controller.planning.subtree import Choice, SubtreeView
-from vinelm.promise import Promise, SelectionOptimism
+from vinelm.promise import Z90, Promise, SelectionOptimism
 
 _EQUAL = 1e-12
 """Accuracies that differ by less are equal but for rounding."""
@@ -154,12 +154,14 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """A 90 % interval of ``accuracy``, if the trie has standard errors: that of :attr:`promise`, at least that wide."""
-        return (
-            {}
-            if self.promise.interval is None or not np.isfinite(self.promise.half_width)
-            else {"accuracy": self.promise.interval}
-        )
+        """90 % intervals of ``accuracy``, that of :attr:`promise`, and of ``path_cost_usd``, where errors are known."""
+        found: dict[str, tuple[float, float]] = {}
+        if self.promise.interval is not None and np.isfinite(self.promise.half_width):
+            found["accuracy"] = self.promise.interval
+        error = self.plan.cost_error_usd
+        if error is not None:
+            found["path_cost_usd"] = max(self.path_cost_usd - Z90 * error, 0.0), self.path_cost_usd + Z90 * error
+        return found
 
     @cached_property
     def slack(self) -> dict[str, float]:

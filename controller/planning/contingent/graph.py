@@ -151,6 +151,16 @@ class DecisionGraph:
         return ended, right
 
     @cached_property
+    def cost_by_fit(self) -> FloatArray | None:
+        """Dollars of the invocation at the position times P(it runs | the models up to it), by fit to resampled requests; shape
+        (positions, fits). None where arms are no outcomes, or the trie has no dollars by fit.
+        """
+        outcomes = self.annotated.outcomes
+        if outcomes is None or outcomes.cost_spread is None or outcomes.cost_spread.shape[1] < 2:
+            return None
+        return np.asarray(outcomes.cost_spread[self.nodes], np.float64)
+
+    @cached_property
     def group_of_edge(self) -> Integers:
         """The group of each edge."""
         return np.repeat(np.arange(len(self.source)), np.diff(self.first_edge))

@@ -110,8 +110,7 @@ class ContingentPlan:
         its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if all of them erred together and alike,
         over the chance of reaching the start.
         """
-        annotated = self.graph.annotated
-        reach = float(annotated.reach[self.graph.nodes[self.start]] * self.graph.arm[list(self.first)].sum()) or 1.0
+        annotated, reach = self.graph.annotated, self._reach
         by_fit = self._right_by_fit
         if by_fit is not None:
             return float(error_between_fits(by_fit)) / (1.0 if self.start == 0 else reach)
@@ -122,6 +121,24 @@ class ContingentPlan:
         if found is not None:
             return found
         return float(annotated.accuracy_se[ends].sum()) / reach
+
+    @property
+    def cost_error_usd(self) -> float | None:
+        """The standard error of :attr:`cost_usd`, from how the dollars differ between fits to resampled requests.
+
+        None where arms are no outcomes, or the trie has no dollars by fit.
+        """
+        by_fit = self.graph.cost_by_fit
+        if by_fit is None:
+            return None
+        below = np.concatenate([at for at, _ in self._levels[1:]])
+        return float(error_between_fits(by_fit[below].sum(0))) / (1.0 if self.start == 0 else self._reach)
+
+    @property
+    def _reach(self) -> float:
+        """The chance that a request comes to the start and goes on there."""
+        graph = self.graph
+        return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
     @property
     def _right_by_fit(self) -> FloatArray | None:

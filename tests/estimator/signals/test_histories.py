@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from outcome_models import every_history, random_predictive, sequences
 
-from vinelm.estimator.signals.histories import _numbered, best_class, histories
+from vinelm.estimator.signals.histories import _numbered, histories
+from vinelm.estimator.signals.history_level import best_class
 
 SMALL = [(2, 2, 2), (2, 2, 3), (3, 2, 2), (1, 3, 3), (2, 3, 2)]
 

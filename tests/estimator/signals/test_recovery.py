@@ -102,18 +102,27 @@ def test_dense_rows_of_2000_requests_are_calibrated_within_4_points(orders):
 
 @pytest.mark.long
 def test_the_error_of_a_plan_covers_nine_tenths(held_out):
-    """Measured over 30 profiles of 150 requests and three budgets: 91 % of the 90 % intervals hold what is achieved."""
-    inside = []
+    """Measured over 30 profiles of 150 requests and three budgets: 90 % of the 90 % intervals hold what is achieved.
+
+    Those of the promise 93 %: it is 0.1 points too high on the mean, the estimate that the plan was chosen by 0.7.
+    """
+    inside, promised, gaps = [], [], []
     for seed in range(30):
         rng = np.random.default_rng(seed)
         world = World.draw(rng, 150)
         orders = [tuple(rng.permutation(3).tolist()) for _ in range(len(world))]
         signals = estimate_signals(path_trie(), world.rows(lambda request, orders=orders: [orders[request]]))
         for budget in BUDGETS_USD:
-            plan = best_plan(signals, budget)
+            decision = Planner(signals).plan(Objective(maximize="accuracy", max_cost_usd=budget))
+            plan, promise = decision.plan, decision.promise
             achieved = held_out.follow(signals, plan)[:, 0].mean()
             inside.append(abs(plan.accuracy - achieved) <= 1.645 * plan.standard_error)
+            promised.append(abs(promise.accuracy - achieved) <= promise.half_width)
+            gaps.append((plan.accuracy - achieved, promise.accuracy - achieved))
     assert 0.82 <= np.mean(inside) <= 0.98
+    assert 0.85 <= np.mean(promised) <= 0.99
+    estimated, corrected = np.mean(gaps, axis=0)
+    assert abs(corrected) < estimated
 
 
 def test_one_model_that_repeats_itself_shares_its_mistake_with_nobody():

@@ -104,12 +104,17 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans |
 
 def promise_lines(best: Decision) -> list[str]:
     """The promised accuracy with its interval, and what was taken off for the optimism of choosing."""
+    from vinelm.reports import usd
+
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]
     else:
         low, high = promise.interval
         lines = [f"Accuracy interval (90 %): {100 * low:.1f} % to {100 * high:.1f} %"]
+    cost = best.intervals.get("path_cost_usd") if best.metrics.annotated.outcomes is not None else None
+    if cost is not None:
+        lines.append(f"Cost interval (90 %): {usd(cost[0])} to {usd(cost[1])}")
     if promise.optimism is None:
         return [*lines, "Optimism of the choice: not measured (`vinelm estimate --check` does)."]
     off = 100 * (promise.estimate - promise.accuracy)

@@ -1,0 +1,61 @@
+"""The histories of one length, as the latent model of answers expects them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.estimator.signals.answers import Ints
+from vinelm.trie import BoolArray, FloatArray
+
+_ROUNDING = 1e-12
+"""Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryLevel:
+    """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
+
+    Args:
+        parent: The history before, an index into the level before.
+        model: The last model, an index into the models.
+        label: What was seen of its answer, an index into the model's labels.
+        kind: Class of its answer, -1 without one.
+        reach: P(the history | its models).
+        right: P(the history and an answer of class j is right | its models), shape (histories, classes).
+        right_by_fit: The same by fit, shape (histories, classes, fits). Its mean over the fits is ``right``.
+        size_by_fit: P(the history | its models) times the mean size of the requests with it, by fit; 0 where none is continued.
+            Shape (histories, fits).
+        size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
+        context: The context of the last answer, an index into the model's contexts.
+        last: The class of each model's last answer, -1 without one and -2 where it was not asked; shape (histories, models).
+        is_open: Whether it is continued.
+    """
+
+    parent: Ints
+    model: Ints
+    label: Ints
+    kind: Ints
+    reach: FloatArray
+    right: FloatArray
+    right_by_fit: FloatArray
+    size_by_fit: FloatArray
+    size: FloatArray
+    context: Ints
+    last: Ints
+    is_open: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def spread(self) -> FloatArray:
+        """P(the history and an answer of the class that is most probably right is right), by fit; shape (histories, fits)."""
+        return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
+
+
+def best_class(right: FloatArray) -> Ints:
+    """Return the class that is most probably right, the first of equals; ``right`` has shape (histories, classes)."""
+    highest = right.max(axis=1, keepdims=True)
+    return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))

@@ -1,0 +1,178 @@
+"""How optimistic it is to choose the best of all plans over outcomes: each fit chooses, and the other fits judge.
+
+The fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit promises for the
+plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen plan, by the
+bootstrap. It is measured at several prices of a dollar, which lead to plans of different cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from vinelm.estimator.signals.answers import Ints
+from vinelm.estimator.signals.history_level import HistoryLevel
+from vinelm.promise import SelectionOptimism
+from vinelm.trie import BoolArray, FloatArray
+
+PRICES = 8
+"""Prices of a dollar at which the fits choose."""
+OF_HALF = 2.0
+"""Half of the requests choose with twice the variance, and so with about twice the optimism."""
+_END = -1
+
+
+@dataclass(frozen=True, eq=False)
+class FitMasses:
+    """What the fits say of the histories of one length, as masses; see :class:`HistoryLevel`.
+
+    Args:
+        node: The node that each history belongs to (its parent and last model), shape (histories,).
+        parent: The history before each node, an index into the level before; ascending, shape (nodes,).
+        right: P(the history, and an answer of class j is right), shape (histories, classes, fits).
+        cost_usd: Expected dollars of the node's invocation, shape (nodes, fits).
+        is_open: Whether a request may go on after the history, shape (histories,).
+    """
+
+    node: Ints
+    parent: Ints
+    right: FloatArray
+    cost_usd: FloatArray
+    is_open: BoolArray
+
+    @classmethod
+    def of(cls, levels: Sequence[HistoryLevel], cost_by_fit: FloatArray, mean_size: FloatArray) -> list[FitMasses]:
+        """Return those of all lengths.
+
+        Args:
+            levels: The histories.
+            cost_by_fit: Dollars for a request of mean size, shape (contexts, fits).
+            mean_size: Mean size of all requests by fit, shape (fits,).
+        """
+        sizes = [mean_size[None, :], *(level.size_by_fit for level in levels)]
+        return [cls.of_level(level, size, cost_by_fit) for level, size in zip(levels, sizes, strict=False)]
+
+    @classmethod
+    def of_level(cls, level: HistoryLevel, size: FloatArray, cost_by_fit: FloatArray) -> FitMasses:
+        """Return those of one length; ``size``: ``size_by_fit`` of the histories before."""
+        code = level.parent * (int(level.model.max(initial=0)) + 1) + level.model
+        _, first, node = np.unique(code, return_index=True, return_inverse=True)
+        parent = level.parent[first]
+        cost = cost_by_fit[level.context[first]] * size[parent]
+        return cls(node, parent, level.right_by_fit, cost, level.is_open)
+
+
+class _Known(NamedTuple):
+    """What is known of the histories of one length by each fit, once it is settled which answer each fit returns at an end.
+
+    ``node``, ``parent``, ``cost_usd`` and ``is_open`` as in :class:`FitMasses`; ``right``: P(the history, and the answer that
+    the fit returns is right), shape (histories, fits).
+    """
+
+    node: Ints
+    parent: Ints
+    right: FloatArray
+    cost_usd: FloatArray
+    is_open: BoolArray
+
+
+def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
+    """Return how optimistic a choice is by what the fits promise for the plans that they choose; None for a single fit.
+
+    The curve is over the dollars that the judges expect of the plans. No optimism is below 0. It is scaled to that of a choice
+    on half of the requests, as :class:`SelectionOptimism` has it. The advantage over a single model is not measured.
+    """
+    n_fits = levels[0].cost_usd.shape[1]
+    if n_fits < 2:
+        return None
+    own, others = by_fit_and_others(levels)
+    cost, gap = np.zeros(PRICES), np.zeros(PRICES)
+    for i, price in enumerate(_prices(levels)):
+        choice = chosen(own, price)
+        judged = worth(others, choice)
+        gap[i], cost[i] = (worth(own, choice)[0] - judged[0]).mean(), judged[1].mean()
+    order = np.argsort(cost, kind="stable")
+    of_half = OF_HALF * np.maximum(_smoothed(gap[order]), 0.0)
+    return SelectionOptimism(cost_usd=tuple(cost[order].tolist()), accuracy=tuple(of_half.tolist()), advantage=())
+
+
+def _prices(levels: Sequence[FitMasses]) -> FloatArray:
+    """Accuracy per dollar, from what makes the cheapest first model the best to next to nothing."""
+    first = levels[0].cost_usd.mean(axis=1)
+    dearest = max(float(first.max()), 1e-12)
+    return np.geomspace(1.0 / max(float(first.min()), 1e-4 * dearest), 1e-3 / dearest, PRICES)
+
+
+def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[_Known], list[_Known]]:
+    """Return what each fit says, and what the other fits say on average in place of it, of the answers that it returns."""
+    own, others = [], []
+    for level in levels:
+        n = level.cost_usd.shape[1]
+        returned = level.right.argmax(axis=1)[:, None]
+        right = np.take_along_axis(level.right, returned, axis=1)[:, 0]
+        of_all = np.take_along_axis(level.right.sum(axis=2), returned[:, 0], axis=1)
+        own.append(_Known(level.node, level.parent, right, level.cost_usd, level.is_open))
+        cost = (level.cost_usd.sum(axis=1, keepdims=True) - level.cost_usd) / (n - 1)
+        others.append(_Known(level.node, level.parent, (of_all - right) / (n - 1), cost, level.is_open))
+    return own, others
+
+
+def chosen(levels: Sequence[_Known], price: float) -> list[Ints]:
+    """Return the plan of each fit that is best by its own accuracy less ``price`` times its dollars.
+
+    For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits).
+    """
+    choice: list[Ints] = []
+    below: FloatArray | None = None  # of the nodes that follow
+    for d in range(len(levels) - 1, -1, -1):
+        level = levels[d]
+        value, picked = level.right, np.full(level.right.shape, _END)
+        if below is not None:
+            best, going_on = _best(levels[d + 1].parent, below, len(value))
+            goes_on = (going_on > value) & level.is_open[:, None]
+            picked, value = np.where(goes_on, best, _END), np.where(goes_on, going_on, value)
+        choice.append(picked)
+        below = _sums(level.node, value, len(level.parent)) - price * level.cost_usd
+    assert below is not None
+    return [below.argmax(axis=0)[None, :], *reversed(choice)]
+
+
+def worth(levels: Sequence[_Known], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
+    """Return accuracy and dollars of each fit's plan by these masses, each of shape (fits,)."""
+    fits = np.arange(levels[0].cost_usd.shape[1])
+    accuracy = cost = np.zeros((0, len(fits)))
+    for level, picked in zip(reversed(levels), reversed(choice), strict=False):
+        right, spent = level.right, np.zeros(level.right.shape)
+        if len(accuracy):
+            ends = picked == _END
+            right, spent = np.where(ends, right, accuracy[picked, fits]), np.where(ends, 0.0, cost[picked, fits])
+        accuracy = _sums(level.node, right, len(level.parent))
+        cost = _sums(level.node, spent, len(level.parent)) + level.cost_usd
+    return accuracy[choice[0][0], fits], cost[choice[0][0], fits]
+
+
+def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
+    """The best node after each of ``n`` histories and its value, by fit; minus infinity where none follows."""
+    value = np.full((n, values.shape[1]), -np.inf)
+    best = np.full(value.shape, _END)
+    if len(parent):
+        starts = np.flatnonzero(np.diff(parent, prepend=-1))
+        value[parent[starts]] = np.maximum.reduceat(values, starts, axis=0)
+        rows, fits = np.nonzero(values == value[parent])
+        best[parent[rows][::-1], fits[::-1]] = rows[::-1]
+    return best, value
+
+
+def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
+    """The sums of rows with the same ``of``, shape (n, fits)."""
+    starts = np.flatnonzero(np.diff(of, prepend=-1))
+    found = np.zeros((n, values.shape[1]))
+    found[of[starts]] = np.add.reduceat(values, starts, axis=0)
+    return found
+
+
+def _smoothed(values: FloatArray) -> FloatArray:
+    return np.array([values[max(at - 1, 0) : at + 2].mean() for at in range(len(values))])
