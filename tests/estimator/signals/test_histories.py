@@ -38,6 +38,26 @@ def test_histories_are_the_sums_over_all_sequences_of_answers(n_models, depth, n
         np.testing.assert_allclose(level.spread.mean(axis=1), level.right.max(axis=1), rtol=0, atol=1e-12)
 
 
+def test_of_very_many_histories_only_the_likeliest_are_continued(monkeypatch):
+    """The histories that are left keep their reach: the bound drops whole histories and changes none."""
+    rng = np.random.default_rng(3)
+    models = ("m0", "m1")
+    model = random_predictive(rng, depth=5, n_labels=2, fits=2, follows=False)
+    stages = stages_of(models, 5)
+    everything = histories(model, stages, models, goes_on=True)
+    monkeypatch.setattr("vinelm.estimator.signals.histories.MOST_ROWS", 60)
+    monkeypatch.setattr("vinelm.estimator.signals.histories.MOST_LAST_ROWS", 90)
+    fewer = histories(model, stages, models, goes_on=True)
+    assert [len(level) for level in fewer[:2]] == [len(level) for level in everything[:2]]
+    assert len(fewer[-1]) < len(everything[-1]) / 4
+    whole = dict(zip(sequences(everything)[-1], everything[-1].reach.tolist(), strict=True))
+    for history, reach in zip(sequences(fewer)[-1], fewer[-1].reach.tolist(), strict=True):
+        assert reach == pytest.approx(whole[history])
+    for level in fewer[1:-1]:
+        if not level.is_open.all() and level.is_open.any():
+            assert level.reach[level.is_open].min() >= np.median(level.reach[~level.is_open])
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_the_outcomes_of_each_model_sum_to_its_history(seed):
     rng = np.random.default_rng(seed)
