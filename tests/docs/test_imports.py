@@ -25,6 +25,7 @@ ALLOWED = {
     "vinelm.workflows.nl2sql.limited_sql": "hostile_parts/sql.py attacks the limited process itself",
     "vinelm.estimator.signals.answers": "ordered_effects.py fits the model of answers without some of its effects",
     "vinelm.estimator.signals.build": "ordered_effects.py plans over such a model",
+    "vinelm.estimator.signals.history_level": "ordered_effects.py asks the model what it says of single answers",
     "vinelm.estimator.signals.histories": "ordered_effects.py asks the model what it says of single answers",
     "vinelm.estimator.signals.predictive": "ordered_effects.py fits the model of answers without some of its effects",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
