@@ -15,6 +15,8 @@ from vinelm.trie import FloatArray
 
 LEAST_EFFECTIVE = 8.0
 """With a smaller effective number of requests nothing is said."""
+LEAST_FREEDOM = 4.0
+"""Degrees of freedom of an interval, where there are as many requests."""
 MOST_UNSUPPORTED = 0.05
 """If more requests than this share come to a step that nobody bought, the value is not identified."""
 
@@ -72,8 +74,9 @@ def estimate_mean(
     """Return the mean of a policy's scores, or of its paired differences from a reference.
 
     The policies of the halves differ, so that scores are centred within each half. To the squares one more request is added,
-    as Agresti and Min (2005) do for paired shares: scores that never varied may vary. The quantile is Student's, with the
-    degrees of freedom of the scores' own fourth moment.
+    as Agresti and Min (2005) do for paired shares, since scores that never varied may vary, and two more of those that vary
+    most: few large weights are easily missed. The quantile is Student's, with as many degrees of freedom as requests that vary,
+    by the scores' own fourth moment.
 
     Args:
         halves: Scores by half.
@@ -103,8 +106,8 @@ def estimate_mean(
     is_identified = m >= LEAST_EFFECTIVE and unsupported <= MOST_UNSUPPORTED
     judged = sum(len(half.policy) for half in halves if not half.is_same)
     if bound is not None and m > 0:
-        square += (bound * judged / m) ** 2
-        fourth += (bound * judged / m) ** 4
+        more = (bound * judged / m) ** 2 + (2.0 * fourth / square if square > 0.0 else 0.0)
+        square, fourth = square + more, fourth + more**2
     error = math.sqrt(square) / n
     reach = float(stdtrit(_freedom(square, fourth, m), 0.5 + level / 2.0)) * error + unsupported * (bound or 0.0)
     return OffPolicyEstimate(
@@ -131,12 +134,10 @@ def _kish(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """Degrees of freedom of a variance that is estimated from scores with these sums of squares and of fourth powers."""
-    if square <= 0.0:
-        return max(m - 1.0, 1.0)
+    """How many requests vary, by their sums of squares and of fourth powers: at least 4, or as many as there are."""
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
-    by_moments = 2.0 * square**2 / spread if spread > 0 else math.inf
-    return max(min(m - 1.0, by_moments), 1.0)
+    varying = square**2 / spread if spread > 0.0 else math.inf
+    return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)
 
 
 def served_scores(success: Sequence[float], cost_usd: Sequence[float], latency_s: Sequence[float]) -> Scores:
