@@ -1,0 +1,140 @@
+"""Write tables of committed results into the pages: what a page quotes is what `results/*.json` says. --check writes nothing.
+
+A table stands between two comments. The first names the file in results/, the place of its rows, and a place for each column,
+in which `*` stands for the row: its key in an object, its number in a list.
+
+    <!-- result: signals.json | rows /tables/exams | method = * | accuracy = /tables/exams/*/accuracy : .1% -->
+    <!-- end of result -->
+
+Places are JSON pointers. What follows the last " : " is a format of Python; a value that is not there is a dash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- result: (?P<spec>[^\n]*?) -->\n)(?P<table>.*?)(<!-- end of result -->)", re.DOTALL)
+NOTHING = "-"
+
+
+class ResultTableError(Exception):
+    """A page asks for something that the results do not have."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its title, the place of its values ("*" alone: the row itself), and a format."""
+
+    title: str
+    place: str
+    form: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Column:
+        """Read "title = place : format"; the format may be left out."""
+        title, equals, rest = text.partition(" = ")
+        if not equals:
+            raise ResultTableError(f"{text!r}: a column is written as title = place : format")
+        place, _, form = rest.rpartition(" : ") if " : " in rest else (rest, "", "")
+        return cls(title.strip(), place.strip(), form.strip())
+
+    def cell(self, found: Any, key: str) -> str:
+        """The formatted value in the row of that key."""
+        if self.place == "*":
+            return key
+        value = at(found, self.place, key)
+        return NOTHING if value is None else format(value, self.form)
+
+
+def at(found: Any, place: str, key: str = "") -> Any:
+    """The value at a JSON pointer, with "*" for a key; None if it is not there."""
+    for part in place.split("/")[1:]:
+        name = key if part == "*" else part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return None
+    return found
+
+
+def table(spec: str, read: Callable[[str], Any]) -> str:
+    """The Markdown table that a comment asks for; ``read`` returns the results of a file."""
+    name, rows, *columns = (part.strip() for part in spec.split(" | "))
+    if not rows.startswith("rows /") or not columns:
+        raise ResultTableError(f"{spec!r}: say the file, `rows` with a place, and the columns")
+    found = read(name)
+    kept = at(found, rows.removeprefix("rows "))
+    if not isinstance(kept, dict | list) or not kept:
+        raise ResultTableError(f"{name} has no {rows}")
+    made = [Column.parse(text) for text in columns]
+    keys = list(kept) if isinstance(kept, dict) else [str(i) for i in range(len(kept))]
+    lines = [[column.title for column in made], ["---"] * len(made)]
+    lines += [[column.cell(found, key) for column in made] for key in keys]
+    for i, column in enumerate(made):
+        if column.place != "*" and all(line[i] == NOTHING for line in lines[2:]):
+            raise ResultTableError(f"{name} has nothing for the column {column.title!r}")
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def fresh(page: str, read: Callable[[str], Any]) -> str:
+    """The page with every table as the results have it."""
+    return BLOCK.sub(lambda block: block[1] + table(block["spec"], read) + block[4], page)
+
+
+def pages(root: Path) -> Iterator[Path]:
+    """README and the pages of docs/ that have such a table."""
+    for path in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+        if path.is_file() and BLOCK.search(path.read_text(encoding="utf-8")):
+            yield path
+
+
+def reader(root: Path) -> Callable[[str], Any]:
+    """What reads a file of results/ by name."""
+
+    def read(name: str) -> Any:
+        path = root / "results" / name
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultTableError(f"results/{name} cannot be read: {error}") from error
+        lacking = [key for key in ("command", "commit") if not found.get(key)]
+        if lacking:
+            raise ResultTableError(f"results/{name} does not say its {lacking[0]}")
+        return found
+
+    return read
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a page differs from the results")
+    is_check = parser.parse_args().check
+    stale = []
+    try:
+        for path in pages(ROOT):
+            page = path.read_text(encoding="utf-8")
+            made = fresh(page, reader(ROOT))
+            if made != page:
+                stale.append(path.relative_to(ROOT).as_posix())
+                if not is_check:
+                    path.write_text(made, encoding="utf-8")
+    except ResultTableError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for name in stale:
+        print(f"{name}: {'differs from the results' if is_check else 'written'}")
+    return 1 if stale and is_check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

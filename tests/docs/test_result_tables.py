@@ -1,0 +1,84 @@
+"""What the pages quote is what the result files say, and each of those says what made it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOUND = {"rows": {"a": {"x": 0.123, "n": 1200}, "b": {"n": 7}}, "points": [{"y": 1.5}, {"y": 2.5}], "with/slash": {"k": 3}}
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import result_tables
+
+        yield result_tables
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+def made(script, spec):
+    return script.table(spec, lambda name: FOUND)
+
+
+def test_the_pages_quote_the_results(script):
+    pages = list(script.pages(ROOT))
+    assert ROOT / "docs" / "reproduction.md" in pages
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert script.fresh(text, script.reader(ROOT)) == text, f"{page.name}: run python scripts/result_tables.py"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.name)
+def test_result_files_say_what_made_them(script, path):
+    found = script.reader(ROOT)(path.name)
+    assert found["command"].startswith("python scripts/")
+    assert "/tmp" not in found["command"]
+    assert path.stat().st_size < 500_000
+
+
+def test_a_table_takes_its_numbers_by_place(script):
+    spec = "f.json | rows /rows | name = * | share = /rows/*/x : .1% | n = /rows/*/n : ,"
+    assert made(script, spec) == "| name | share | n |\n| --- | --- | --- |\n| a | 12.3% | 1,200 |\n| b | - | 7 |\n"
+    assert made(script, "f.json | rows /points | point = * | y = /points/*/y : .2f").endswith("| 1 | 2.50 |\n")
+    assert made(script, "f.json | rows /with~1slash | k = /with~1slash/* : d").endswith("| 3 |\n")
+
+
+def test_a_changed_number_is_seen_and_mended(script):
+    page = "Text\n<!-- result: f.json | rows /rows | name = * | n = /rows/*/n -->\nold\n<!-- end of result -->\nmore\n"
+    mended = script.fresh(page, lambda name: FOUND)
+    assert mended != page
+    assert "old" not in mended
+    assert mended.startswith("Text\n<!-- result: f.json")
+    assert mended.endswith("<!-- end of result -->\nmore\n")
+    assert script.fresh(mended, lambda name: FOUND) == mended
+    changed = json.loads(json.dumps(FOUND))
+    changed["rows"]["b"]["n"] = 8
+    assert script.fresh(mended, lambda name: changed) != mended
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "f.json | rows /nothing | name = *",
+        "f.json | name = *",
+        "f.json | rows /rows | no place",
+        "f.json | rows /rows | z = /rows/*/z",
+    ],
+)
+def test_what_the_results_do_not_have_is_refused(script, spec):
+    with pytest.raises(script.ResultTableError):
+        made(script, spec)
+
+
+def test_results_without_a_command_are_refused(script, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "x.json").write_text('{"commit": "abc"}')
+    with pytest.raises(script.ResultTableError, match="command"):
+        script.reader(tmp_path)("x.json")
+    with pytest.raises(script.ResultTableError, match="cannot be read"):
+        script.reader(tmp_path)("none.json")
