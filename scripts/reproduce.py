@@ -22,7 +22,7 @@ from typing import Any
 from reproduce_parts import paper
 from reproduce_parts.charts import TITLES, panels
 from reproduce_parts.drawing import picture
-from reproduce_parts.estimation import Fits, figure_8, fit_all, more_requests, table_1
+from reproduce_parts.estimation import Fits, figure_8, fit_all, more_requests, more_rows, table_1
 from reproduce_parts.fidelity import figure_9
 from reproduce_parts.gains import figure_7
 from reproduce_parts.latency import figure_10
@@ -140,7 +140,10 @@ def run(settings: Settings, data: Path | None) -> dict[str, Any]:
     result: dict[str, Any] = {name: {"paper": numbers} for name, numbers in PAPER.items()}
     stage_us = stage_overhead(rounds=settings.stage_rounds)["stage_overhead_us"]
     measure(result, "simulated", simulated_cases(settings.requests), "simulated", settings, data, stage_us)
-    result["table1"]["more_requests"] = more_requests(settings.many_requests, range(MANY_SEEDS))
+    many = more_requests(settings.many_requests, range(MANY_SEEDS))
+    result["table1"]["more_requests"] = more_rows(many)
+    result["figure7"]["more_requests"] = figure_7(many, range(MANY_SEEDS))
+    result["figure9"]["more_requests"] = figure_9(many)
     say(started, "a simulated table with more requests")
     if data is not None:
         measure(result, "recorded", recorded_cases(data), "exams", settings, data, stage_us)
@@ -205,9 +208,9 @@ def as_json(result: dict[str, Any]) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """The same with all floats at five significant digits."""
+    """The same with all floats at five significant digits, or at two decimals where these are more."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return round(value, 2) if abs(value) >= 10 ** (DIGITS - 3) else float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
         return {key: rounded(one) for key, one in value.items()}
     return [rounded(one) for one in value] if isinstance(value, list | tuple) else value

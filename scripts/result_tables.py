@@ -6,6 +6,10 @@ in which `*` stands for the row: its key in an object, its number in a list.
     <!-- result: signals.json | rows /tables/exams | method = * | accuracy = /tables/exams/*/accuracy : .1% -->
     <!-- end of result -->
 
+One number in a sentence stands between two comments, too:
+
+    <!-- value: signals.json | /seconds : .0f -->12<!-- end of value -->
+
 Places are JSON pointers. What follows the last " : " is a format of Python; a value that is not there is a dash.
 """
 
@@ -22,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- result: (?P<spec>[^\n]*?) -->\n)(?P<table>.*?)(<!-- end of result -->)", re.DOTALL)
+VALUE = re.compile(r"(<!-- value: (?P<name>[^\n|]*?) \| (?P<place>[^\n]*?) : (?P<form>\S+) -->)[^\n<]*(<!-- end of value -->)")
 NOTHING = "-"
 
 
@@ -87,14 +92,22 @@ def table(spec: str, read: Callable[[str], Any]) -> str:
 
 
 def fresh(page: str, read: Callable[[str], Any]) -> str:
-    """The page with every table as the results have it."""
-    return BLOCK.sub(lambda block: block[1] + table(block["spec"], read) + block[4], page)
+    """The page with every table and number as the results have it."""
+
+    def value(found: re.Match[str]) -> str:
+        number = at(read(found["name"]), found["place"])
+        if number is None:
+            raise ResultTableError(f"{found['name']} has nothing at {found['place']}")
+        return found[1] + format(number, found["form"]) + found[5]
+
+    return VALUE.sub(value, BLOCK.sub(lambda block: block[1] + table(block["spec"], read) + block[4], page))
 
 
 def pages(root: Path) -> Iterator[Path]:
     """README and the pages of docs/ that have such a table."""
     for path in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
-        if path.is_file() and BLOCK.search(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if BLOCK.search(text) or VALUE.search(text):
             yield path
 
 

@@ -53,9 +53,23 @@ def _case(fits: Fits, seeds: Sequence[int]) -> dict[str, Any]:
         "workflow_level_plans": int(workflow_level_nodes(truth).sum()),
         "paths": truth.trie.n_nodes,
         "static_accuracy": [float(value) for value in static],
+        "second_answer": second_answers(table),
         "gain": {name: values.tolist() for name, values in lines.items()},
         "summary": {name: {"mean": float(values.mean()), "highest": float(values.max())} for name, values in lines.items()},
     }
+
+
+def second_answers(table: RecordedTable) -> dict[str, float]:
+    """P(the second answer is right | the first is not), mean over models or pairs: of the same model, and of another one.
+
+    Why mixing models in a loop pays.
+    """
+    trie, truth = table.trie, table.annotate()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for node in trie.levels[2].tolist():
+        if table.reached[:, node].any():
+            found[bool(trie.model[node] == trie.model[trie.parent[node]])].append(float(truth.success[node]))
+    return {"same_model": float(np.mean(found[True])), "another_model": float(np.mean(found[False]))}
 
 
 def _held_out(table: RecordedTable, seeds: Sequence[int], caps: FloatArray) -> FloatArray:

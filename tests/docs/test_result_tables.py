@@ -61,6 +61,15 @@ def test_a_changed_number_is_seen_and_mended(script):
     assert script.fresh(mended, lambda name: changed) != mended
 
 
+def test_a_number_in_a_sentence_is_the_result_s(script):
+    page = "It is <!-- value: f.json | /rows/a/x : .1% -->9<!-- end of value --> of <!-- value: f.json | /rows/b/n : d -->7"
+    page += "<!-- end of value -->.\n"
+    mended = script.fresh(page, lambda name: FOUND)
+    assert mended == page.replace("-->9<", "-->12.3%<")
+    with pytest.raises(script.ResultTableError, match="nothing at /rows/c"):
+        script.fresh(page.replace("/rows/a/x", "/rows/c"), lambda name: FOUND)
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -76,6 +76,10 @@ def test_errors_are_against_the_complete_table_and_fall_with_coverage(script, ca
     assert rows["latent"]["mae"] == pytest.approx(np.mean([np.abs(one - exact).mean() for one in fitted]))
 
 
+def same_model_twice(trie):
+    return [(trie.node((name,)), trie.node((name, name))) for name in trie.models]
+
+
 def test_the_gain_is_over_the_best_plan_with_one_model_per_stage(case, result):
     from vinelm.evaluation import workflow_level_nodes
 
@@ -84,6 +88,9 @@ def test_the_gain_is_over_the_best_plan_with_one_model_per_stage(case, result):
     allowed = workflow_level_nodes(truth)
     assert one["workflow_level_plans"] == 36
     assert one["paths"] == 84
+    again = [case.table.success[~case.table.success[:, a], b].mean() for a, b in same_model_twice(case.table.trie)]
+    assert one["second_answer"]["same_model"] == pytest.approx(np.mean(again))
+    assert one["second_answer"]["another_model"] > one["second_answer"]["same_model"]
     for cap, static, gain in zip(one["caps_usd"], one["static_accuracy"], one["gain"]["full"], strict=True):
         fits = truth.trie.answerable & (truth.path_cost_usd <= cap)
         assert static == pytest.approx(truth.accuracy[fits & allowed].max())
@@ -187,10 +194,29 @@ def test_one_stage_keeps_the_outcomes(script, case):
 
 
 def test_more_requests_are_more_rows_and_a_smaller_error(script):
-    found = script.more_requests(1_500, (0,))
+    found = script.more_rows(script.more_requests(1_500, (0,)))
     small, large = found["500"], found["1500"]
     assert large["rows"] > 2 * small["rows"]
     assert large["cascade"]["mae"] < small["cascade"]["mae"]
+
+
+def test_without_data_every_figure_has_its_simulated_part(script, case, result, monkeypatch, tmp_path, capsys):
+    few = script.Settings(seeds=1, replans=3)
+    monkeypatch.setattr(script, "QUICK", few)
+    monkeypatch.setattr(script, "simulated_cases", lambda requests: [case])
+    monkeypatch.setattr(script, "more_requests", lambda count, seeds: [])
+    monkeypatch.setattr(script, "stage_overhead", lambda rounds: {"stage_overhead_us": 100.0})
+    monkeypatch.setattr(script, "figure_10", lambda *asked: result["figure10"]["simulated"]["simulated"])
+    monkeypatch.delenv("VINELM_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--quick", "--json", "-o", str(tmp_path)])
+    assert script.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tmp_path / "reproduce.json").read_text())
+    for name in NAMES:
+        assert found[name]["paper"]
+        assert len(found[name]["simulated"]) == 1
+        assert "recorded" not in found[name]
+    assert found["table2"]["paper"]["MathQA-4"]["naive_usd"] == 15073.67
 
 
 def test_bad_input_is_one_line(script, tmp_path, monkeypatch, capsys):
