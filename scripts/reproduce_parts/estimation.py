@@ -101,14 +101,15 @@ def figure_8(fits: Sequence[Fits]) -> dict[str, Any]:
 
 
 def more_requests(count: int, seeds: Sequence[int]) -> list[Fits]:
-    """Fits at 2 % on a simulated truth of eight models and three turns, with 500 requests and with ``count``.
+    """Fits at 2 % on a simulated truth of eight models and three turns, with ``count`` requests and with the first 500 of them.
 
     The slow baselines are left out.
     The same share of the dollars of more requests is more rows, which is what an estimator has to go by.
     """
     found = []
+    whole = make_truth("three-skills", "8x3", 0, count)
     for requests in (N_REQUESTS, count):
-        case = Case(str(requests), "simulated truth", make_truth("three-skills", "8x3", 0, requests))
+        case = Case(str(requests), "simulated truth", whole.rows(range(requests)))
         found.append(fit_all(case, seeds, (TABLE_COVERAGE,), [name for name in ESTIMATORS if name not in SLOW]))
     return found
 
