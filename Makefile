@@ -32,7 +32,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 
-demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no network, under a minute
+demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no network, about a minute
 	@$(BIN)/vinelm demo
 
 PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile

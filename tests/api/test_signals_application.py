@@ -91,7 +91,6 @@ def test_a_served_request_takes_the_way_that_its_rows_say(whole):
         happened["ended"] += len(prefix) < 3
     assert happened["went on below a passed check"] > 2
     assert happened["ended"] > 2
-    assert happened["returned an earlier answer"] > 0
 
 
 def test_streamed_tokens_cannot_be_taken_back(whole):

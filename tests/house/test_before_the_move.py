@@ -1,8 +1,7 @@
 """Files made before the house was rebuilt still open, and the bundled workflows are still the same ones.
 
 `before/` was made by the last commit of the old house: a store that a coverage goal stopped, a trie of the whole, a
-plan over it, and the digests of every bundled workflow. The ReAct example has since been given a key for its answer: its digests are
-those of that change.
+plan over it, and the digests of every bundled workflow. Those of the ReAct example are of later: its answer got a key.
 """
 
 import json

@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `vinelm demo`: no API keys, no network, under a minute. `vinelm COMMAND --help` shows an example.",
+    epilog="Start with `vinelm demo`: no API keys, no network, about a minute. `vinelm COMMAND --help` shows an example.",
 )
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 def cli() -> None:

@@ -14,6 +14,7 @@ from vinelm.judging import llm_judge
 from vinelm.workflow import Request, Workflow
 
 ROWS = [{"id": "a", "question": "1 + 1?", "answer": "2"}, {"id": "b", "question": 'so-called "x", y', "answer": "né\n2"}]
+CUT = gzip.compress(b'{"q": 1}\n' * 500, mtime=0)[:-20]
 CSV = 'id,question,answer\na,1 + 1?,2\nb,"so-called ""x"", y","né\n2"\n'
 
 
@@ -201,7 +202,7 @@ def test_ids_follow_the_content_not_the_place(tmp_path):
         ("x.jsonl", '{"q": 1}\n[1]\n', r"x.jsonl:2: expected a JSON object, found list"),
         ("x.jsonl", '{"a": ' * 100_000, r"x.jsonl:1: not JSON that can be read"),
         ("x.jsonl", '{"a": ' + "9" * 5000 + "}\n", r"x.jsonl:1: not JSON that can be read"),
-        ("x.jsonl.gz", gzip.compress(b'{"q": 1}\n' * 500, mtime=0)[:-20], r"x.jsonl.gz:\d+: (cannot read the dataset|the same row)"),
+        ("x.jsonl.gz", CUT, r"x.jsonl.gz:\d+: (cannot read the dataset|the same row)"),
         ("x.jsonl.gz", b'{"q": 1}\n', r"x.jsonl.gz:1: cannot read the dataset: Not a gzipped file"),
         ("x.json", '{"q": 1,\n "r": }', r"x.json: not valid JSON: Expecting value at line 2, column 7"),
         ("x.json", '"text"', r"x.json: holds no list of rows"),

@@ -27,7 +27,7 @@ COVERAGE = {"nl2sql": 0.05, "support": 0.02}
 two halves of the requests with a handful of rows for each model."""
 
 
-@click.command("demo", short_help="Tour on simulated models: no API keys, no network, under a minute.")
+@click.command("demo", short_help="Tour on simulated models: no API keys, no network, about a minute.")
 @click.argument("workflow", type=click.Choice(["nl2sql", "support"]), default="nl2sql")
 @click.option(
     "--output-dir",
@@ -60,7 +60,7 @@ def command(
     seed: int,
     **data: Any,
 ) -> None:
-    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, under a minute.
+    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, about a minute.
 
     nl2sql (the default): simulated models write SQL, which is really executed. The demo profiles a sample, plans from each half
     of the requests and serves the other half, under the workflow's own check, and compares VineLM with the best static plan,
