@@ -24,8 +24,8 @@ from vinelm.evaluation import (
 )
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
-from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.page.document import Row, Section, Table
 
 MOST_STEPS = 60
 """Most rows of a plan's table."""

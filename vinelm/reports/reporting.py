@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.reports.html import write_page
+from vinelm.reports.page.html import write_page
 from vinelm.reports.store_report import store_page
 
 

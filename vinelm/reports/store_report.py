@@ -29,9 +29,9 @@ from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
 from vinelm.reports.contingent import arm_tables, frontier_section, interval_of, plans_section, stage_table
-from vinelm.reports.document import Chart, Report, Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, template_words, usd
 from vinelm.reports.judge_text import judge_words
+from vinelm.reports.page.document import Chart, Report, Row, Section, Table
 from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
 from vinelm.traces import StoreIdentity
 from vinelm.trie import FloatArray
