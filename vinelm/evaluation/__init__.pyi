@@ -14,6 +14,7 @@ from .contingent.stage_plans import StagePlan as StagePlan
 from .judging.cross_fit import BothWays as BothWays
 from .judging.cross_fit import CrossFit as CrossFit
 from .judging.cross_fit import judged_policies as judged_policies
+from .judging.planning_half import TITLES as TITLES
 from .judging.result import Evaluation as Evaluation
 from .judging.result import JudgedPolicy as JudgedPolicy
 from .judging.result import SettlingPrice as SettlingPrice
@@ -38,6 +39,7 @@ from .pareto import pareto_frontier as pareto_frontier
 from .policy_plans import NAMES as NAMES
 from .policy_plans import PATHS as PATHS
 from .policy_plans import FixedPlan as FixedPlan
+from .policy_plans import PathPlan as PathPlan
 from .policy_plans import PlannedPolicy as PlannedPolicy
 from .policy_plans import Plans as Plans
 from .policy_plans import path_text as path_text

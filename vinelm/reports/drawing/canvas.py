@@ -51,6 +51,7 @@ def drawing() -> Iterator[None]:
         "axes.edgecolor": COLOURS["rule"],
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.facecolor": "none",
         "axes.grid": True,
         "axes.axisbelow": True,
         "grid.color": COLOURS["rule"],

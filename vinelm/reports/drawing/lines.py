@@ -19,11 +19,9 @@ DASHES: dict[str, Any] = {
     "two_agree": (0, (5, 1.5, 1, 1.5)), "hindsight": (0, (7, 3)),
 }  # fmt: skip
 MARKERS: dict[str, str] = {
-    "vinelm": "o", "signals": "o", "full": "o", "static": "s", "single": "D", "model": "x", "vote": "v", "two_agree": "P",
+    "vinelm": "o", "signals": "*", "full": "o", "static": "s", "single": "D", "model": "x", "vote": "v", "two_agree": "P",
     "hindsight": "^",
 }  # fmt: skip
-BANDED = ("vinelm", "signals", "static")
-"""Bands of more lines than these hide each other."""
 
 
 def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = "") -> tuple[str, list[Reading]]:
@@ -37,8 +35,10 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     """
     figure = new_figure(size)
     axes = figure.subplots()
+    roles = [series.role for series in chart.series]
+    banded = ("signals" if "signals" in roles else "vinelm", "static")  # more bands would hide each other
     for series in chart.series:
-        _draw(axes, series)
+        _draw(axes, series, is_banded=series.role in banded)
     _dress(axes, chart, is_narrow=size[0] < 600)
     for mark in chart.marks:
         ring = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
@@ -56,13 +56,13 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     return svg, readings
 
 
-def _draw(axes: Axes, series: Series) -> None:
+def _draw(axes: Axes, series: Series, *, is_banded: bool) -> None:
     colour, order = COLOURS[series.role], 4 if series.role in ("vinelm", "signals") else 3
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
     style: dict[str, Any] = {
         "color": colour,
         "marker": MARKERS[series.role],
-        "markersize": 6,
+        "markersize": 9 if series.role == "signals" else 6,
         "label": series.name,
         "zorder": order,
     }
@@ -70,7 +70,7 @@ def _draw(axes: Axes, series: Series) -> None:
         reach = np.abs(np.stack([y - np.asarray(series.low, float), np.asarray(series.high, float) - y]))
         axes.errorbar(x, y, yerr=reach, linestyle="none", elinewidth=1, capsize=2, **style)
         return
-    if series.role in BANDED and len(series.low):
+    if is_banded and len(series.low):
         axes.fill_between(x, series.low, series.high, color=colour, alpha=0.14, linewidth=0, zorder=1)
     line = DASHES[series.role] if series.is_line else "none"
     axes.plot(x, y, linestyle=line, linewidth=2.4 if series.role in ("vinelm", "signals") else 1.7, **style)
@@ -97,6 +97,8 @@ def _dress(axes: Axes, chart: Chart, *, is_narrow: bool) -> None:
         decades = float(np.log10(max(values) / min(values)))
         axes.set_xscale("log")
         many = (1.0,) if decades > 3 or (is_narrow and decades > 1.5) else (1.0, 2.0, 5.0)
+        if decades < 1.2:
+            many = (1.0, 2.0, 3.0, 5.0) if is_narrow else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
         axes.xaxis.set_major_locator(LogLocator(subs=many, numticks=20))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())
