@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, are_equal, gain_over, negated
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, DirectedJudgement, are_equal, gain_over, negated
 from vinelm.evaluation.judging.planning_half import PolicyName
 from vinelm.evaluation.judging.result import MARGIN
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
+from vinelm.evaluation.off_policy.path_steps import PathSteps
 from vinelm.evaluation.off_policy.scores import Scores
 from vinelm.objective import Objective
 
@@ -29,7 +30,8 @@ class PlanComparison:
         policy: VineLM over ``signals`` or over ``paths``.
         objective: What was planned for.
         plans: VineLM's plan of each half, in words.
-        rivals: The single model of each half, in words.
+        rivals: The plan of the single model of each half, in words.
+        rival_models: The model of each half.
         accuracy, cost_usd: Of VineLM's plan.
         rival_accuracy, rival_cost_usd: Of the single model.
         gain: Paired difference of accuracy, with :data:`LEVEL`.
@@ -44,6 +46,7 @@ class PlanComparison:
     objective: Objective
     plans: tuple[str, ...]
     rivals: tuple[str, ...]
+    rival_models: tuple[str, ...]
     accuracy: OffPolicyEstimate
     cost_usd: OffPolicyEstimate
     rival_accuracy: OffPolicyEstimate
@@ -148,6 +151,7 @@ def _against(kind: SwitchKind, policy: PolicyName, both: BothWays, free: BothWay
         objective=both.objective,
         plans=tuple(dict.fromkeys(way.chosen.words for way in ways)),
         rivals=tuple(dict.fromkeys(way.chosen.words for way in rivals)),
+        rival_models=tuple(dict.fromkeys(map(_model, rivals))),
         accuracy=_mean(own, "accuracy"),
         cost_usd=negated(_mean(own, "cost")),
         rival_accuracy=_mean(other, "accuracy"),
@@ -159,6 +163,12 @@ def _against(kind: SwitchKind, policy: PolicyName, both: BothWays, free: BothWay
         static_cost_usd=negated(_mean(static, "cost")),
         over_static=gain_over(own, static, both.objective.target),
     )
+
+
+def _model(way: DirectedJudgement) -> str:
+    """The model of a plan on a single one. Where the trie branches, that is the plan in words."""
+    steps = way.chosen.steps
+    return steps.path[-1] if isinstance(steps, PathSteps) else way.chosen.words
 
 
 def _mean(scores: Sequence[Scores], target: str) -> OffPolicyEstimate:

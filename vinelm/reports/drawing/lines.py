@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vinelm.reports.drawing.bars import short
 from vinelm.reports.drawing.canvas import COLOURS, Reading, new_figure, saved
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     _dress(axes, chart, is_narrow=size[0] < 600)
     for mark in chart.marks:
         ring = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
-        axes.plot([mark.x], [mark.y], marker="o", markersize=17, linestyle="none", label=mark.label, zorder=6, **ring)
+        axes.plot(
+            [mark.x], [mark.y], marker="o", markersize=17, linestyle="none", label=short(mark.label, 40), zorder=6, **ring
+        )
     if note:
         axes.text(0.01, 0.98, note, transform=axes.transAxes, va="top", color=COLOURS["muted"], size=11)
     figure.legend(loc="outside lower left", ncols=2 if size[0] < 600 else 4, fontsize=11, handlelength=2.6)
@@ -63,7 +66,7 @@ def _draw(axes: Axes, series: Series, *, is_banded: bool) -> None:
         "color": colour,
         "marker": MARKERS[series.role],
         "markersize": 9 if series.role == "signals" else 6,
-        "label": series.name,
+        "label": short(series.name, 30),
         "zorder": order,
     }
     if not series.is_line and len(series.low):

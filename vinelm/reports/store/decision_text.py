@@ -9,19 +9,19 @@ from vinelm.reports.page.document import Row, Section, Table
 _VINELM = {"signals": "VineLM over signals", "paths": "VineLM over paths"}
 
 
-def decision_sentence(judged: JudgedStore, single: str | None) -> str:
+def decision_sentence(judged: JudgedStore, single: str | None, n_models: int) -> str:
     """Return the decision, one sentence first.
 
     Args:
         judged: What the rows say.
-        single: The most accurate single model of the whole store, in words; None if there is none.
+        single: The most accurate single model of the whole store; None if there is none, or no answer at all.
+        n_models: Number of models.
     """
     if judged.decision is None:
         why = judged.unjudged or "no policy met the bounds of both halves"
-        keep = f"Keep {single} for now" if single else "Nothing to decide yet"
-        return f"{keep}: {_without_end(why)}."
+        return f"{_keep(single, n_models)}: {why.rstrip('.')}."
     shown = judged.decision.shown
-    rival, own = " or ".join(shown.rivals), _VINELM[shown.policy]
+    rival, own = _rival(shown), _VINELM[shown.policy]
     costs = f"{thousand(shown.cost_usd.value)} against {thousand(shown.rival_cost_usd.value)} per 1,000 requests"
     if shown.verdict == "switch":
         also = "" if shown.beats_static else " A static plan may do as well."
@@ -38,6 +38,16 @@ def decision_sentence(judged: JudgedStore, single: str | None) -> str:
     if shown.verdict == "open":
         return f"Keep {rival} for now. {_open(shown, own)}"
     return f"Keep {rival} for now. The rows do not show what VineLM's plan would do: profile more, or serve it."
+
+
+def _rival(shown: PlanComparison) -> str:
+    return " or ".join(shown.rival_models)
+
+
+def _keep(single: str | None, n_models: int) -> str:
+    if single is None:
+        return "Nothing to decide yet"
+    return f"Keep {single}{' for now' if n_models > 1 else ''}"
 
 
 def _open(shown: PlanComparison, own: str) -> str:
@@ -105,9 +115,9 @@ def decision_section(decision: SwitchDecision) -> Section:
 def decision_findings(decision: SwitchDecision) -> list[str]:
     """Return what stands behind the decision, a sentence each."""
     shown = decision.shown
-    own = _VINELM[shown.policy]
     lines = [
-        f"{own}, judged: {_points(shown.gain)} points of accuracy, {_saved(shown)} of the cost of {' or '.join(shown.rivals)}."
+        f"{_VINELM[shown.policy]}, judged: {_points(shown.gain)} points of accuracy; it saves {_saved(shown)} of the cost of "
+        f"{_rival(shown)}."
     ]
     over = shown.over_static
     if not over.is_identified:
@@ -161,7 +171,3 @@ def _dollars(one: OffPolicyEstimate) -> str:
 
 def _verdict(one: PlanComparison) -> str:
     return "same plan" if one.gain.is_same else str(one.verdict)
-
-
-def _without_end(text: str) -> str:
-    return text.rstrip(".")

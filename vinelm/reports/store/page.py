@@ -100,7 +100,7 @@ class _StorePage:
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
             f"{'histories' if self.annotated.is_contingent else 'paths'} of {template_words(self.annotated.template)}",
-            headline=decision_sentence(self.judged, None if self.single is None else self.single.words),
+            headline=decision_sentence(self.judged, self._kept, len(self.annotated.catalog)),
             is_gain=decision is not None and decision.verdict == "switch",
             hero=self._hero,
             findings=tuple(self._findings()),
@@ -174,6 +174,13 @@ class _StorePage:
     # -- the head --------------------------------------------------------------------------------------------------
 
     @property
+    def _kept(self) -> str | None:
+        """The single model that a page without a decision says to keep."""
+        found = self.plans.fixed(Objective(maximize="accuracy"), "single")
+        has_answers = any(row.failure is None for row in self.rows)
+        return self.plans.model_of(found) if found is not None and has_answers else None  # type: ignore[arg-type]
+
+    @property
     def _hero(self) -> Chart:
         chart = cost_sweep_chart(self.judged, self._mark)
         return chart or cost_chart(
@@ -190,7 +197,7 @@ class _StorePage:
         accuracy, cost = (shown.accuracy, shown.cost_usd) if is_switch else (shown.rival_accuracy, shown.rival_cost_usd)
         if not accuracy.is_identified:
             return None
-        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rivals)}"
+        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rival_models)}"
         return Mark(x=1000 * max(cost.value, 0.0), y=min(max(accuracy.value, 0.0), 1.0), label=name)
 
     def _findings(self) -> list[str]:

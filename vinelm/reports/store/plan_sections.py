@@ -86,7 +86,7 @@ def spending_section(plans: Sequence[ShownPlan], annotated: AnnotatedTrie) -> Se
             bars.append(BarRow(label=f"{plan.name}: {stage}", parts=parts))
     chart = BarChart(
         name="money",
-        title="Where the money goes",
+        title="Dollars by stage and model",
         caption="Expected dollars by stage and model, tools after the stage included. Estimated from all rows.",
         x_title="$ per 1,000 requests",
         rows=tuple(bars),

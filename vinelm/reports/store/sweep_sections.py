@@ -14,7 +14,9 @@ ROLES: dict[str, ShownRole] = {
     "hindsight": "hindsight",
 }  # fmt: skip
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
-_BANDS = "Bands: 95 % bootstrap bands over the requests."
+WIDEST = 0.3
+"""A point whose band is wider than this share of all answers says too little to be drawn."""
+_BANDS = "Bands: 95 % bootstrap bands over the requests. Points with a band of more than 30 points are in the table only."
 _JUDGED = "Judged by the half of the requests that did not choose the plan."
 
 
@@ -23,7 +25,7 @@ def cost_sweep_chart(judged: JudgedStore, mark: Mark | None) -> Chart | None:
     sweep = judged.sweep("max_cost_usd")
     if sweep is None:
         return None
-    series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_known, points)))
+    series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
         name="cost",
@@ -132,7 +134,7 @@ def _cells(sweep: JudgedSweep, one: SweptPolicy) -> tuple[str, ...]:
 
 
 def _by_cost(name: str, points: Sequence[SweptPolicy]) -> Series:
-    known = sorted(filter(_is_known, points), key=lambda one: one.judged.cost_usd.value)
+    known = sorted(filter(_is_drawn, points), key=lambda one: one.judged.cost_usd.value)
     return _series(name, known, [1000 * max(one.judged.cost_usd.value, 0.0) for one in known])
 
 
@@ -157,7 +159,7 @@ def _says(one: SweptPolicy) -> str:
 
 
 def _floor_chart(sweep: JudgedSweep) -> Chart:
-    shown = [(name, points) for name, points in sweep.points.items() if any(map(_is_known, points))]
+    shown = [(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points))]
     return Chart(
         name="floor",
         title="What an accuracy costs",
@@ -173,7 +175,7 @@ def _floor_chart(sweep: JudgedSweep) -> Chart:
 def _cap_chart(sweep: JudgedSweep) -> Chart:
     series = []
     for name, points in sweep.points.items():
-        known = [one for one in points if _is_known(one)]
+        known = [one for one in points if _is_drawn(one)]
         if known:
             series.append(_series(name, known, [one.objective.max_latency_s or 0.0 for one in known]))
     return Chart(
@@ -190,7 +192,7 @@ def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
     series = []
     for name in ("signals", "paths", "static", "single"):
         points = [
-            one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_known(one)
+            one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_drawn(one)
         ]  # type: ignore[call-overload]
         if points:
             found = _series(name, points, [one.judged.promised_accuracy for one in points])
@@ -213,6 +215,11 @@ def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
 
 def _is_known(one: SweptPolicy) -> bool:
     return one.judged.accuracy.is_identified
+
+
+def _is_drawn(one: SweptPolicy) -> bool:
+    """Whether a point says enough to be drawn: its table has the others."""
+    return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.judged.accuracy.value <= 1.0
 
 
 def _share(value: float) -> float:
