@@ -42,7 +42,7 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
         _draw(axes, series, is_banded=series.role in banded)
     _dress(axes, chart, is_narrow=size[0] < 600)
     for mark in chart.marks:
-        ring = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
+        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
         axes.plot(
             [mark.x], [mark.y], marker="o", markersize=17, linestyle="none", label=short(mark.label, 40), zorder=6, **ring
         )
@@ -99,7 +99,7 @@ def _dress(axes: Axes, chart: Chart, *, is_narrow: bool) -> None:
     if chart.x_is_log and values and min(values) > 0.0:
         decades = float(np.log10(max(values) / min(values)))
         axes.set_xscale("log")
-        many = (1.0,) if decades > 3 or (is_narrow and decades > 1.5) else (1.0, 2.0, 5.0)
+        many: tuple[float, ...] = (1.0,) if decades > 3 or (is_narrow and decades > 1.5) else (1.0, 2.0, 5.0)
         if decades < 1.2:
             many = (1.0, 2.0, 3.0, 5.0) if is_narrow else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
         axes.xaxis.set_major_locator(LogLocator(subs=many, numticks=20))

@@ -69,7 +69,7 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
 
 def broken(sweep: JudgedSweep) -> tuple[str, ...]:
     """Return how often VineLM's plans break their bound, as one sentence; nothing where no point is judged."""
-    known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}  # type: ignore[call-overload]
+    known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
     points = known[name]
     if not points:
@@ -193,7 +193,7 @@ def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
     for name in ("signals", "paths", "static", "single"):
         points = [
             one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_drawn(one)
-        ]  # type: ignore[call-overload]
+        ]
         if points:
             found = _series(name, points, [one.judged.promised_accuracy for one in points])
             series.append(Series(name=found.name, role=found.role, x=found.x, y=found.y, low=found.low, high=found.high,
