@@ -119,6 +119,8 @@ def decision_findings(decision: SwitchDecision) -> list[str]:
         f"{_VINELM[shown.policy]}, judged: {_points(shown.gain)} points of accuracy; it saves {_saved(shown)} of the cost of "
         f"{_rival(shown)}."
     ]
+    if not shown.is_judged:
+        lines = [f"Too few rows follow {_VINELM[shown.policy]} and {_rival(shown)} to their ends to tell them apart."]
     over = shown.over_static
     if not over.is_identified:
         return [*lines, "The rows do not tell VineLM's plan from the best static plan."]

@@ -90,7 +90,7 @@ class _StorePage:
             *((decision_section(decision),) if decision else ()),
             *(sweep_sections(self.judged) if self.judged.sweeps else (frontier_section(self.plans),)),
             *self._of_the_plan(),
-            *((found,) if (found := check_section(self.rows)) else ()),
+            *((found,) if (found := self._check) else ()),
             signals_section(self.judged, self.annotated),
             *self._of_arms(),
             Section(title="What was profiled", parts=(self._observed, price_table(self.annotated.catalog))),
@@ -228,6 +228,13 @@ class _StorePage:
             return ()
         arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
         return plans_section(self.plans, showcase(self.plans)), arms
+
+    @property
+    def _check(self) -> Section | None:
+        """The section on the workflow's own check; None where first answers are none, as those of a router."""
+        template = self.annotated.template
+        has_answers = template.is_linear and template.invocations[0].answerable
+        return check_section(self.rows) if has_answers else None
 
     @property
     def _observed(self) -> Table:
