@@ -42,6 +42,7 @@ from .provenance import version_facts as version_facts
 from .provenance import workflow_facts as workflow_facts
 from .reporting import report as report
 from .shown_lines import shown_lines as shown_lines
+from .store.page import store_page as store_page
 from .sweep_text import SWEEP_COLUMNS as SWEEP_COLUMNS
 from .sweep_text import budgets_words as budgets_words
 from .sweep_text import points_text as points_text
@@ -49,7 +50,6 @@ from .sweep_text import sweep_advice as sweep_advice
 from .sweep_text import sweep_line as sweep_line
 from .sweep_text import sweep_rows as sweep_rows
 from .sweep_text import sweep_table as sweep_table
-from .store.page import store_page as store_page
 from .verdict_text import advice_text as advice_text
 from .verdict_text import difference_text as difference_text
 from .verdict_text import missed_bounds as missed_bounds

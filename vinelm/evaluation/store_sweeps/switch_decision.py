@@ -110,7 +110,7 @@ class SwitchDecision:
 
 def decide(fit: CrossFit) -> SwitchDecision | None:
     """Compare VineLM's plans with the most accurate single model of each half; None where a half has no such plan."""
-    free = fit.runs([Objective(maximize="accuracy")])
+    free = fit.runs([Objective(maximize="accuracy")], hindsight=False)
     if not free:
         return None
     single = [one["single"] for one in free[0].by_half]
@@ -123,7 +123,7 @@ def decide(fit: CrossFit) -> SwitchDecision | None:
     ]
     found = []
     for kind, objective in wanted:
-        runs = fit.runs([objective])
+        runs = fit.runs([objective], hindsight=False)
         if runs:
             found.append(_compared(kind, runs[0], free[0]))
     return SwitchDecision(comparisons=tuple(found)) if found else None

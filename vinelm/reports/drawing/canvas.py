@@ -16,7 +16,7 @@ WIDE, NARROW = (880, 400), (380, 380)
 """Width and height of a picture in CSS pixels: on a laptop and in print, and on a phone."""
 MODEL_COLOURS = 8
 """Number of colours for models, ``--model-0`` and so on; further models take them again."""
-ROLES = ("vinelm", "signals", "full", "static", "single", "model", "vote", "two_agree", "hindsight")
+ROLES = ("vinelm", "paths", "full", "static", "single", "model", "vote", "two_agree", "hindsight")
 
 _NAMES = ("ink", "muted", "rule", "paper", "chosen", *ROLES, *(f"model-{i}" for i in range(MODEL_COLOURS)))
 COLOURS: Mapping[str, str] = {name: f"#{0xA1B000 + i:06x}" for i, name in enumerate(_NAMES)}

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from vinelm.reports.page.document import Chart, Series
 
 DASHES: dict[str, Any] = {
-    "vinelm": "-", "signals": "-", "full": ":", "static": "--", "single": "-.", "model": "-", "vote": (0, (1, 1.5)),
+    "vinelm": "-", "paths": "-", "full": ":", "static": "--", "single": "-.", "model": "-", "vote": (0, (1, 1.5)),
     "two_agree": (0, (5, 1.5, 1, 1.5)), "hindsight": (0, (7, 3)),
 }  # fmt: skip
 MARKERS: dict[str, str] = {
-    "vinelm": "o", "signals": "*", "full": "o", "static": "s", "single": "D", "model": "x", "vote": "v", "two_agree": "P",
+    "vinelm": "o", "paths": "*", "full": "o", "static": "s", "single": "D", "model": "x", "vote": "v", "two_agree": "P",
     "hindsight": "^",
 }  # fmt: skip
 
@@ -36,10 +36,8 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     """
     figure = new_figure(size)
     axes = figure.subplots()
-    roles = [series.role for series in chart.series]
-    banded = ("signals" if "signals" in roles else "vinelm", "static")  # more bands would hide each other
     for series in chart.series:
-        _draw(axes, series, is_banded=series.role in banded)
+        _draw(axes, series, is_banded=series.role in ("vinelm", "static"))  # more bands would hide each other
     _dress(axes, chart, is_narrow=size[0] < 600)
     for mark in chart.marks:
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": COLOURS["chosen"], "markeredgewidth": 2.5}
@@ -60,12 +58,12 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
 
 
 def _draw(axes: Axes, series: Series, *, is_banded: bool) -> None:
-    colour, order = COLOURS[series.role], 4 if series.role in ("vinelm", "signals") else 3
+    colour, order = COLOURS[series.role], 4 if series.role == "vinelm" else 3
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
     style: dict[str, Any] = {
         "color": colour,
         "marker": MARKERS[series.role],
-        "markersize": 9 if series.role == "signals" else 6,
+        "markersize": 9 if series.role == "paths" else 6,
         "label": short(series.name, 30),
         "zorder": order,
     }
@@ -76,7 +74,7 @@ def _draw(axes: Axes, series: Series, *, is_banded: bool) -> None:
     if is_banded and len(series.low):
         axes.fill_between(x, series.low, series.high, color=colour, alpha=0.14, linewidth=0, zorder=1)
     line = DASHES[series.role] if series.is_line else "none"
-    axes.plot(x, y, linestyle=line, linewidth=2.4 if series.role in ("vinelm", "signals") else 1.7, **style)
+    axes.plot(x, y, linestyle=line, linewidth=2.4 if series.role == "vinelm" else 1.7, **style)
 
 
 def _dress(axes: Axes, chart: Chart, *, is_narrow: bool) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from vinelm.evaluation import Role
-
-ShownRole = Role | Literal["signals", "vote", "two_agree"]
-"""A policy, by which its colour is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +16,7 @@ class Series:
     """
 
     name: str
-    role: ShownRole
+    role: Role
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] = ()
@@ -115,7 +111,7 @@ class Row:
     """One table row. ``role`` sets its colour; ``detail`` is small print under the first cell."""
 
     cells: tuple[str, ...]
-    role: ShownRole | None = None
+    role: Role | None = None
     detail: str = ""
 
 

@@ -60,41 +60,10 @@ def _open(shown: PlanComparison, own: str) -> str:
 
 def decision_section(decision: SwitchDecision) -> Section:
     """Return both comparisons with the most accurate single model as a table."""
-    rows: list[Row] = []
-    for one in decision.comparisons:
-        aim = "cheaper, same accuracy" if one.kind == "cheaper" else "more accurate, same cost"
-        rows.append(
-            Row(
-                role="signals" if one.policy == "signals" else "vinelm",
-                cells=(
-                    f"{_VINELM[one.policy]}: {aim}", _percent(one.accuracy), _thousand(one.cost_usd), _points(one.gain),
-                    _saved(one), _verdict(one),
-                ),
-                detail=" / ".join(one.plans),
-            )
-        )  # fmt: skip
-        rows.append(
-            Row(
-                role="static",
-                cells=(
-                    f"best static plan: {aim}",
-                    _percent(one.static_accuracy),
-                    _thousand(one.static_cost_usd),
-                    "-",
-                    "-",
-                    "-",
-                ),
-                detail=" / ".join(one.static_plans),
-            )
-        )
     first = decision.comparisons[0]
-    single = (
-        "most accurate single model",
-        _percent(first.rival_accuracy),
-        _thousand(first.rival_cost_usd),
-        *("reference", "reference", "-"),
-    )
-    rows.append(Row(role="single", cells=single, detail=" / ".join(first.rivals)))
+    single = ("most accurate single model", _percent(first.rival_accuracy), _thousand(first.rival_cost_usd))
+    rows = [row for one in decision.comparisons for row in _rows(one)]
+    rows.append(Row(role="single", cells=(*single, "reference", "reference", "-"), detail=" / ".join(first.rivals)))
     return Section(
         title="The decision",
         intro="Each half of the requests chose plans, and the other half judged them, so that no plan is judged by the "
@@ -109,6 +78,17 @@ def decision_section(decision: SwitchDecision) -> Section:
                 "means at most 2 points less, the whole interval included.",
             ),
         ),
+    )
+
+
+def _rows(one: PlanComparison) -> tuple[Row, Row]:
+    """VineLM's plan, and the best static plan for the same objective."""
+    aim = "cheaper, same accuracy" if one.kind == "cheaper" else "more accurate, same cost"
+    own = (f"{_VINELM[one.policy]}: {aim}", _percent(one.accuracy), _thousand(one.cost_usd))
+    static = (f"best static plan: {aim}", _percent(one.static_accuracy), _thousand(one.static_cost_usd))
+    return (
+        Row(role="vinelm", cells=(*own, _points(one.gain), _saved(one), _verdict(one)), detail=" / ".join(one.plans)),
+        Row(role="static", cells=(*static, "-", "-", "-"), detail=" / ".join(one.static_plans)),
     )
 
 

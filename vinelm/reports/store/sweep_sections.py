@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from vinelm.evaluation import TITLES, JudgedStore, JudgedSweep, SweptPolicy
+from vinelm.evaluation import TITLES, JudgedStore, JudgedSweep, Role, SweptPolicy
 from vinelm.reports.formatting import percent, seconds, usd
-from vinelm.reports.page.document import Chart, Mark, Row, Section, Series, ShownRole, Table
+from vinelm.reports.page.document import Chart, Mark, Row, Section, Series, Table
 from vinelm.reports.store.decision_text import thousand
 
-ROLES: dict[str, ShownRole] = {
-    "signals": "signals", "paths": "vinelm", "static": "static", "single": "single", "vote": "vote", "two_agree": "two_agree",
-    "hindsight": "hindsight",
-}  # fmt: skip
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3
 """A point whose band is wider than this share of all answers says too little to be drawn."""
@@ -36,7 +33,7 @@ def cost_sweep_chart(judged: JudgedStore, mark: Mark | None) -> Chart | None:
         y_title="right answers",
         x_prefix="$",
         x_is_log=not is_free,
-        series=series,
+        series=_led(series),
         marks=() if mark is None else (mark,),
     )
 
@@ -67,6 +64,20 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
     return tuple(found)
 
 
+def role_of(name: str, has_signals: bool) -> Role:
+    """Return the role of a policy: VineLM is what plans over signals where there are any, else what plans paths."""
+    if name == "signals":
+        return "vinelm"
+    return "vinelm" if name == "paths" and not has_signals else name  # type: ignore[return-value]
+
+
+def _led(series: Sequence[Series]) -> tuple[Series, ...]:
+    """The series, with VineLM over paths as VineLM where nothing plans over signals."""
+    if any(one.role == "vinelm" for one in series):
+        return tuple(series)
+    return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)
+
+
 def broken(sweep: JudgedSweep) -> tuple[str, ...]:
     """Return how often VineLM's plans break their bound, as one sentence; nothing where no point is judged."""
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
@@ -86,7 +97,7 @@ def sweep_table(sweep: JudgedSweep) -> Table:
     """Return every policy under every bound, by policy and rising cost."""
     named = NAMED[sweep.bound]
     rows = [
-        Row(role=ROLES[name], cells=_cells(sweep, one), detail=" / ".join(one.judged.plans))
+        Row(role=role_of(name, "signals" in sweep.points), cells=_cells(sweep, one), detail=" / ".join(one.judged.plans))
         for name, points in sweep.points.items()
         for one in sorted(points, key=lambda one: one.judged.cost_usd.value)
     ]
@@ -141,7 +152,7 @@ def _by_cost(name: str, points: Sequence[SweptPolicy]) -> Series:
 def _series(name: str, points: Sequence[SweptPolicy], x: Sequence[float]) -> Series:
     return Series(
         name=TITLES[name],  # type: ignore[index]
-        role=ROLES[name],
+        role=role_of(name, has_signals=True),
         x=x,
         y=[_share(one.judged.accuracy.value) for one in points],
         low=[one.band[0] for one in points],
@@ -168,7 +179,7 @@ def _floor_chart(sweep: JudgedSweep) -> Chart:
         y_title="right answers",
         x_prefix="$",
         x_is_log=True,
-        series=tuple(_by_cost(name, points) for name, points in shown),
+        series=_led([_by_cost(name, points) for name, points in shown]),
     )
 
 
@@ -184,7 +195,7 @@ def _cap_chart(sweep: JudgedSweep) -> Chart:
         caption=f"Each point is planned for one latency cap; an answer after it counts as wrong. {_BANDS}",
         x_title="latency cap, s",
         y_title="right answers in time",
-        series=tuple(series),
+        series=_led(series),
     )
 
 
@@ -209,7 +220,7 @@ def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
         y_title="achieved",
         x_is_percent=True,
         has_diagonal=True,
-        series=tuple(series),
+        series=_led(series),
     )
 
 
