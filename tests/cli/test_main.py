@@ -9,7 +9,7 @@ from vinelm.cli import main as edge
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.version import __version__
 
-HEAVY = ("langgraph", "langchain_core", "sqlalchemy", "plotly", "scipy", "numpy", "pydantic", "rich", "sqlglot", "jinja2")
+HEAVY = ("langgraph", "langchain_core", "sqlalchemy", "matplotlib", "scipy", "numpy", "pydantic", "rich", "sqlglot", "jinja2")
 
 
 def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # appli
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
     "click": ("vinelm.cli",),
-    "plotly": ("vinelm.reports",),
+    "matplotlib": ("vinelm.reports",),
     "langgraph": ("vinelm.adapters", "vinelm.profiler", "vinelm.workflows"),
 }
 

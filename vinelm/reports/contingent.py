@@ -1,4 +1,4 @@
-"""Sections of a report about a trie that branches: frontiers of contingent plans, plans as trees, and arms."""
+"""Sections of a report that follow from a trie alone: estimated frontiers; where it branches, plans as trees, and arms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from vinelm.evaluation import (
     Bound,
     ContingentPlans,
     Interval,
+    PathPlan,
     PlannedPolicy,
+    Plans,
     PolicyFrontier,
     Role,
     SweepPoint,
@@ -24,8 +26,8 @@ from vinelm.evaluation import (
 )
 from vinelm.objective import Objective
 from vinelm.reports.charts import cost_chart, frontier_table, latency_chart
-from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import objective_words, percent, percent_interval, seconds, usd
+from vinelm.reports.page.document import Row, Section, Table
 
 MOST_STEPS = 60
 """Most rows of a plan's table."""
@@ -56,7 +58,7 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
     return Interval(value, max(value - reach, 0.0), min(value + reach, 1.0))
 
 
-def estimated_frontiers(plans: ContingentPlans, bound: Bound) -> tuple[PolicyFrontier, ...]:
+def estimated_frontiers(plans: Plans | ContingentPlans, bound: Bound) -> tuple[PolicyFrontier, ...]:
     """Estimate the frontiers of VineLM, the best static plan and the best single model over a grid of caps."""
     found = frontier_range(plans)
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
@@ -67,11 +69,14 @@ def estimated_frontiers(plans: ContingentPlans, bound: Bound) -> tuple[PolicyFro
     )
 
 
-def _point(plans: ContingentPlans, bound: Bound, cap: float, role: Role) -> SweepPoint | None:
+def _point(plans: Plans | ContingentPlans, bound: Bound, cap: float, role: Role) -> SweepPoint | None:
     is_cost = bound == "max_cost_usd"
     objective = (
         Objective(maximize="accuracy", max_cost_usd=cap) if is_cost else Objective(maximize="accuracy", max_latency_s=cap)
     )
+    if isinstance(plans, Plans):
+        path = plans.fixed(objective, role)
+        return None if path is None else _path_point(path, cap)
     found = plans.decision(objective) if role == "vinelm" else plans.fixed(objective, role)
     if found is None or (isinstance(found, ContingentDecision) and not found.is_feasible):
         return None
@@ -86,16 +91,29 @@ def _point(plans: ContingentPlans, bound: Bound, cap: float, role: Role) -> Swee
     )
 
 
-def frontier_section(plans: ContingentPlans) -> Section:
-    """Return the estimated frontiers of contingent and static plans, as charts and tables."""
+def _path_point(path: PathPlan, cap: float) -> SweepPoint:
+    errors = path.annotated.accuracy_se
+    return SweepPoint(
+        cap=cap,
+        plan=path.text,
+        utility=interval_of(path.accuracy, None if errors is None else float(errors[path.node])),
+        accuracy=path.accuracy,
+        cost_usd=path.path_cost_usd,
+        latency_s=path.path_latency_s,
+        late=None,
+    )
+
+
+def frontier_section(plans: Plans | ContingentPlans) -> Section:
+    """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
     parts: list[Any] = [
-        replace(cost_chart("cost", cost), caption=_COST_CAPTION),
+        replace(cost_chart("estimated-cost", cost), caption=_COST_CAPTION),
         frontier_table("Data of the accuracy–cost frontier", cost, "budget", is_cost=True),
     ]
     if plans.annotated.knows_latency:
         latency = estimated_frontiers(plans, "max_latency_s")
-        parts.append(replace(latency_chart("latency", latency), y_title="accuracy", caption=_LATENCY_CAPTION))
+        parts.append(replace(latency_chart("estimated-latency", latency), y_title="accuracy", caption=_LATENCY_CAPTION))
         parts.append(frontier_table("Data of the accuracy–latency frontier", latency, "cap", is_cost=False))
     return Section(title="Estimated frontiers", intro=_FRONTIER_INTRO, parts=tuple(parts))
 

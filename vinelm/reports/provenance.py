@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 from vinelm.catalog import Catalog
 from vinelm.protocols import Backend
-from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import template_words, usd
+from vinelm.reports.page.document import Row, Table
 from vinelm.version import __version__
 from vinelm.workflow import Workflow
 
@@ -34,7 +34,7 @@ def catalog_facts(catalog: Catalog) -> Facts:
 
 def version_facts() -> Facts:
     """Describe the versions of VineLM, Python and the main packages."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "plotly"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "numpy", "matplotlib"))
     return (("Made by", f"vinelm {__version__}, Python {platform.python_version()}, {packages}"),)
 
 

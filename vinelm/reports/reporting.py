@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinelm.annotated_trie import AnnotatedTrie
-from vinelm.reports.html import write_page
-from vinelm.reports.store_report import store_page
+from vinelm.reports.page.html import write_page
+from vinelm.reports.store.page import store_page
 
 
 def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str | Path = "report", *, seed: int = 0) -> Path:
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
 
-    The page shows the estimated accuracy-cost and accuracy-latency frontiers with bootstrap intervals, and where every figure
-    comes from. Takes some seconds: the estimator is fitted again on resampled requests.
+    The page begins with a decision in one sentence: keep the most accurate single model, or switch. Then come sweeps of every
+    bound, with all policies of :func:`~vinelm.evaluate` judged by requests that did not choose them, the models and the dollars
+    of the chosen plan, and what it rests on. Takes some seconds: each half of the requests is estimated and planned anew.
 
     Args:
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
         output_dir: The folder that gets ``report.html``; made if it does not exist.
-        seed: Decides the resamples of the bootstrap.
+        seed: Decides which half of the requests plans, and the resamples of the bootstrap.
 
     Returns:
         The path of the page.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vinelm.evaluation import NAMES, Role, SweepPair, SweepVerdict
-from vinelm.reports.document import Row, Table
 from vinelm.reports.formatting import percent, usd
+from vinelm.reports.page.document import Row, Table
 
 
 def budgets_words(sweep: SweepVerdict) -> str:

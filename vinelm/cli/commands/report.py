@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,8 +23,10 @@ from vinelm.cli.options import output_options, seed_option
 def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bool, quiet: bool) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
-    Shows the estimated accuracy–cost and accuracy–latency frontiers of VineLM, the best static plan and the best single model,
-    with bootstrap intervals, and the provenance of every figure. Calls no model.
+    It begins with a decision: keep the most accurate single model, or switch. Then it shows, for a range of cost budgets,
+    accuracy floors and latency caps, what VineLM, the best static plan, the best single model, a vote and asking until two
+    agree achieve, each judged by requests that did not choose it; the models and dollars of the plan; the workflow's own
+    check; and what other prices would change. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
@@ -31,7 +34,13 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
     from vinelm.reports import store_page, write_page
 
     with progress(quiet=quiet) as start:
-        page = store_page(store, trie, seed=seed, on_done=start("refit on resamples"))
+        bars: dict[str, Any] = {}
+
+        def on_done(done: int, total: int, what: str) -> None:
+            advance = bars.get(what) or bars.setdefault(what, start(what))
+            advance(done, total, f"{done} of {total}")
+
+        page = store_page(store, trie, seed=seed, on_done=on_done)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json({"report": str(target), "headline": page.headline, "findings": page.findings, "simulated": page.simulated})

@@ -181,8 +181,8 @@ def judged_policy(
         name=name,
         plans=plans,
         accuracy=estimate_mean([HalfScores(one) for one in own], "accuracy", bound=1.0),
-        cost_usd=_negated(estimate_mean([HalfScores(one) for one in own], "cost")),
-        latency_s=_negated(estimate_mean([HalfScores(one) for one in own], "latency")),
+        cost_usd=negated(estimate_mean([HalfScores(one) for one in own], "cost")),
+        latency_s=negated(estimate_mean([HalfScores(one) for one in own], "latency")),
         promised_accuracy=promised,
         against=against,
     )
@@ -190,14 +190,16 @@ def judged_policy(
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str) -> OffPolicyEstimate:
     """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
-    halves = [HalfScores(one, two, _are_equal(one, two)) for one, two in zip(own, other, strict=True)]
+    halves = [HalfScores(one, two, are_equal(one, two)) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, bound=1.0 if target == "accuracy" else None)
 
 
-def _are_equal(one: Scores, other: Scores) -> bool:
+def are_equal(one: Scores, other: Scores) -> bool:
+    """Return whether two policies did the same on every request."""
     names = ("success", "cost_usd", "weight", "unsupported")
     return all(np.allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
 
-def _negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
+def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
+    """Return the estimate with the other sign: scores of dollars and seconds count down."""
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

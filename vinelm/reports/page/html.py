@@ -1,36 +1,47 @@
-"""Render a report as one self-contained HTML file: scripts, styles and charts are inlined, nothing is loaded."""
+"""Render a report as one self-contained HTML file: script, styles and pictures are inlined, nothing is loaded."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from vinelm.errors import ConfigError
 from vinelm.io import write_atomic
-from vinelm.reports.charts import figure
-from vinelm.reports.document import Chart, Report
+from vinelm.reports.drawing.pictures import draw
+from vinelm.reports.page.document import Picture, Report, Table
 
 _SECONDS = re.compile(r"(\d) s\b")
 
 
 def render(report: Report) -> str:
-    """Return the report as HTML. Plotly's script is inlined once; every text is escaped."""
+    """Return the report as HTML. Every text is escaped, in tables as in pictures."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-    from plotly.offline import get_plotlyjs
 
     note = "simulated models" if report.simulated else ""
     environment = Environment(
-        loader=PackageLoader("vinelm.reports", "."),
+        loader=PackageLoader("vinelm.reports", "page"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         finalize=_typeset,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    charts = [part for section in report.sections for part in section.parts if isinstance(part, Chart)]
-    figures = {chart.name: figure(chart, note=note) for chart in charts}
-    page = environment.get_template("report.html")
-    return page.render(report=report, figures=figures, plotly_js=get_plotlyjs() if figures else "")
+    environment.filters["filename"] = _filename
+    pictures = {picture.name: draw(picture, note=note) for picture in _pictures(report)}
+    return environment.get_template("report.html").render(report=report, pictures=pictures)
+
+
+def _pictures(report: Report) -> Iterator[Picture]:
+    if report.hero is not None:
+        yield report.hero
+    for section in report.sections:
+        yield from (part for part in section.parts if not isinstance(part, Table))
+
+
+def _filename(title: str) -> str:
+    """A title as the name of a file: letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "table"
 
 
 def _typeset(value: object) -> object:

@@ -1,15 +1,14 @@
-import numpy as np
 import pytest
 from conftest import random_table
 
 from vinelm.api import require_same_workflow, with_provenance
-from vinelm.errors import ConfigError, EvidenceError
+from vinelm.errors import ConfigError
 from vinelm.estimator import make_estimator
 from vinelm.evaluation import Plans
 from vinelm.observation import Observation
 from vinelm.profiler import CascadeSampler
 from vinelm.recorded_table import RecordedTable
-from vinelm.reports.store_report import REFITS, estimated_frontiers, refitted
+from vinelm.reports.contingent import estimated_frontiers
 
 
 def sampled_rows(table: RecordedTable, coverage: float, seed: int) -> list[Observation]:
@@ -57,29 +56,9 @@ def test_a_whole_sample_is_the_whole_table():
     assert len(sampled_rows(table, 1.0, 0)) == table.reached[:, 1:].sum()
 
 
-def test_refits_spread_around_the_estimate_and_shrink_with_more_requests(sampled):
-    table, rows, annotated = sampled
-    resampled = refitted(annotated, rows, seed=0)
-    assert resampled.accuracy.shape == (REFITS, len(table.trie))
-    assert np.array_equal(resampled.accuracy, refitted(annotated, rows, seed=0).accuracy)
-    first = table.trie.levels[1]
-    spread = resampled.accuracy[:, first].std(axis=0)
-    count = annotated.count[first]
-    binomial = np.sqrt(annotated.accuracy[first] * (1 - annotated.accuracy[first]) / count)
-    assert np.all(spread < 2 * binomial)
-    assert np.all(spread > binomial / 2)
-    found = resampled.interval(1)
-    assert found.low <= found.value <= found.high
-
-
-def test_refitting_needs_rows(sampled):
-    with pytest.raises(EvidenceError):
-        refitted(sampled[2], [], seed=0)
-
-
 def test_estimated_frontiers_never_fall_and_vinelm_is_on_top(sampled):
-    _, rows, annotated = sampled
-    frontiers = estimated_frontiers(Plans(annotated), refitted(annotated, rows, seed=0), "max_cost_usd")
+    _, _, annotated = sampled
+    frontiers = estimated_frontiers(Plans(annotated), "max_cost_usd")
     vinelm, static, single = ([p.accuracy for p in f.points] for f in frontiers)
     assert vinelm == sorted(vinelm)
     for rival in (static, single):

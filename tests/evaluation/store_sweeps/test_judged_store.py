@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from made_store import made_store
+
+import vinelm
+from vinelm.evaluation import judge_store
+from vinelm.evaluation.off_policy.intervals import served_scores
+from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
+from vinelm.traces import ObservationStore
+
+PRICES = {"small": 0.001, "large": 0.01}
+
+
+def judged(path):
+    trie = vinelm.estimate(path, check=False)
+    with ObservationStore.open(path) as store:
+        return judge_store(store.request_ids(), store.observations(), trie)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Every row of 300 requests, so that what is judged is what happened."""
+    path = tmp_path_factory.mktemp("judged") / "s.db"
+    return judged(made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=300, walks=12))
+
+
+def test_every_bound_has_its_sweep(found):
+    assert [sweep.bound for sweep in found.sweeps] == ["max_cost_usd", "min_accuracy", "max_latency_s"]
+    for sweep in found.sweeps:
+        assert {"paths", "static", "single"} <= set(sweep.points)
+        assert len({len(points) for points in sweep.points.values()}) == 1
+        bounds = [getattr(point.objective, sweep.bound) for point in sweep.points["paths"]]
+        assert bounds == sorted(bounds)
+        assert len(bounds) > 2
+
+
+def test_estimates_lie_in_their_intervals_and_bands(found):
+    for sweep in found.sweeps:
+        for points in sweep.points.values():
+            for one in points:
+                assert one.judged.accuracy.is_identified
+                assert one.band[0] <= one.judged.accuracy.value <= one.band[1]
+                analytic = one.judged.accuracy.high - one.judged.accuracy.low
+                assert one.band[1] - one.band[0] == pytest.approx(analytic, rel=0.35, abs=0.02)
+
+
+def test_late_answers_are_counted(found):
+    points = found.sweep("max_latency_s").points["single"]
+    assert all(0.0 <= one.violations <= 1.0 for one in points)
+    assert points[0].violations > points[-1].violations
+    for one in points:
+        assert one.latency_s[0] < one.latency_s[1]
+
+
+def test_the_decision_switches_to_the_cascade(found):
+    shown = found.decision.shown
+    assert found.decision.verdict == "switch"
+    assert (shown.kind, shown.policy) == ("cheaper", "paths")
+    assert shown.rival_models == ("large",)
+    assert shown.gain.value > 0.02
+    assert shown.cost_usd.value == pytest.approx(0.0049, rel=0.15)
+    assert shown.saved_usd.value == pytest.approx(shown.rival_cost_usd.value - shown.cost_usd.value)
+
+
+def test_models_that_are_alike_are_kept(tmp_path):
+    alike = judged(
+        made_store(tmp_path / "s.db", {"small": 0.7, "large": 0.7}, {"small": 0.01, "large": 0.01}, requests=200, depth=1)
+    )
+    assert alike.decision.verdict != "switch"
+
+
+def test_what_cannot_be_judged_is_no_error(tmp_path):
+    one = judged(made_store(tmp_path / "s.db", {"only": 0.7}, {"only": 0.01}, requests=40, depth=1))
+    assert one.decision is None
+    assert one.sweeps == ()
+    assert "runs on one model" in one.unjudged
+
+
+@pytest.mark.long
+def test_signals_are_compared_with_paths(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=120, walks=8, has_answers=True)
+    known = judged(path)
+    assert "signals" in known.sweep("max_cost_usd").points
+    assert "vote" in known.sweep("max_cost_usd").points
+    gain = known.signals_gain
+    assert gain.is_identified
+    assert gain.low <= gain.value <= gain.high
+
+
+def test_without_answers_signals_are_worth_nothing_known(found):
+    assert found.signals_gain is None
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_band_is_that_of_a_share(share):
+    rng = np.random.default_rng(0)
+    right = rng.permutation(np.arange(400) < 400 * share).astype(float)
+    zero = np.zeros(200)
+    low, high = bootstrap_band([served_scores(right[:200], zero, zero), served_scores(right[200:], zero, zero)], 0)
+    wanted = 1.96 * np.sqrt(share * (1 - share) / 400)
+    assert high - share == pytest.approx(wanted, rel=0.15)
+    assert share - low == pytest.approx(wanted, rel=0.15)

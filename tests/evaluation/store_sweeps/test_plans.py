@@ -1,0 +1,93 @@
+"""Where the dollars of a plan go, how requests move through it, and what other prices do."""
+
+import pytest
+from made_store import made_store
+
+import vinelm
+from vinelm.controller import Planner
+from vinelm.evaluation import check_quality, plan_flows, plan_spending, price_changes, share_interval
+from vinelm.objective import Objective
+from vinelm.traces import ObservationStore
+
+PRICES = {"small": 0.001, "mid": 0.004, "large": 0.01}
+ACCURACY = {"small": 0.5, "mid": 0.65, "large": 0.8}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """A trie of three models, and its rows."""
+    path = made_store(
+        tmp_path_factory.mktemp("plans") / "s.db", ACCURACY, PRICES, requests=150, depth=3, walks=6, has_answers=True
+    )
+    with ObservationStore.open(path) as store:
+        return vinelm.estimate(path, check=False), store.observations()
+
+
+def planned(annotated, objective):
+    return Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+
+
+@pytest.mark.parametrize("floor", [0.5, 0.7, 0.8])
+def test_spending_and_flows_add_up(known, floor):
+    annotated, _ = known
+    decision = planned(annotated, Objective(minimize="cost", min_accuracy=floor))
+    spent = plan_spending(decision)
+    assert sum(one.cost_usd for one in spent) == pytest.approx(decision.path_cost_usd)
+    flows = plan_flows(decision)
+    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
+    for depth in range(1, 4):
+        arrived = sum(flow.share for flow in flows if flow.depth == depth - 1 and flow.target is not None)
+        left = sum(flow.share for flow in flows if flow.depth == depth)
+        assert left == pytest.approx(arrived)
+    invoked = sum(one.invocations for one in spent)
+    assert invoked == pytest.approx(sum(flow.share for flow in flows if flow.target is not None))
+
+
+def test_a_plan_over_signals_adds_up_as_well(known):
+    annotated, _ = known
+    assert annotated.signals is not None
+    decision = planned(annotated.signals, Objective(minimize="cost", min_accuracy=0.75))
+    spent, flows = plan_spending(decision), plan_flows(decision)
+    assert sum(one.cost_usd for one in spent) == pytest.approx(decision.path_cost_usd)
+    assert {one.stage for one in spent} <= {"answer", "retry"}
+    assert sum(flow.share for flow in flows if flow.target is None) == pytest.approx(1.0)
+    assert sum(flow.share for flow in flows if flow.target is not None) == pytest.approx(sum(one.invocations for one in spent))
+
+
+def test_prices_change_what_the_plan_costs_and_at_last_the_plan(known):
+    annotated, _ = known
+    objective = Objective(minimize="cost", min_accuracy=0.8)
+    now, *changes = price_changes(annotated, objective, annotated.trie.models)
+    assert (now.model, now.is_other) == (None, False)
+    assert len(changes) == 6
+    for one in changes:
+        assert one.accuracy >= 0.8
+        assert one.cost_usd <= one.kept_usd + 1e-12, "planning again never costs more than keeping the plan"
+        if not one.is_other:
+            assert one.cost_usd == pytest.approx(one.kept_usd)
+    assert any(one.kept_usd > now.cost_usd for one in changes)
+    nothing = price_changes(annotated, objective, ["unknown"])
+    assert nothing == [now]
+
+
+def test_the_check_is_compared_with_labels(known):
+    _, rows = known
+    first = [row for row in rows if row.depth == 1]
+    whole, *by_model = check_quality(rows)
+    assert whole.model is None
+    assert whole.answers == len(first) == sum(one.answers for one in by_model)
+    assert whole.accepted == sum(row.stopped for row in first)
+    assert whole.accepted_wrong == sum(row.stopped and not row.success for row in first)
+    assert whole.refused_right == sum(row.success and not row.stopped for row in first)
+    assert [one.model for one in by_model] == sorted(ACCURACY)
+    assert check_quality([]) == []
+
+
+def test_the_interval_of_a_share():
+    assert share_interval(0, 0) == (0.0, 1.0)
+    low, high = share_interval(0, 20)
+    assert (low, 0.05 < high < 0.2) == (0.0, True)
+    low, high = share_interval(20, 20)
+    assert (0.8 < low < 0.95, high) == (True, 1.0)
+    low, high = share_interval(50, 100)
+    assert (low, high) == (pytest.approx(0.403, abs=0.01), pytest.approx(0.597, abs=0.01))

@@ -1,0 +1,104 @@
+import re
+
+import pytest
+from made_store import made_store
+
+import vinelm
+from vinelm.errors import EvidenceError
+from vinelm.reports import render, store_page
+from vinelm.traces import ObservationStore
+
+PRICES = {"small": 0.001, "large": 0.01}
+
+
+def page_of(path):
+    return store_page(path, vinelm.estimate(path, check=False))
+
+
+def titles(page):
+    return [section.title for section in page.sections]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A store where a small model and a check spare most calls of a large one.
+
+    The check passes 61 % of the small model's answers, so that 1,000 requests cost 1 + 0.39 * 10 dollars; the large one alone,
+    asked again where its answer does not pass, costs 12.
+    """
+    path = tmp_path_factory.mktemp("page") / "s.db"
+    return page_of(made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=300))
+
+
+def test_a_small_model_before_the_large_one_is_a_switch(page):
+    assert page.headline.startswith("Switch: −")
+    saved = int(re.search(r"−(\d+) % cost at the same accuracy", page.headline)[1])
+    assert 45 <= saved <= 65
+    assert page.is_gain
+    (mark,) = page.hero.marks
+    assert mark.label == "chosen: VineLM"
+    assert mark.x == pytest.approx(4.9, rel=0.15), "dollars of 1,000 requests"
+    assert mark.y == pytest.approx(0.57 + 0.39 * 0.8, abs=0.06)
+
+
+def test_the_page_has_every_part(page):
+    wanted = [
+        "The decision", "Accuracy within a budget", "Cost of an accuracy", "Accuracy within a time",
+        "Achieved against promised", "Which models answer",
+        "Where the money goes", "If prices change", "The workflow's own check", "What signals are worth", "What was profiled",
+    ]  # fmt: skip
+    assert [title for title in titles(page) if title in wanted] == wanted
+    text = render(page)
+    assert len(text) < 1_000_000
+    assert all(term in dict(page.terms) for term in ("static plan", "promised", "not identified", "$ per 1,000"))
+
+
+def test_lines_of_the_chart_go_from_cheap_to_dear(page):
+    for series in page.hero.series:
+        assert list(series.x) == sorted(series.x)
+        assert all(low <= y <= high for low, y, high in zip(series.low, series.y, series.high, strict=True))
+
+
+def test_a_better_model_is_kept(tmp_path):
+    page = page_of(made_store(tmp_path / "s.db", {"small": 0.3, "large": 0.85}, PRICES, requests=300, depth=1))
+    assert page.headline.startswith("Keep large. ")
+    assert not page.is_gain
+    assert page.hero.marks[0].label == "chosen: large"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"accuracy": {"only": 0.5}, "cost_usd": {"only": 0.01}}, "Keep only: the workflow runs on one model"),
+        ({"failing": 1.0}, "Nothing to decide yet: every one of the 80 rows failed (timeout 80)"),
+        ({"requests": 8}, "for now: 8 requests have a scored answer"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(tmp_path, settings, says):
+    made = {"accuracy": {"small": 0.5, "large": 0.8}, "cost_usd": PRICES, "requests": 40, "depth": 1, **settings}
+    page = page_of(made_store(tmp_path / "s.db", **made))
+    assert says in page.headline
+    assert not page.is_gain
+    assert "<figure" in render(page)
+
+
+def test_free_models_are_compared_by_accuracy_alone(tmp_path):
+    free = {"small": 0.0, "large": 0.0}
+    page = page_of(made_store(tmp_path / "s.db", {"small": 0.5, "large": 0.8}, free, requests=120, depth=1))
+    assert page.headline.startswith("Keep large. ")
+    assert any("Every observation was free" in line for line in page.findings)
+    assert "Where the money goes" not in titles(page)
+    assert "If prices change" not in titles(page)
+    assert not page.hero.x_is_log
+    render(page)
+
+
+def test_a_store_without_rows_is_refused(tmp_path):
+    path = made_store(tmp_path / "s.db", {"small": 0.5, "large": 0.8}, PRICES, requests=30, depth=1)
+    trie = vinelm.estimate(path, check=False)
+    with ObservationStore.open(path) as store:
+        identity = store.identity
+    with ObservationStore.create(tmp_path / "empty.db", identity):
+        pass
+    with pytest.raises(EvidenceError):
+        store_page(tmp_path / "empty.db", trie)

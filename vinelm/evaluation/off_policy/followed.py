@@ -1,0 +1,84 @@
+"""The requests whose stored rows follow a policy to its end: how long it takes them, and what it costs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.intervals import LEAST_EFFECTIVE
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.trie import FloatArray
+
+LEAST_BEYOND = 2.0
+"""A quantile needs so many effective requests on either side of it, or it is the extreme of a few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """What a policy did to the requests that it was followed on. Arrays have shape (followed,).
+
+    Args:
+        weight: One over the chance that all rows of the request were bought, > 0.
+        cost_usd: Dollars of the request.
+        latency_s: Its seconds.
+    """
+
+    weight: FloatArray
+    cost_usd: FloatArray
+    latency_s: FloatArray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Followed]) -> Followed:
+        """Return the requests of several parts together."""
+        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
+
+    @property
+    def effective(self) -> float:
+        """Effective number of requests, (sum w)^2 / sum w^2."""
+        total = float(self.weight @ self.weight)
+        return float(self.weight.sum()) ** 2 / total if total else 0.0
+
+    def latency_quantile(self, level: float) -> float | None:
+        """Return the quantile of the seconds of a request; None with too few requests on either side of it.
+
+        Args:
+            level: In (0, 1).
+        """
+        if self.effective < max(LEAST_EFFECTIVE, LEAST_BEYOND / min(level, 1.0 - level)):
+            return None
+        order = np.argsort(self.latency_s, kind="stable")
+        share = np.cumsum(self.weight[order]) / self.weight.sum()
+        return float(self.latency_s[order][min(int(np.searchsorted(share, level)), len(order) - 1)])
+
+    def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
+        """Return the share of requests with more than these dollars or seconds; None with too few requests."""
+        if self.effective < LEAST_EFFECTIVE:
+            return None
+        above = np.zeros(len(self.weight), np.bool_)
+        if cost_usd is not None:
+            above |= self.cost_usd > cost_usd
+        if latency_s is not None:
+            above |= self.latency_s > latency_s
+        return float(self.weight @ above / self.weight.sum())
+
+
+def followed(policy: StepPolicy, bought: BoughtRows) -> Followed:
+    """Return the requests of ``bought`` that have every row that the policy asks for."""
+    found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
+    weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
+    return Followed(weight, cost_usd, latency_s)
+
+
+def _follow(policy: StepPolicy, bought: BoughtRows, request: str) -> tuple[float, float, float] | None:
+    seen: Seen = ()
+    weight = 1.0
+    while (model := policy.step(seen).model) is not None:
+        row = bought.row(request, seen, model)
+        if row is None:
+            return None
+        weight, seen = weight / bought.chance(seen, model), (*seen, row)
+    cost = sum(row.cost_usd + row.tool_cost_usd for row in seen)
+    return weight, cost, sum(row.latency_s + row.tool_latency_s for row in seen)

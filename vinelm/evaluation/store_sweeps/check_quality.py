@@ -1,0 +1,62 @@
+"""How far the workflow's own check is from the truth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scipy.special import betaincinv
+
+from vinelm.observation import Observation
+
+
+class CheckQuality(NamedTuple):
+    """What the workflow's own check says of one model's answers after the first invocation.
+
+    Only the first invocation is counted: later ones are those of requests that an earlier answer left open.
+
+    Args:
+        model: The model; None: all of them.
+        answers: Answers that are labelled and were checked, partly right ones by their share.
+        accepted: How many the check accepts.
+        accepted_wrong: How many of these are wrong.
+        refused_right: How many right ones it refuses.
+    """
+
+    model: str | None
+    answers: int
+    accepted: int
+    accepted_wrong: float
+    refused_right: float
+
+    @property
+    def refused(self) -> int:
+        """How many it refuses."""
+        return self.answers - self.accepted
+
+
+def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
+    """Return the quality of the check over all first answers, then by model; empty without labelled and checked answers."""
+    counts: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+    for row in rows:
+        if row.depth != 1 or row.success is None or row.stopped is None:
+            continue
+        right = float(row.success)
+        for name in (None, row.model):
+            total = counts[name]
+            total[0] += 1
+            total[1] += row.stopped
+            total[2] += (1.0 - right) if row.stopped else 0.0
+            total[3] += 0.0 if row.stopped else right
+    names = sorted(counts, key=lambda name: (name is not None, name or ""))
+    return [CheckQuality(name, int(counts[name][0]), int(counts[name][1]), *counts[name][2:]) for name in names]
+
+
+def share_interval(part: float, whole: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share by Jeffreys' prior (Brown, Cai and DasGupta 2001); (0, 1) of nothing."""
+    if not whole:
+        return 0.0, 1.0
+    low = float(betaincinv(part + 0.5, whole - part + 0.5, 0.025)) if part > 0 else 0.0
+    high = float(betaincinv(part + 0.5, whole - part + 0.5, 0.975)) if part < whole else 1.0
+    return low, high

@@ -1,0 +1,107 @@
+"""Where the requests and the dollars of a plan go: by invocation, stage and model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vinelm.controller import Decision
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+
+
+class SpentOn(NamedTuple):
+    """What a plan spends on one model in one stage.
+
+    Args:
+        stage: The workflow's stage.
+        model: The model.
+        invocations: Expected invocations per request, >= 0.
+        cost_usd: Expected dollars per request, tools after the stage included.
+    """
+
+    stage: str
+    model: str
+    invocations: float
+    cost_usd: float
+
+
+class PlanFlow(NamedTuple):
+    """Requests that go from one invocation to the next.
+
+    Args:
+        depth: Number of invocations before, from 0.
+        source: Stage and model of the invocation before; None at the start.
+        target: Stage and model of the next one; None where the request ends.
+        share: Of all requests, in [0, 1].
+    """
+
+    depth: int
+    source: tuple[str, str] | None
+    target: tuple[str, str] | None
+    share: float
+
+
+def plan_spending(decision: Decision) -> list[SpentOn]:
+    """Return what a plan made at the start spends, by stage and model in the order of the trie.
+
+    Empty where the trie merges histories: the chance of reaching a node is then not its own.
+    """
+    if isinstance(decision, ContingentDecision):
+        plan, annotated = decision.plan, decision.metrics.annotated
+        if not plan.graph.is_tree:
+            return []
+        nodes = np.flatnonzero(plan.runs).tolist()
+    else:
+        annotated = decision.metrics.annotated
+        nodes = annotated.trie.path(decision.target)
+    trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
+    for node in nodes:
+        reach = float(annotated.reach[node])
+        key = _plain(trie.stages[trie.stage[node]]), trie.models[trie.model[node]]
+        total = found.setdefault(key, [0.0, 0.0])
+        total[0] += reach
+        total[1] += reach * float(annotated.cost_usd[node])
+    return [SpentOn(stage, model, *total) for (stage, model), total in found.items()]
+
+
+def plan_flows(decision: Decision) -> list[PlanFlow]:
+    """Return how requests move through a plan made at the start: by depth, those that end last."""
+    shares: dict[tuple[int, Any, Any], float] = defaultdict(float)
+    if isinstance(decision, ContingentDecision):
+        _add_steps(shares, decision.plan.to_dict()["steps"], 0, None, 1.0)
+    else:
+        _add_path(shares, decision)
+    found = [PlanFlow(*key, share) for key, share in shares.items() if share > 1e-9]
+    return sorted(found, key=lambda flow: (flow.depth, flow.target is None, -flow.share))
+
+
+def _add_steps(
+    shares: dict[tuple[int, Any, Any], float], steps: Sequence[Mapping[str, Any]], depth: int, source: Any, reach: float
+) -> None:
+    left = reach
+    for step in steps:
+        if step["model"] is None:
+            continue
+        share, target = reach * step["probability"], (_plain(step["stage"]), step["model"])
+        left -= share
+        shares[depth, source, target] += share
+        _add_steps(shares, step["steps"], depth + 1, target, share)
+    shares[depth, source, None] += max(left, 0.0)
+
+
+def _add_path(shares: dict[tuple[int, Any, Any], float], decision: Decision) -> None:
+    annotated, source = decision.metrics.annotated, None
+    nodes, edges = annotated.trie.path(decision.target), list(annotated.trie.edges(decision.target))
+    reach = [float(annotated.reach[node]) for node in nodes]
+    for depth, target in enumerate(edges):
+        shares[depth, source, target] += reach[depth]
+        shares[depth + 1, target, None] += reach[depth] - (reach[depth + 1] if depth + 1 < len(reach) else 0.0)
+        source = target
+
+
+def _plain(stage: str) -> str:
+    """The workflow's stage: a trie of outcomes names what was seen as well, as in ``repair [failed, answer 1]``."""
+    return stage.split(" [", 1)[0]

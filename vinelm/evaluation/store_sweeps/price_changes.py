@@ -1,0 +1,99 @@
+"""What other prices would do to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import Decision, Planner
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.evaluation.contingent.plans import plan_words
+from vinelm.evaluation.policy_plans import path_text
+from vinelm.objective import Objective
+from vinelm.trie import BoolArray
+
+FACTORS = (0.5, 2.0)
+"""Each price is halved and doubled."""
+
+
+class PriceChange(NamedTuple):
+    """The plan for an objective after one model's price has changed.
+
+    Args:
+        model: Whose price changed; None: nobody's.
+        factor: By which its dollars, those of tools after it included, are multiplied.
+        plan: The plan, in words.
+        accuracy: Estimated.
+        cost_usd: Estimated dollars per request at the new price.
+        kept_usd: Dollars of the plan at the old prices, if it is kept.
+        is_other: Whether the plan is another one.
+    """
+
+    model: str | None
+    factor: float
+    plan: str
+    accuracy: float
+    cost_usd: float
+    kept_usd: float
+    is_other: bool
+
+
+def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
+    """Plan again with the price of each model changed, one at a time. The first item is the plan at today's prices.
+
+    A plan's dollars are those of its invocations. One of them costs ``factor`` times as much, as all its tokens do; tools keep
+    no price of their own in a trie and are multiplied with it.
+
+    Args:
+        annotated: Linear, or of outcomes.
+        objective: What to plan for.
+        models: Whose prices to change.
+    """
+    now = Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+    words = _words(annotated, now)
+    found = [PriceChange(None, 1.0, words, now.accuracy, now.path_cost_usd, now.path_cost_usd, is_other=False)]
+    for model in models:
+        if model not in annotated.trie.models:
+            continue
+        runs = annotated.trie.model == annotated.trie.models.index(model)
+        for factor in FACTORS:
+            changed = _priced(annotated, runs, factor)
+            planned = Planner(changed).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+            other = _words(annotated, planned)
+            kept = now.path_cost_usd + (factor - 1.0) * _dollars_on(now, runs)
+            found.append(PriceChange(model, factor, other, planned.accuracy, planned.path_cost_usd, kept, other != words))
+    return found
+
+
+def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
+    """The trie with the dollars of the marked nodes multiplied. No bound here needs their standard error."""
+    by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
+    return replace(
+        annotated,
+        cost_usd=annotated.cost_usd * by,
+        cost_var=annotated.cost_var * by**2,
+        cost_size_var=None if size is None else size * by**2,
+        cost_se=None,
+        signals=None,
+    )
+
+
+def _dollars_on(decision: Decision, runs: BoolArray) -> float:
+    """Expected dollars of a plan on the nodes that ``runs`` marks."""
+    annotated = decision.metrics.annotated
+    if isinstance(decision, ContingentDecision):
+        nodes = np.flatnonzero(decision.plan.runs & runs)
+    else:
+        path = np.array(annotated.trie.path(decision.target), np.intp)
+        nodes = path[runs[path]]
+    return float(annotated.reach[nodes] @ annotated.cost_usd[nodes])
+
+
+def _words(annotated: AnnotatedTrie, decision: Decision) -> str:
+    if isinstance(decision, ContingentDecision):
+        return plan_words(decision)
+    return path_text(annotated.trie, decision.target)

@@ -1,0 +1,145 @@
+"""A sweep: each policy under each bound of an objective, as promised by one half of the requests and judged by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
+from vinelm.evaluation.judging.planning_half import PlanningHalf, PolicyName
+from vinelm.evaluation.judging.result import JudgedPolicy
+from vinelm.evaluation.judging.store_evaluation import swept
+from vinelm.evaluation.off_policy.followed import Followed, followed
+from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.evaluation.sweep import frontier_range
+from vinelm.objective import Objective
+from vinelm.trie import FloatArray
+
+SweptBound = Literal["max_cost_usd", "max_latency_s", "min_accuracy"]
+"""The bound that a sweep moves. Under a cap accuracy is maximized, above a floor cost is minimized."""
+POINTS: Mapping[SweptBound, int] = {"max_cost_usd": 8, "min_accuracy": 6, "max_latency_s": 5}
+"""Bounds of each sweep. Under a latency cap plans are made again after each invocation, which takes the most time."""
+RESAMPLES = 1_000
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweptPolicy:
+    """One policy under one bound.
+
+    Attributes:
+        objective: What was planned for.
+        judged: The policy as the other half of the requests judges it.
+        promised_cost_usd: Dollars per request that the halves which chose it estimated, mean over both.
+        band: 95 % bootstrap band of the judged accuracy, over the requests; in [0, 1].
+        latency_s: Seconds of a request at each of :data:`QUANTILES`; None where too few requests follow the policy to its end.
+        violations: Share of requests beyond the latency cap, or dearer than the budget on their own; None under other bounds,
+            or where too few requests follow the policy.
+    """
+
+    objective: Objective
+    judged: JudgedPolicy
+    promised_cost_usd: float
+    band: tuple[float, float]
+    latency_s: tuple[float | None, ...]
+    violations: float | None
+
+    @property
+    def breaks_bound(self) -> bool:
+        """Whether the mean cost, or the accuracy, is judged to be beyond the bound by more than its interval."""
+        cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.judged
+        is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
+        return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedSweep:
+    """One objective over a range of its bound.
+
+    Args:
+        bound: Which bound.
+        points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan or
+            the single model cannot meet are left out.
+        runs: What was planned and judged, see :class:`~vinelm.evaluation.CrossFit`.
+    """
+
+    bound: SweptBound
+    points: Mapping[PolicyName, tuple[SweptPolicy, ...]]
+    runs: tuple[BothWays, ...]
+
+
+def bounds_of(planning: Sequence[PlanningHalf], bound: SweptBound) -> tuple[Objective, ...]:
+    """Return the objectives of a sweep, between the ends of both halves' estimated frontiers; none where there is no range."""
+    if bound == "max_cost_usd":
+        return swept(planning, POINTS[bound])
+    ranges = [frontier_range(half.plans) for half in planning]
+    if bound == "min_accuracy":
+        low, high = max(one.lowest_accuracy for one in ranges), min(half.plans.best_single_accuracy for half in planning)
+        if high - low < 0.01:
+            return ()
+        floors = np.floor(1000.0 * np.linspace(low, high, POINTS[bound])) / 1000.0
+        return tuple(Objective(minimize="cost", min_accuracy=float(floor)) for floor in floors)
+    low, high = max(one.fastest_s for one in ranges), max(one.slowest_s for one in ranges)
+    if not all(half.annotated.knows_latency for half in planning) or high <= 1.01 * low:
+        return ()
+    return tuple(
+        Objective(maximize="accuracy", max_latency_s=float(f"{cap:.3g}"))
+        for cap in np.linspace(1.01 * low, high, POINTS[bound])
+    )
+
+
+def judged_sweep(
+    fit: CrossFit, bound: SweptBound, *, seed: int = 0, on_done: Done = lambda done, total, what: None
+) -> JudgedSweep:
+    """Plan and judge every policy under every bound.
+
+    Args:
+        fit: Both halves.
+        bound: Which bound is swept.
+        seed: Of the bootstrap.
+        on_done: Called as ``on_done(done, total, what)``.
+    """
+    objectives = bounds_of(fit.planning, bound)
+    runs = tuple(fit.runs(objectives, on_done))
+    points: dict[PolicyName, list[SweptPolicy]] = {}
+    for both in runs:
+        for judged in judged_policies([both], both.objective.target):
+            points.setdefault(judged.name, []).append(_swept_policy(fit, both, judged, seed))
+    return JudgedSweep(bound, {name: tuple(found) for name, found in points.items()}, runs)
+
+
+def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy, seed: int) -> SweptPolicy:
+    ways = [one[judged.name] for one in both.by_half]
+    requests = Followed.joined([followed(way.chosen.steps, fit.bought[1 - half]) for half, way in enumerate(ways)])
+    is_known = judged.accuracy.is_identified
+    cap_s, cap_usd = both.objective.max_latency_s, both.objective.max_cost_usd
+    violations = None
+    if is_known and (cap_s is not None or cap_usd is not None):
+        violations = requests.share_above(latency_s=cap_s, cost_usd=cap_usd)
+    return SweptPolicy(
+        objective=both.objective,
+        judged=judged,
+        promised_cost_usd=float(np.mean([way.chosen.promised_cost_usd for way in ways])),
+        band=bootstrap_band([way.scores for way in ways], seed),
+        latency_s=tuple(requests.latency_quantile(level) if is_known else None for level in QUANTILES),
+        violations=violations,
+    )
+
+
+def bootstrap_band(halves: Sequence[Scores], seed: int) -> tuple[float, float]:
+    """Return the 95 % percentile band of the mean accuracy over requests drawn again within each half, within [0, 1].
+
+    Requests that came to a step which nobody bought may be right or wrong: they widen it to both sides.
+    """
+    rng = np.random.default_rng(seed)
+    n = sum(len(one) for one in halves)
+    means: FloatArray = np.zeros(RESAMPLES)
+    for one in halves:
+        drawn = rng.multinomial(len(one), np.full(len(one), 1.0 / len(one)), size=RESAMPLES)
+        means += drawn @ one.success / n
+    open_end = sum(float(one.unsupported.sum()) for one in halves) / n
+    low, high = np.quantile(means, [0.025, 0.975])
+    return max(float(low) - open_end, 0.0), min(float(high) + open_end, 1.0)

@@ -1,0 +1,1 @@
+"""The report of a store and its trie, section by section."""

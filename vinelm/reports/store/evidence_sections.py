@@ -1,0 +1,114 @@
+"""What the rows say of the workflow's own check and of signals, and which rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.evaluation import JudgedStore, check_quality, share_interval
+from vinelm.observation import Observation
+from vinelm.reports.formatting import percent
+from vinelm.reports.page.document import Row, Section, Table
+
+
+def check_section(rows: Sequence[Observation]) -> Section | None:
+    """Return how far the workflow's own check is from the truth; None where no row has both."""
+    found = check_quality(rows)
+    if not found:
+        return None
+    whole = found[0]
+    if not whole.accepted:
+        finding = "The check accepted none of these answers."
+    else:
+        low, high = share_interval(whole.accepted_wrong, whole.accepted)
+        finding = (
+            f"{percent(whole.accepted_wrong / whole.accepted)} of the answers that the check accepts are wrong "
+            f"(95 %: {100 * low:.1f} to {100 * high:.1f})."
+        )
+    right = whole.answers - whole.accepted_wrong - (whole.refused - whole.refused_right)
+    refusal = (
+        f"It refuses {percent(whole.refused_right / right)} of the right answers." if right > 0 else "No answer was right."
+    )
+    shown = tuple(
+        Row(
+            cells=(
+                one.model or "all models", f"{one.answers:,}", percent(one.accepted / one.answers),
+                percent(one.accepted_wrong / one.accepted) if one.accepted else "-",
+                percent(one.refused_right / one.refused) if one.refused else "-",
+            )
+        )
+        for one in found
+    )  # fmt: skip
+    return Section(
+        title="The workflow's own check",
+        intro="A request may leave the workflow when its own check accepts an answer. Labels say whether that was right. "
+        "Counted are first answers: who gets a second one depends on the check.",
+        findings=(finding, refusal),
+        parts=(
+            Table(
+                title="First answers by model",
+                columns=("model", "answers", "accepted", "wrong of accepted", "right of refused"),
+                rows=shown,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def signals_section(judged: JudgedStore, annotated: AnnotatedTrie) -> Section:
+    """Return what planning over what requests show is worth, against planning paths."""
+    gain = judged.signals_gain
+    if gain is None:
+        why = (
+            "The workflow declares nothing that its requests show."
+            if annotated.signals is None and annotated.outcomes is None
+            else "It was not judged here."
+        )
+        text = f"Not known. {why}"
+    elif gain.is_same:
+        text = "Nothing here: at every budget the plan is the same as without them."
+    elif not gain.is_identified:
+        text = "Not identified: too few rows follow a plan over signals to its end."
+    else:
+        value, low, high = (100 * x for x in (gain.value, gain.low, gain.high))
+        settled = "" if gain.low > 0 or gain.high < 0 else " That may be nothing."
+        text = f"{value:+.1f} points of accuracy at the same budgets, mean over the budgets "
+        text += f"(95 %: {low:+.1f} to {high:+.1f}).{settled}"
+    return Section(
+        title="What signals are worth",
+        intro="A signal is what an answer shows without its label: that the check passed, a label of the workflow's own, or "
+        "that answers agree. VineLM over signals chooses the next model by it.",
+        findings=(text,),
+    )
+
+
+def depth_table(annotated: AnnotatedTrie) -> Table:
+    """Return the number of paths and observations by depth."""
+    rows = []
+    for depth, level in enumerate(annotated.trie.levels[1:], start=1):
+        count = annotated.count[level] if annotated.count is not None else np.zeros(len(level))
+        stage = annotated.trie.stages[annotated.trie.stage[level[0]]]
+        rows.append(Row(cells=(f"{depth}", stage, f"{len(level):,}", f"{int((count > 0).sum()):,}", f"{int(count.sum()):,}")))
+    columns = ("depth", "stage", "paths", "paths observed", "observations")
+    return Table(title="Observations by depth", columns=columns, rows=tuple(rows), text_columns=(0, 1))
+
+
+TERMS = (
+    ("policy", "A rule that says which model runs next, and when a request ends."),
+    ("single model", "Every invocation runs on one model."),
+    ("static plan", "One model for each stage, the same for every request."),
+    ("VineLM over paths", "A model for each invocation in turn; a request leaves when the workflow's stop rule ends it."),
+    ("VineLM over signals", "The next model depends on what the answers so far show, and an earlier answer may be returned."),
+    ("vote", "Several models answer, and the answer that most of them give is returned."),
+    ("until two agree", "Models are asked one after the other until two give the same answer."),
+    ("hindsight", "The fixed plan that looks best on the very requests that judge it. No policy can know it in advance."),
+    ("promised", "The accuracy that the planning half estimated for its own plan."),
+    ("right, achieved", "The accuracy that the other half of the requests found, weighted by how likely each row was bought."),
+    ("95 % interval", "Were the requests drawn again, 95 of 100 such intervals would hold the true value."),
+    ("effective requests", "So many requests, each followed to its end, would say as much as the weighted rows."),
+    ("not identified", "The store has too few rows of what the policy does: nothing can be said without serving it."),
+    ("p50, p95, p99", "Half, 95 % and 99 % of the requests take at most so long."),
+    ("$ per 1,000", "Dollars of 1,000 requests, tools included."),
+)
+"""Terms of the page for a first reader."""

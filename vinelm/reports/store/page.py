@@ -1,0 +1,257 @@
+"""The report of a store and its trie: the decision, sweeps of every bound, the chosen plan, and what it rests on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api import JudgedRows, require_same_workflow
+from vinelm.errors import EvidenceError, InfeasibleError
+from vinelm.evaluation import ContingentPlans, JudgedStore, Plans, judge_store, plan_words, plans_over, showcase
+from vinelm.objective import Objective
+from vinelm.observation import Observation
+from vinelm.reports.charts import cost_chart
+from vinelm.reports.contingent import arm_tables, estimated_frontiers, frontier_section, plans_section, stage_table
+from vinelm.reports.formatting import percent, template_words, usd
+from vinelm.reports.judge_text import judge_words
+from vinelm.reports.page.document import Chart, Mark, Report, Section, Table
+from vinelm.reports.provenance import Facts, catalog_facts, price_table, version_facts
+from vinelm.reports.store.decision_text import decision_section, decision_sentence, thousand
+from vinelm.reports.store.evidence_sections import TERMS, check_section, depth_table, signals_section
+from vinelm.reports.store.plan_sections import ShownPlan, flow_section, planned, price_section, spending_section
+from vinelm.reports.store.sweep_sections import cost_sweep_chart, sweep_sections
+from vinelm.traces import StoreIdentity
+
+Done = Callable[[int, int, str], None]
+_SIMULATED = "The observations in this store are those of simulated models, not of real ones."
+_ARMS = (
+    "Which stage comes next is the application's choice. How often it takes each way depends on the model that ran before: a "
+    "router's model decides which desk a request comes to, and whether that was right."
+)
+_VERDICTS_ONLY = (
+    "A judge scored the answers: what the other half of the requests says is its verdicts, whose errors are not corrected."
+)
+
+
+def store_page(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path,
+    *,
+    seed: int = 0,
+    on_done: Done = lambda done, total, what: None,
+) -> Report:
+    """Build the report of a store and the trie estimated from it. Calls no model.
+
+    Args:
+        store: Path of the observation store.
+        trie: The annotated trie, or the path of its ``.vine`` file.
+        seed: Decides which half of the requests plans, and the resamples of the bootstrap.
+        on_done: Called as ``on_done(done, total, what)``.
+
+    Raises:
+        StoreError: The store cannot be read.
+        TrieFileError: The trie file cannot be read.
+        ConfigError: The trie was estimated for another workflow or dataset.
+        EvidenceError: The store holds no observation.
+    """
+    from vinelm.traces import ObservationStore
+    from vinelm.vinefile import load_trie
+
+    annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+    where = "the trie" if isinstance(trie, AnnotatedTrie) else str(trie)
+    with ObservationStore.open(store) as opened:
+        identity, requests, verdicts = opened.identity, opened.request_ids(), JudgedRows.of_store(opened)
+        rows = opened.observations() if verdicts is None else verdicts.rows
+    require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
+    if not rows:
+        raise EvidenceError("the store has no observation: profile some requests first")
+    judged = judge_store(requests, rows, annotated, seed=seed, on_done=on_done)
+    facts = _provenance(annotated, Path(store), Path(where), seed)
+    return _StorePage(identity, annotated, rows, judged, verdicts is not None).report(facts)
+
+
+@dataclass(frozen=True)
+class _StorePage:
+    """Everything that the page is made of."""
+
+    identity: StoreIdentity
+    annotated: AnnotatedTrie
+    rows: Sequence[Observation]
+    judged: JudgedStore
+    has_judge: bool
+
+    def report(self, provenance: Facts) -> Report:
+        decision = self.judged.decision
+        sections = (
+            *((decision_section(decision),) if decision else ()),
+            *(sweep_sections(self.judged) if self.judged.sweeps else (frontier_section(self.plans),)),
+            *self._of_the_plan(),
+            *((found,) if (found := self._check) else ()),
+            signals_section(self.judged, self.annotated),
+            *self._of_arms(),
+            Section(title="What was profiled", parts=(self._observed, price_table(self.annotated.catalog))),
+        )
+        return Report(
+            title=f"VineLM on {self.identity.workflow}",
+            subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
+            f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
+            f"{'histories' if self.annotated.is_contingent else 'paths'} of {template_words(self.annotated.template)}",
+            headline=decision_sentence(self.judged, self._kept, len(self.annotated.catalog)),
+            is_gain=decision is not None and decision.verdict == "switch",
+            hero=self._hero,
+            findings=tuple(self._findings()),
+            sections=sections,
+            terms=TERMS,
+            provenance=provenance,
+            simulated=_SIMULATED if self.identity.is_simulated else None,
+        )
+
+    # -- the plans of the whole store ------------------------------------------------------------------------------
+
+    @cached_property
+    def plans(self) -> Plans | ContingentPlans:
+        return plans_over(self.annotated)
+
+    @cached_property
+    def single(self) -> ShownPlan | None:
+        """The most accurate single model; None if no model can run every stage."""
+        found = self.plans.fixed(Objective(maximize="accuracy"), "single")
+        if found is None:
+            return None
+        words = found.text
+        if isinstance(self.plans, Plans):
+            decision = self.plans.decision(Objective(maximize="accuracy"), "single")
+            return ShownPlan(name="single model", words=words, decision=decision)
+        return None
+
+    @cached_property
+    def searched(self) -> AnnotatedTrie:
+        """The trie that the shown plan is made from: of what requests show where the decision is about that."""
+        decision, signals = self.judged.decision, self.annotated.signals
+        over_signals = decision is not None and decision.shown.policy == "signals"
+        return signals if over_signals and signals is not None else self.annotated
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What VineLM's plan is made for: the single model's accuracy for less, or more accuracy for its dollars."""
+        decision, best = self.judged.decision, self.plans.fixed(Objective(maximize="accuracy"), "single")
+        if best is None:
+            return Objective(maximize="accuracy")
+        if decision is not None and decision.shown.kind == "better":
+            return Objective(maximize="accuracy", max_cost_usd=best.path_cost_usd * (1.0 + 1e-9))
+        return Objective(minimize="cost", min_accuracy=max(best.accuracy - 1e-9, 0.0))
+
+    @cached_property
+    def vinelm(self) -> ShownPlan | None:
+        """VineLM's plan for :attr:`objective`; None if histories are merged, which have no single path."""
+        if self.searched.trie.is_merged:
+            return None
+        try:
+            decision = planned(self.searched, self.objective)
+        except InfeasibleError:
+            return None
+        words = plan_words(decision) if self.searched.is_contingent else self.plans.plan_text(decision)  # type: ignore[arg-type]
+        return ShownPlan(name="VineLM", words=words, decision=decision)
+
+    def _of_the_plan(self) -> tuple[Section, ...]:
+        if self.vinelm is None:
+            return ()
+        sweep = self.judged.sweep("max_cost_usd")
+        policy = "signals" if self.searched is not self.annotated else "paths"
+        swept = () if sweep is None else sweep.points.get(policy, ())  # type: ignore[call-overload]
+        shown = [self.vinelm] if self.single is None else [self.vinelm, self.single]
+        found = (
+            flow_section(self.vinelm, self.searched, swept),
+            spending_section(shown, self.annotated),
+            price_section(self.vinelm, self.objective, self.searched),
+        )
+        return tuple(one for one in found if one is not None)
+
+    # -- the head --------------------------------------------------------------------------------------------------
+
+    @property
+    def _kept(self) -> str | None:
+        """The single model that a page without a decision says to keep."""
+        found = self.plans.fixed(Objective(maximize="accuracy"), "single")
+        has_answers = any(row.failure is None for row in self.rows)
+        return self.plans.model_of(found) if found is not None and has_answers else None  # type: ignore[arg-type]
+
+    @property
+    def _hero(self) -> Chart:
+        chart = cost_sweep_chart(self.judged, self._mark)
+        return chart or cost_chart(
+            "cost", estimated_frontiers(self.plans, "max_cost_usd"), note="Estimated; nothing was judged."
+        )
+
+    @property
+    def _mark(self) -> Mark | None:
+        decision = self.judged.decision
+        if decision is None:
+            return None
+        shown = decision.shown
+        is_switch = decision.verdict == "switch"
+        accuracy, cost = (shown.accuracy, shown.cost_usd) if is_switch else (shown.rival_accuracy, shown.rival_cost_usd)
+        if not accuracy.is_identified:
+            return None
+        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rival_models)}"
+        return Mark(x=1000 * max(cost.value, 0.0), y=min(max(accuracy.value, 0.0), 1.0), label=name)
+
+    def _findings(self) -> list[str]:
+        failed = Counter(row.failure for row in self.rows if row.failure is not None)
+        lines = []
+        if failed:
+            kinds = ", ".join(f"{kind} {number:,}" for kind, number in failed.most_common())
+            lines.append(f"{sum(failed.values()):,} of {len(self.rows):,} observations failed: {kinds}.")
+        if not any(row.cost_usd or row.tool_cost_usd for row in self.rows):
+            lines.append("Every observation was free: there are no dollars to weigh, and accuracy alone is compared.")
+        for plan, words in ((self.vinelm, "VineLM's plan"), (self.single, "The most accurate single model")):
+            if plan is not None:
+                figures = (
+                    f"estimated {percent(plan.decision.accuracy)} right at {thousand(plan.decision.path_cost_usd)} per 1,000"
+                )
+                lines.append(f"{words}: {plan.words}; {figures} requests.")
+        if self.has_judge:
+            lines.append(_VERDICTS_ONLY)
+        lines.append(
+            "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
+        )
+        return lines
+
+    # -- the tail --------------------------------------------------------------------------------------------------
+
+    def _of_arms(self) -> tuple[Section, ...]:
+        if not isinstance(self.plans, ContingentPlans):
+            return ()
+        arms = Section(title="What the application does", intro=_ARMS, parts=arm_tables(self.annotated))
+        return plans_section(self.plans, showcase(self.plans)), arms
+
+    @property
+    def _check(self) -> Section | None:
+        """The section on the workflow's own check; None where first answers are none, as those of a router."""
+        template = self.annotated.template
+        has_answers = template.is_linear and template.invocations[0].answerable
+        return check_section(self.rows) if has_answers else None
+
+    @property
+    def _observed(self) -> Table:
+        return stage_table(self.annotated) if self.annotated.is_contingent else depth_table(self.annotated)
+
+
+def _provenance(annotated: AnnotatedTrie, store: Path, trie: Path, seed: int) -> Facts:
+    meta = annotated.meta
+    return (
+        ("Store and trie", f"{store.name}, {trie.name}"),
+        ("Dataset", f"sha256 {meta.get('dataset_digest', 'not recorded')}"),
+        ("Stop rule", annotated.template.stop),
+        ("Estimator", str(meta.get("estimator"))),
+        ("Coverage", f"{percent(meta.get('coverage'))} of the cost of executing every reachable cell once (estimated)"),
+        ("Spent", usd(meta.get("spent_usd"))),
+        *((("Scorer", judge_words(meta["judge"], is_contingent=annotated.is_contingent)),) if "judge" in meta else ()),
+        ("Seed", f"{seed} (split in halves, bootstrap)"),
+        *catalog_facts(annotated.catalog),
+        *version_facts(),
+    )

@@ -1,0 +1,165 @@
+"""Which models a plan runs, where its dollars go, and what other prices would do to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.controller import Decision, Planner
+from vinelm.evaluation import PriceChange, SpentOn, SweptPolicy, plan_flows, plan_spending, price_changes
+from vinelm.objective import Objective
+from vinelm.reports.formatting import objective_words, percent
+from vinelm.reports.page.document import BarChart, BarRow, FlowBand, FlowChart, Row, Section, Table
+from vinelm.reports.store.decision_text import thousand
+
+MOST_PRICED = 8
+"""Most models whose price is changed: those that the plan runs, and the first others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPlan:
+    """A plan of the whole store.
+
+    Attributes:
+        name: Of the policy.
+        words: The plan in words.
+        decision: The plan, from the start.
+    """
+
+    name: str
+    words: str
+    decision: Decision
+
+    @property
+    def spending(self) -> list[SpentOn]:
+        """Expected invocations and dollars, by stage and model."""
+        return plan_spending(self.decision)
+
+
+def flow_section(plan: ShownPlan, annotated: AnnotatedTrie, swept: Sequence[SweptPolicy]) -> Section:
+    """Return how requests move through the plan, and which plan is chosen at each bound."""
+    colours = tuple(annotated.trie.models)
+    flows = [
+        FlowBand(depth=one.depth, source=_label(one.source), target=_label(one.target), share=one.share)
+        for one in plan_flows(plan.decision)
+    ]
+    picture = FlowChart(
+        name="flows",
+        title=f"How requests move through {plan.name}'s plan",
+        caption="Each bar is a model in one invocation, as high as its share of the requests. The share below it that goes no "
+        f"further has its answer. Estimated from all rows. The plan: {plan.words}.",
+        flows=tuple(flows),
+        colours=colours,
+    )
+    shares: dict[tuple[int, str], float] = defaultdict(float)
+    for flow in flows:
+        shares[flow.depth, flow.target or "answer returned"] += flow.share
+    rows = [Row(cells=(f"{depth + 1}", what, percent(share))) for (depth, what), share in sorted(shares.items()) if share > 0]
+    data = Table(
+        title="Data: requests by invocation", columns=("invocation", "model or end", "of all requests"), rows=tuple(rows),
+        text_columns=(0, 1), is_folded=True,
+    )  # fmt: skip
+    chosen = [
+        Row(cells=(objective_words(one.objective), " / ".join(one.judged.plans), percent(one.judged.promised_accuracy),
+                   thousand(one.promised_cost_usd)), role="vinelm")
+        for one in swept
+    ]  # fmt: skip
+    plans = Table(
+        title=f"Which plan {plan.name} chooses at each bound",
+        columns=("bound", "plan of each half", "promised", "$ per 1,000"),
+        rows=tuple(chosen), text_columns=(0, 1), is_folded=True,
+    )  # fmt: skip
+    return Section(title="Which models answer", parts=(picture, data, *((plans,) if chosen else ())))
+
+
+def spending_section(plans: Sequence[ShownPlan], annotated: AnnotatedTrie) -> Section | None:
+    """Return where the dollars of some plans go, by stage and model; None where all of them are free."""
+    by_plan = [(plan, plan.spending) for plan in plans]
+    if not any(one.cost_usd > 0 for _, spent in by_plan for one in spent):
+        return None
+    bars = []
+    for plan, spent in by_plan:
+        for stage in dict.fromkeys(one.stage for one in spent):
+            parts = tuple((one.model, 1000 * one.cost_usd) for one in spent if one.stage == stage)
+            bars.append(BarRow(label=f"{plan.name}: {stage}", parts=parts))
+    chart = BarChart(
+        name="money",
+        title="Dollars by stage and model",
+        caption="Expected dollars by stage and model, tools after the stage included. Estimated from all rows.",
+        x_title="$ per 1,000 requests",
+        rows=tuple(bars),
+        amount=_dollars,
+        colours=tuple(annotated.trie.models),
+    )
+    rows = []
+    for plan, spent in by_plan:
+        total = sum(one.cost_usd for one in spent) or 1.0
+        rows += [
+            Row(cells=(plan.name, one.stage, one.model, f"{1000 * one.invocations:,.0f}", thousand(one.cost_usd),
+                       percent(one.cost_usd / total)))
+            for one in sorted(spent, key=lambda one: -one.cost_usd)
+        ]  # fmt: skip
+    table = Table(
+        title="Data: dollars by stage and model",
+        columns=("plan", "stage", "model", "calls per 1,000", "$ per 1,000", "share"),
+        rows=tuple(rows), text_columns=(0, 1, 2), is_folded=True,
+    )  # fmt: skip
+    return Section(title="Where the money goes", parts=(chart, table))
+
+
+def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTrie) -> Section | None:
+    """Return what half and double the price of each model would do; None where nothing costs anything."""
+    used = [one.model for one in plan.spending]
+    models = list(dict.fromkeys([*used, *annotated.trie.models]))[:MOST_PRICED]
+    changes = price_changes(annotated, objective, models)
+    if not changes[0].cost_usd > 0.0:
+        return None
+    moved = [one for one in changes if one.is_other]
+    names = sorted({f"{one.model} {_times(one)}" for one in moved})
+    finding = (
+        f"The plan changes if one of these prices changes: {', '.join(names)}." if names
+        else "Half or double the price of any one model leaves the plan as it is."
+    )  # fmt: skip
+    rows = tuple(
+        Row(
+            cells=(
+                one.model or "today's prices", _times(one) if one.model else "-", percent(one.accuracy), thousand(one.cost_usd),
+                thousand(one.kept_usd), "another plan" if one.is_other else "same plan",
+            ),
+            detail=one.plan if one.is_other else "",
+        )
+        for one in changes
+    )  # fmt: skip
+    return Section(
+        title="If prices change",
+        intro=f"The plan for: {objective_words(objective)}. One price at a time is halved or doubled, and the plan is made "
+        "again from the same estimates. New prices need no new calls.",
+        findings=(finding,),
+        parts=(
+            Table(
+                title="Plans at other prices",
+                columns=("model", "price", "promised", "$ per 1,000", "same plan kept", "says"),
+                rows=rows,
+                is_folded=True,
+            ),
+        ),
+    )
+
+
+def planned(annotated: AnnotatedTrie, objective: Objective) -> Decision:
+    """Return the plan of a request that has just arrived."""
+    return Planner(annotated).plan(objective, elapsed_s=float(annotated.latency_s[0]))
+
+
+def _times(one: PriceChange) -> str:
+    return f"× {one.factor:g}"
+
+
+def _label(node: tuple[str, str] | None) -> str | None:
+    return None if node is None else f"{node[0]}: {node[1]}"
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.3g}"
