@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vinelm.errors import ConfigError
+
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 METHODS = {"path_only", "static", "single", "mixed_single", "vote", "two_agree", "scored_cascade", "oracle"}
 QUICK = ("--coverage", "0.3", "--quick", "--json")
@@ -345,3 +347,22 @@ def test_a_damaged_file_is_named(script, tmp_path, monkeypatch, capsys):
     code, _, err = run(script, monkeypatch, capsys, "--data", tmp_path)
     assert code == 2
     assert "exam_retries.csv.gz: cannot read the recorded answers" in err
+
+
+def test_the_results_of_the_readme_are_those_of_the_run(script, tmp_path):
+    method = {"accuracy": 0.5, "promised_less_achieved": 0.01, "spent_over_promised": 0.9, "ece_points": {"returned": 2.0}}
+    over = {"value": 0.013, "low": -0.002, "high": 0.03}
+    found = {"methods": {"vinelm": method, "static": method}, "vinelm_over": {"static": over}}
+    path = tmp_path / "signals.json"
+    script.write_results({"tables": {"exams": {"depths": {"3": {"priced": found}}}}}, "python scripts/signals.py", "abc", path)
+    written = json.loads(path.read_text())
+    (one,) = written["tables"]
+    assert (written["command"], written["commit"]) == ("python scripts/signals.py", "abc")
+    assert one["right"] == {"vinelm": 50.0, "static": 50.0}
+    assert (one["title"], one["over_static"]) == ("nine models, exam questions", "+1.3 [-0.2, +3.0]")
+
+
+@pytest.mark.parametrize(("depths", "samplers"), [("4", "priced"), ("3,4", "cascade")])
+def test_results_need_what_they_quote(script, depths, samplers):
+    with pytest.raises(ConfigError, match="--results has the figures of depth 3 and sampler 'priced'"):
+        script.require_measured(depths, samplers)
