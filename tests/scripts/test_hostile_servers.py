@@ -11,6 +11,8 @@ from vinelm.observation import Usage
 SOME = ("header_bytes", "status_504_after_charging", "redirect_307", "usage_negative", "retry_after_huge", "gzip_bomb")
 
 
+# Servers that break off leave transports for the garbage collector, at a time of its choosing.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_nothing_gets_through():
     lines = []
     found = run(lines.append, only=SOME, providers=("openai", "sglang"))

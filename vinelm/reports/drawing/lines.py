@@ -46,7 +46,8 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
         )
     if note:
         axes.text(0.01, 0.98, note, transform=axes.transAxes, va="top", color=COLOURS["muted"], size=11)
-    figure.legend(loc="outside lower left", ncols=2 if size[0] < 600 else 4, fontsize=11, handlelength=2.6)
+    if axes.get_legend_handles_labels()[0]:  # a store may be too small for any point
+        figure.legend(loc="outside lower left", ncols=2 if size[0] < 600 else 4, fontsize=11, handlelength=2.6)
     svg = saved(figure, name)
     readings = [
         Reading(float(place[0]), size[1] - float(place[1]), text)
