@@ -317,13 +317,16 @@ class Captured:
         return " | ".join(str(step.get("note", "")) for run in self.runs for step in run.policy.trace())
 
 
-def run(progress: Callable[[str], object], *, calls: Sequence[int] = CALLS, modes: Sequence[str] = MODES) -> Mapping[str, Any]:
+def run(
+    progress: Callable[[str], object], *, calls: Sequence[int] = CALLS, modes: Sequence[str] = MODES, every: int = 1
+) -> Mapping[str, Any]:
     """Inject every fault and return the counts. Makes no call to any server.
 
     Args:
         progress: called with one line for each function attacked.
         calls: the numbers of the call that raises, from 1.
         modes: how requests are served.
+        every: attacks each ``every``-th function only.
 
     Returns:
         ``functions``, ``injected`` (faults that were raised in a request), ``app_failures``, ``too_many_calls``, ``untold`` and
@@ -337,7 +340,7 @@ def run(progress: Callable[[str], object], *, calls: Sequence[int] = CALLS, mode
                 targets |= entered(lambda app=app, mode=mode, objective=objective: app.serve(mode, objective, "warm"))
     found: dict[str, Any] = {"functions": 0, "injected": 0, "refused": 0, "boundaries": sorted(BOUNDARIES)}
     found |= {key: [] for key in ("app_failures", "too_many_calls", "untold", "told_prompt")}
-    for module, name in sorted(target for target in targets if is_target(*target)):
+    for module, name in sorted(target for target in targets if is_target(*target))[::every]:
         found["functions"] += 1
         progress(f"{module}.{name}")
         for at in calls:

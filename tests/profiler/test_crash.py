@@ -20,6 +20,7 @@ def crash():
     return module
 
 
+@pytest.mark.long
 def test_killed_runs_end_as_undisturbed_ones(crash, tmp_path, python, monkeypatch):
     monkeypatch.setattr(crash, "start", python.start)
     cap = {"coverage": 0.5}

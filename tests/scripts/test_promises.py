@@ -31,6 +31,7 @@ def test_promises_are_kept_more_often_and_are_less_optimistic(promises):
     assert promises._line("app", 0.002, found).startswith("app")
 
 
+@pytest.mark.long
 def test_intervals_are_no_wider_than_they_have_to_be(promises):
     sample = promises.applications(None, 100)["simulated: retry 8x3"]
     found = promises.summary([row for seed in range(400, 403) for row in promises.trial(sample(seed), 0.02, seed)])

@@ -37,11 +37,12 @@ def serve(vine, objective=OBJECTIVE, policy=None, **app):
     return App(**app).build(vine).compile().invoke({"q": "?"}, context=vine.context(objective, policy=policy))
 
 
-def test_no_function_of_ours_that_raises_fails_an_application():
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_no_function_of_ours_that_raises_fails_an_application(every):
     """Found by running a request, so that a function written tomorrow is attacked, too."""
-    found = faults.run(lambda line: None, calls=(1,), modes=("sync",))
-    assert found["functions"] > 150
-    assert found["injected"] > 500
+    found = faults.run(lambda line: None, calls=(1,), modes=("sync",), every=every)
+    assert found["functions"] > 150 // every
+    assert found["injected"] > 450 // every
     assert {key: found[key] for key in ("app_failures", "too_many_calls", "untold", "told_prompt")} == {
         "app_failures": [],
         "too_many_calls": [],

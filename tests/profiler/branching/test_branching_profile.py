@@ -43,7 +43,7 @@ def test_without_a_cap_every_reached_cell_is_run_once(tmp_path, sampler):
     assert result.exhaustive_usd == pytest.approx(total)
 
 
-@pytest.mark.parametrize("coverage", [0.3, 1.0])
+@pytest.mark.parametrize("coverage", [0.3, pytest.param(1.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sampler", ["exhaustive", "cascade", "priced"])
 def test_any_number_of_workers_buys_the_same_rows(tmp_path, sampler, coverage):
     workflow = branching(n_requests=12)
