@@ -2,13 +2,14 @@
 
     python scripts/profile_cost.py [--json] [--results results/profile-cost.json]
 
-The application asks one model and, where its own check fails, asks again, up to three calls in all. A complete profile would run every
-sequence of models on every request. Its dollars are
+The application asks one model and, where its own check fails, asks again, up to three calls in all. A complete profile would
+run every sequence of models on every request. Its dollars are
 
     requests x (sum of a call's price over the models) x (1 + f*M + (f*M)^2)
 
-with M models and f the share of answers that fail the check: each of the M answers that fail is followed by each of the M models.
-A profile of 2 % buys rows for 2 % of that. `tests/scripts/test_profile_cost.py` holds this against tables that are executed.
+with M models and f the share of answers that fail the check: each of the M answers that fail is followed by each of the M
+models. A profile of 2 % buys rows for 2 % of that. `tests/scripts/test_profile_cost.py` holds this against a table on which
+everything is executed.
 """
 
 from __future__ import annotations
@@ -91,9 +92,8 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    print(
-        f"{COVERAGE:.0%} of every sequence of up to {CALLS} calls; {TOKENS_IN} tokens in, {TOKENS_OUT} out; {FAILS:.0%} fail the check"
-    )
+    print(f"{COVERAGE:.0%} of every sequence of up to {CALLS} calls")
+    print(f"{TOKENS_IN} tokens in, {TOKENS_OUT} out; {FAILS:.0%} of the answers fail the check")
     print(f"{'models':<44}" + "".join(f"{n:>10,}" for n in REQUESTS) + f"{'all of 300':>14}  requests")
     for row in found["rows"]:
         dollars = (f"${row['usd'][str(n)]:.2f}" for n in REQUESTS)

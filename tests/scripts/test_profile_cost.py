@@ -1,6 +1,5 @@
 """The arithmetic of the README's table, against a table on which everything is executed."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
