@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 from planner_rivals import dfs_time, python_induction_time, slice_time
 from planner_tries import KINDS, branching_trie, impossible, objectives, synthetic
+from result_files import add_results_option, provenance, write_results
 from stage_overhead import stage_overhead
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -38,7 +39,9 @@ def main() -> int:
     parser.add_argument("--max-nodes", type=int, default=3_000_000)
     parser.add_argument("--queries", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
+    add_results_option(parser)
     options = parser.parse_args()
+    made = provenance(options)
     rows = []
     for n_models, depth in SHAPES:
         if sum(n_models**k for k in range(1, depth + 1)) > options.max_nodes:
@@ -56,12 +59,25 @@ def main() -> int:
         for row in bench_branching(n_models, turns, options)
     ]
     overhead = stage_overhead()
+    if options.results:
+        write_results(options.results, made, {**page_figures(rows, branching), **overhead})
     if options.json:
         print(json.dumps({"replans": rows, "branching": branching, **overhead}))
     else:
         print_branching(branching)
         print(", ".join(f"{name} {value:.0f}" for name, value in overhead.items()))
     return 0
+
+
+def page_figures(rows: list[dict], branching: list[dict]) -> dict[str, dict]:
+    """The rows by question, then by number of paths; those of tries that branch by number of nodes, then by objective."""
+    found: dict[str, dict] = {"replans": {}, "branching": {}}
+    for row in rows:
+        question = f"{row['objective'].replace(' | ', ' under ')}, {'loaded' if row['loaded_engines'] else 'no load'}"
+        found["replans"].setdefault(question, {})[f"{row['nodes']:,}"] = row
+    for row in branching:
+        found["branching"].setdefault(f"{row['nodes']:,}", {})[row["objective"].replace(" | ", " under ")] = row
+    return found
 
 
 def print_row(row):

@@ -23,6 +23,7 @@ from typing import Any
 
 from ordered_effects_parts.loops import FeedbackLoop, exams, simulated
 from ordered_effects_parts.scoring import fitted, forecasts, gain, levels_of, score
+from result_files import add_results_option, provenance, write_results
 
 from vinelm.api import estimate_store
 from vinelm.estimator.signals.build import signals_trie
@@ -115,7 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=900, help="calls of each profile")
     parser.add_argument("--served", type=int, default=SERVED, help="requests that are served to a plan")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
     options = parser.parse_args(arguments)
+    made = provenance(options)
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -126,6 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[loop.name] = study(loop, served=options.served)
             if not options.json:
                 show(loop.name, found[loop.name])
+    if options.results:
+        write_results(options.results, made, {"loops": found})
     if options.json:
         print(json.dumps(found))
     return 0

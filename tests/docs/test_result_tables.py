@@ -91,3 +91,11 @@ def test_results_without_a_command_are_refused(script, tmp_path):
         script.reader(tmp_path)("x.json")
     with pytest.raises(script.ResultTableError, match="cannot be read"):
         script.reader(tmp_path)("none.json")
+
+
+def test_a_column_may_hold_several_values_and_points(script):
+    spec = "f.json | rows /rows | name = * | both = {/rows/*/x:.1p} / {/rows/*/n:,}"
+    assert made(script, spec).splitlines()[2:] == ["| a | 12.3 / 1,200 |", "| b | - / 7 |"]
+    assert script.shown(-0.0123, "+.1p") == "-1.2"
+    with pytest.raises(script.ResultTableError, match="nothing for the column 'z'"):
+        made(script, "f.json | rows /rows | z = {/rows/*/y:.1f} and {/rows/*/z}")
