@@ -33,6 +33,8 @@ from vinelm.objective import Objective
 
 BUDGET_USD = {"mathqa": 0.002, "nl2sql": 0.002}
 SERVED = 100
+LOOPS = {"exams": "exams, **real**", "mathqa": "mathqa, simulated", "nl2sql": "nl2sql, simulated"}
+TOLD = "same model, told that it is wrong"
 
 
 def study(loop: FeedbackLoop, *, served: int) -> dict[str, Any]:
@@ -88,6 +90,17 @@ def _asked_twice(fit: Predictive, loop: FeedbackLoop) -> dict[str, float]:
     return {"promised": sum(promised) / n, "achieved": sum(achieved) / n, "mean_error": sum(errors) / n}
 
 
+def page_figures(found: dict[str, Any]) -> dict[str, Any]:
+    """One row per loop and kind of later answer; what plans promise and achieve by loop, in points."""
+    rows = [
+        {"loop": LOOPS[name], "kind": TOLD if name == "exams" else kind, **values}
+        for name, loop in found.items()
+        for kind, values in loop["kinds"].items()
+    ]
+    training = {name: loop["training_rows"] for name, loop in found.items()}
+    return {"rows": rows, "training_rows": training, "plans": {name: loop["plans"] for name, loop in found.items()}}
+
+
 def show(name: str, found: dict[str, Any]) -> None:
     print(f"\n{name}: {found['about']}; {found['training_rows']:,} training rows")
     for kind, values in found["kinds"].items():
@@ -130,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not options.json:
                 show(loop.name, found[loop.name])
     if options.results:
-        write_results(options.results, made, {"loops": found})
+        write_results(options.results, made, page_figures(found))
     if options.json:
         print(json.dumps(found))
     return 0
