@@ -70,9 +70,11 @@ class Column:
 
 
 def shown(value: Any, form: str) -> str:
-    """The value in a format of Python, in points where that ends in "p"; a dash for None."""
+    """The value in a format of Python, in points where that ends in "p"; a dash for None, all values of a list with commas."""
     if value is None:
         return NOTHING
+    if isinstance(value, list):
+        return ", ".join(shown(one, form) for one in value)
     return format(100 * value, form[:-1] + "f") if form.endswith("p") else format(value, form)
 
 

@@ -97,5 +97,6 @@ def test_a_column_may_hold_several_values_and_points(script):
     spec = "f.json | rows /rows | name = * | both = {/rows/*/x:.1p} / {/rows/*/n:,}"
     assert made(script, spec).splitlines()[2:] == ["| a | 12.3 / 1,200 |", "| b | - / 7 |"]
     assert script.shown(-0.0123, "+.1p") == "-1.2"
+    assert script.shown([0.01, None, -0.02], "+.0p") == "+1, -, -2"
     with pytest.raises(script.ResultTableError, match="nothing for the column 'z'"):
         made(script, "f.json | rows /rows | z = {/rows/*/y:.1f} and {/rows/*/z}")
