@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -43,7 +44,7 @@ def command(argv: list[str], options: argparse.Namespace) -> str:
         if option in LEFT_OUT:
             at += 1 if equals else LEFT_OUT[option]
             continue
-        words.append(f"{option}={paths[value]}" if equals and value in paths else paths.get(word, word))
+        words.append(f"{option}={paths[value]}" if equals and value in paths else paths.get(word) or shlex.quote(word))
         at += 1
     if getattr(options, "data", None) and not any(word.split("=")[0] == "--data" for word in words):
         words.append("--data DIR")  # named by VINELM_DATA

@@ -130,6 +130,16 @@ def pages(root: Path) -> Iterator[Path]:
             yield path
 
 
+def unquoted(root: Path) -> list[str]:
+    """The names of the files of results/ that no page takes a table or a number from."""
+    quoted = set()
+    for path in pages(root):
+        text = path.read_text(encoding="utf-8")
+        quoted |= {block["spec"].split(" | ")[0].strip() for block in BLOCK.finditer(text)}
+        quoted |= {value["name"].strip() for value in VALUE.finditer(text)}
+    return sorted(path.name for path in (root / "results").iterdir() if path.name not in quoted)
+
+
 def reader(root: Path) -> Callable[[str], Any]:
     """What reads a file of results/ by name."""
 
@@ -165,7 +175,10 @@ def main() -> int:
         return 2
     for name in stale:
         print(f"{name}: {'differs from the results' if is_check else 'written'}")
-    return 1 if stale and is_check else 0
+    unused = unquoted(ROOT)
+    for name in unused:
+        print(f"results/{name}: no page quotes it")
+    return 1 if unused or (stale and is_check) else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def parsed(script, *words):
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path)
     parser.add_argument("--log", type=Path)
+    parser.add_argument("--table")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--workers", type=int)
@@ -40,6 +41,7 @@ def parsed(script, *words):
         (("--data", "{dir}", "--json", "--seeds", "3", "--results", "{file}"), " --data DIR --seeds 3"),
         (("--results={file}", "--data={dir}", "--workers", "2"), " --data=DIR"),
         (("--log", "{file}", "--workers=1", "--seeds=2"), " --log FILE --seeds=2"),
+        (("--table", "dear when hard"), " --table 'dear when hard'"),
     ],
 )
 def test_the_command_leaves_out_paths_and_what_changes_no_figure(script, tmp_path, words, command):
