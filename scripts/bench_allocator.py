@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from bench_estimator import Truth, judge
+from result_files import add_results_option, provenance, write_results
 from signals_parts.buying import BUYERS, bought, catalog_of, template_of
 from signals_parts.protocol import Settings, serve, split
 from signals_parts.systems import load_tables
@@ -121,7 +122,9 @@ def main() -> int:
     parser.add_argument("--coverage", type=float, default=0.02, help="share of the exhaustive dollars (default %(default)s)")
     parser.add_argument("--splits", type=int, default=8, help="random halves (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    add_results_option(parser)
     arguments = parser.parse_args()
+    made = provenance(arguments)
     if arguments.data is None:
         parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
     try:
@@ -130,6 +133,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     over_all = pooled(tables)
+    if arguments.results:
+        write_results(arguments.results, made, {"splits": arguments.splits, "tables": tables, "over_all": over_all})
     if arguments.json:
         print(json.dumps({"about": " ".join((__doc__ or "").split()), "tables": tables, "over_all": over_all}, indent=1))
         return 0

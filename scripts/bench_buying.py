@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from bench_estimator import buy, encode
 from recorded_spider import Study
+from result_files import add_results_option, provenance, write_results
 
 from vinelm import AnnotatedTrie, Objective
 from vinelm.api import adaptive_sampler
@@ -110,7 +111,9 @@ def main() -> int:
     parser.add_argument("--sampler", action="append", dest="samplers", help=f"repeatable; default: {', '.join(SAMPLERS)}")
     parser.add_argument("--promises", action="store_true", help="correct promises for selection, by four more fits")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    add_results_option(parser)
     arguments = parser.parse_args()
+    made = provenance(arguments)
     if arguments.data is None:
         parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
     try:
@@ -120,6 +123,9 @@ def main() -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if arguments.results:
+        by_sampler = {one["sampler"]: one for one in results}
+        write_results(arguments.results, made, {"stop": arguments.stop, "seeds": arguments.seeds, "samplers": by_sampler})
     if arguments.json:
         print(json.dumps({"about": " ".join((__doc__ or "").split()), "stop": arguments.stop, "results": results}, indent=1))
         return 0

@@ -27,8 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from branching_bench import branching_line, run_branching
+from estimator_figures import page_figures
 from long_loop_bench import long_loop_line, run_long_loop
 from priced_by_difficulty import priced_line, run_priced
+from result_files import add_results_option, provenance, write_results
 from simulated_truths import SHAPES, TRUTHS, make_truth
 
 from vinelm.annotated_trie import AnnotatedTrie
@@ -299,7 +301,9 @@ def main() -> None:
         "--sampler", action="append", dest="samplers", help="cascade, neyman (the two by default), priced; repeatable"
     )
     parser.add_argument("--coverage", action="append", type=float, dest="coverages")
+    add_results_option(parser)
     settings = parser.parse_args()
+    made = provenance(settings)
     settings.data = Path(settings.data) if settings.data else None
     settings.slow = not settings.quick
     settings.seeds = settings.seeds or (5 if settings.quick else 20)
@@ -331,6 +335,8 @@ def main() -> None:
         results.append(result)
         if not settings.json:
             print(long_loop_line(result), flush=True)
+    if settings.results:
+        write_results(settings.results, made, page_figures(results))
     if settings.json:
         print(json.dumps({"head": " ".join((__doc__ or "").split()), "results": results}, indent=1))
 

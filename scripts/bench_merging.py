@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from result_files import add_results_option, provenance, write_results
 from simulated_agent import AgentTruth
 from simulated_agent_graph import profiled_agent
 
@@ -47,15 +48,30 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=600, help="walks of a profile where the tree fits")
     parser.add_argument("--skip-agent", action="store_true", help="without the long agent")
+    add_results_option(parser)
     settings = parser.parse_args()
+    made = provenance(settings)
     small = list(compare(settings.seeds, settings.rows, quiet=settings.json))
     found: dict[str, Any] = {"simulated": True, "full_tree_fits": small}
     if not settings.skip_agent:
         found["agent_25x8"] = long_agent()
         if not settings.json:
             print(json.dumps(found["agent_25x8"], indent=1))
+    if settings.results:
+        write_results(settings.results, made, page_figures(found))
     if settings.json:
         print(json.dumps(found, indent=1))
+
+
+def page_figures(found: dict[str, Any]) -> dict[str, Any]:
+    """The figures by agent, then by trie, with exact and with estimated rates."""
+    agents: dict[str, dict[str, Any]] = {}
+    for one in found["full_tree_fits"]:
+        agent = f"{one['models']} models, {one['turns']} turns, {'ordered' if one['order_effects'] else 'order without effect'}"
+        rates, trie = one["trie"].split(", ", 1)
+        row = agents.setdefault(agent, {}).setdefault(trie, {"nodes": one["nodes"]})
+        row[rates] = {key: value for key, value in one.items() if key.endswith(("_points", "_s"))}
+    return {"agents": agents, **{key: value for key, value in found.items() if key != "full_tree_fits"}}
 
 
 # -- where the tree fits -------------------------------------------------------------------------------------------

@@ -1,8 +1,5 @@
 """Overhead of the profiler per unit in each mode, units per second, rows per second, and what checkpoints save.
 
-    python scripts/bench_profiler.py          # a table
-    python scripts/bench_profiler.py --json   # one object
-
 Each mode is measured with simulated models (the toy of this file answers at once, or after 200 ms of real time), and fresh
 processes, the default, through the openai backend as well: the real SDK against a server in a process of its own
 (``local_openai.py``). CPU time per unit is the difference of two runs, so that loading is left out.
@@ -30,6 +27,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from local_openai import local_openai
+from result_files import add_results_option, provenance, write_results
 
 from vinelm.backends import OfflineChatModel, request_of
 from vinelm.catalog import Catalog, Model, Price
@@ -383,13 +381,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--only-sdk", action="store_true", help="only through the openai backend")
     parser.add_argument("--scale", type=float, default=1.0, help="fewer or more units")
+    add_results_option(parser)
     options = parser.parse_args()
+    made = provenance(options)
     sys.modules["bench_profiler"] = sys.modules[__name__]  # the name that children import this file by
     sys.path.insert(0, str(Path(__file__).parent))
     if options.only_sdk:
         print(json.dumps(sdk_figures(options.scale), indent=1))
         return
     figures = measure(options.scale, lambda what: print(f"... {what}", file=sys.stderr, flush=True))
+    if options.results:
+        write_results(options.results, made, figures)
     print(json.dumps(figures, indent=1)) if options.json else show(figures)
 
 

@@ -27,7 +27,24 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy.special import stdtrit
+from result_files import add_results_option, provenance, write_results
+from slo_figures import (
+    AWARE,
+    DEVIATION,
+    FRESH,
+    LOAD_AWARE,
+    OLD,
+    OLD_CORRECTED,
+    PROGRAM,
+    SPARSE,
+    STATIC,
+    STRONG,
+    UNAWARE,
+    page_figures,
+    report,
+    summary,
+    violations_by_weight,
+)
 from slo_rivals import PlansUnderLoad, sparse_annotation
 from slo_workloads import WORKLOADS, SloWorkload
 
@@ -45,20 +62,10 @@ from vinelm.evaluation import (
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 
-STATIC, STRONG, UNAWARE, AWARE, DEVIATION, PROGRAM, SPARSE = POLICIES = (
-    "static, idle", "static, under load", "paper, load-unaware", "paper, load-aware", "mean + sd", "stochastic DP",
-    "stochastic DP, 2 %",
-)  # fmt: skip
-LOAD_AWARE = POLICIES[3:]
 ARRIVALS = ("idle", "Poisson", "bursty")
 SLOTS, SLOPE, OTHERS = 8, 0.06, 2.4  # per engine: concurrent requests, slowdown per request, mean running background requests
 BUSY = 1.84  # mean number of our running first calls if each went to the average model: one per second for simulated models
-OLD_S, CROWD = 10.0, 4.0
-FRESH = (
-    None,
-    True,
-)  # seconds between load reports (None: before every decision), and whether they are corrected by our own calls
-OLD, OLD_CORRECTED = (OLD_S, False), (OLD_S, True)
+CROWD = 4.0
 FIGURES = ("violation_rate", "accuracy", "in_slo_accuracy", "cost_usd")
 
 
@@ -70,32 +77,55 @@ def main() -> int:
     parser.add_argument("--slos", nargs="+", type=float, help="seconds [default: the workload's six]")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--late-weight", type=float, help="of the stochastic program [default: its own]")
+    parser.add_argument(
+        "--late-weight", type=float, nargs="+", help="of the stochastic program, one or several [default: its own]"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes, a seed each [default: all cores]")
     parser.add_argument("--json", action="store_true")
+    add_results_option(parser)
     options = parser.parse_args()
+    made = provenance(options)
     started = time.perf_counter()
-    data = options.data and Path(options.data)
-    workload = workload_of(options.workload, data)  # computed before the workers fork, so that they share it
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    with ProcessPoolExecutor(options.workers) as pool:
-        jobs = [pool.submit(rows_of, options.workload, data, seed, options) for seed in seeds]
-        rows = [row for job in jobs for row in job.result()]
+    workload = workload_of(options.workload, options.data)  # computed before the workers fork, so that they share it
+    by_weight = measured(options)
     about = {
         "workload": options.workload,
         "about": workload.about,
         "seeds": options.seeds,
         "run_s": round(time.perf_counter() - started, 1),
     }
-    found = summary(rows)
+    if options.results:
+        write_results(options.results, made, {**about, **figures_of(by_weight)})
+    told = {weight: {"summary": summary(rows), "rows": rows} for weight, rows in by_weight.items()}
     if options.json:
-        print(json.dumps({**about, "summary": found, "rows": rows}))
-    else:
+        found = told if len(told) > 1 else next(iter(told.values()))
+        print(json.dumps({**about, **({"late_weights": found} if len(told) > 1 else found)}))
+        return 0
+    for weight, rows in by_weight.items():
+        print("" if weight is None else f"late_weight {weight:g}")
         report(about, rows)
         print()
-        for name, value in found.items():
+        for name, value in told[weight]["summary"].items():
             print(f"{name:64} {value}")
     return 0
+
+
+def measured(options: argparse.Namespace) -> dict[float | None, list[dict]]:
+    """The rows of all seeds, by weight of a late answer; None stands for the program's own."""
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    with ProcessPoolExecutor(options.workers) as pool:
+        jobs = {
+            weight: [pool.submit(rows_of, options.workload, options.data, seed, options, weight) for seed in seeds]
+            for weight in options.late_weight or [None]
+        }
+        return {weight: [row for job in mine for row in job.result()] for weight, mine in jobs.items()}
+
+
+def figures_of(by_weight: dict[float | None, list[dict]]) -> dict[str, object]:
+    """What the pages quote."""
+    if len(by_weight) > 1:
+        return {"late_weights": violations_by_weight(by_weight)}
+    return page_figures(next(iter(by_weight.values())))
 
 
 @cache
@@ -103,12 +133,12 @@ def workload_of(name: str, data: Path | None) -> SloWorkload:
     return WORKLOADS[name](data)
 
 
-def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace) -> list[dict]:
+def rows_of(name: str, data: Path | None, seed: int, options: argparse.Namespace, late_weight: float | None) -> list[dict]:
     """All rows of one seed."""
     workload = workload_of(name, data)
     if options.slos:
         workload = replace(workload, slos_s=tuple(options.slos))
-    bench = Bench.of(workload, seed, options.late_weight)
+    bench = Bench.of(workload, seed, late_weight)
     return [row for arrivals in options.arrivals for row in bench.rows(arrivals, data)]
 
 
@@ -214,72 +244,6 @@ def arrival_times(kind: str, count: int, per_second: float, idle_s: float, data:
     start = int(rng.integers(0, len(times) - count))
     part = times[start : start + count] - times[start]
     return part * (count / per_second) / part[-1], "bursty (Azure 2023 conversations)"
-
-
-# -- summary -----------------------------------------------------------------------------------------------------
-
-
-def of(rows: list[dict], field: str, **labels) -> np.ndarray:
-    """Return the mean of a field per seed, over the rows with these labels; a tuple allows several values."""
-    wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in labels.items()}
-    mine = [row for row in rows if all(row[name] in values for name, values in wanted.items())]
-    seeds = sorted({row["seed"] for row in mine})
-    return np.array([np.mean([row[field] for row in mine if row["seed"] == seed]) for seed in seeds])
-
-
-def stated(values: np.ndarray) -> str:
-    """Format mean and half the 95 % interval over seeds in percent; a dash if there are no values."""
-    n = len(values)
-    if not n:
-        return "-"
-    half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n) if n > 1 else float("nan")
-    return f"{100 * values.mean():5.1f} +-{100 * half:4.1f} %"
-
-
-def loaded(rows: list[dict]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(row["arrivals"] for row in rows if row["arrivals"] not in ("idle", "crowd")))
-
-
-def summary(rows: list[dict]) -> dict[str, str]:
-    """Summarise the loaded arrivals with fresh reports. "Tight" are the three smallest SLOs; differences are paired by seed."""
-    slos = sorted({row["slo_s"] for row in rows})
-    tight = tuple(slos[:3])
-    now = {"arrivals": loaded(rows), "load_age_s": (None, 0.0)}
-    found = {}
-    for name, field in (("violations", "violation_rate"), ("right in time", "in_slo_accuracy")):
-        for policy in POLICIES:
-            found[f"{name} at tight SLOs, {policy}"] = stated(of(rows, field, policy=policy, slo_s=tight, **now))
-    for other in (STRONG, AWARE):
-        for field, words in (("violation_rate", "violations"), ("in_slo_accuracy", "right in time")):
-            mine, theirs = (of(rows, field, policy=p, slo_s=tight, **now) for p in (PROGRAM, other))
-            found[f"{words} at tight SLOs, {PROGRAM} over {other}"] = stated(mine - theirs)
-        for slo_s in slos:
-            mine, theirs = (of(rows, "in_slo_accuracy", policy=p, slo_s=slo_s, **now) for p in (PROGRAM, other))
-            found[f"right in time at {slo_s:g} s, {PROGRAM} over {other}"] = stated(mine - theirs)
-    for policy in LOAD_AWARE:
-        for words, (age_s, is_corrected) in {"fresh": FRESH, "old": OLD, "old, corrected": OLD_CORRECTED}.items():
-            labels = {"arrivals": "crowd", "load_age_s": age_s or 0.0, "has_dispatch_correction": is_corrected}
-            found[f"crowd, reports {words}: violations, {policy}"] = stated(of(rows, "violation_rate", policy=policy, **labels))
-    return found
-
-
-def report(about: dict, rows: list[dict]) -> None:
-    print(f"{about['about']}; mean over {about['seeds']} seeds, +- half the 95 % t interval; {about['run_s']:g} s")
-    keys = dict.fromkeys(
-        (row["arrivals"], row["load_age_s"], row["has_dispatch_correction"]) for row in rows if row["load_age_s"] is not None
-    )
-    for arrivals, age_s, corrected in keys:
-        aged = "fresh" if age_s == 0 else f"{age_s:g} s old" + (", own dispatches counted" if corrected else ", as reported")
-        print(f"\n{arrivals}; load reports {aged}: violation rate (right in time)")
-        print(f"{'SLO':>5}  " + "  ".join(f"{policy:>24}" for policy in POLICIES))
-        for slo_s in sorted({row["slo_s"] for row in rows}):
-            cells = []
-            for policy in POLICIES:
-                aged_as = {"load_age_s": age_s, "has_dispatch_correction": corrected} if policy in LOAD_AWARE else {}
-                labels = {"arrivals": arrivals, "slo_s": slo_s, "policy": policy, **aged_as}
-                right = of(rows, "in_slo_accuracy", **labels).mean()
-                cells.append(f"{stated(of(rows, 'violation_rate', **labels))} ({100 * right:4.1f} %)")
-            print(f"{slo_s:5g}  " + "  ".join(f"{cell:>24}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from result_files import add_results_option, provenance, write_results
 from signals_parts.equal_spend import AMOUNTS, METHODS, compare_split, seconds_of
 from signals_parts.figures import Comparison
 from signals_parts.protocol import Settings
@@ -32,6 +33,13 @@ from vinelm.errors import ConfigError, InputError
 
 TABLES = "spider,exams,classeval"
 DEPTH = 3
+TITLES = {
+    "spider": "eight text-to-SQL systems",
+    "spider-1": "another eight",
+    "spider-2": "a third eight",
+    "exams": "exam questions",
+    "classeval": "ClassEval",
+}
 
 
 def main() -> int:
@@ -39,11 +47,14 @@ def main() -> int:
     if arguments.data is None:
         print("error: say where the recorded data is: --data DIR or VINELM_DATA=DIR", file=sys.stderr)
         return 2
+    made = provenance(arguments)
     try:
         result = run(arguments)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if arguments.results:
+        write_results(arguments.results, made, page_figures(result))
     print(json.dumps(result, indent=2) if arguments.json else of_equal_spend(result))
     return 0
 
@@ -58,6 +69,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--depth", type=int, default=DEPTH, help="most calls per request, 1 to 4 (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    add_results_option(parser)
     return parser.parse_args()
 
 
@@ -79,6 +91,22 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             found["tables"][name]["bounds"][amount] = summary(table, splits)
             print(f"{name}, {amount}: {settings.splits} splits in {time.monotonic() - started:.0f} s", file=sys.stderr)
     return found
+
+
+def page_figures(result: dict[str, Any]) -> dict[str, Any]:
+    """One row per table and cap, and at how many of these caps VineLM is ahead of each method, or behind it, beyond chance."""
+    rows, ahead = [], {}
+    for name, table in result["tables"].items():
+        for amount, points in table["bounds"].items():
+            for point in points:
+                cap = f"${1000 * point['cap']:.3g}" if amount == "dollars" else f"{point['cap']:.3g} s"
+                methods = {method: one["accuracy"]["value"] for method, one in point["methods"].items()}
+                leads = {method: one["vinelm_over_it"] for method, one in point["methods"].items() if "vinelm_over_it" in one}
+                rows.append({"table": TITLES.get(name, name), "cap": cap, "accuracy": methods, "lead": leads})
+    for method in rows[0]["lead"]:
+        leads = [row["lead"][method] for row in rows]
+        ahead[method] = {"ahead": sum(one["low"] > 0 for one in leads), "behind": sum(one["high"] < 0 for one in leads)}
+    return {"splits": result["splits"], "depth": result["depth"], "n_caps": len(rows), "caps": rows, "vinelm": ahead}
 
 
 def summary(table, splits) -> list[dict[str, Any]]:

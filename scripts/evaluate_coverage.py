@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from result_files import add_results_option, provenance, write_results
 from scipy.stats import beta
 from signals_parts.buying import bought, catalog_of, template_of
 from signals_parts.systems import load_tables
@@ -129,7 +130,10 @@ class Trial:
 
 def main() -> int:
     arguments = parsed()
+    made = provenance(arguments)
     result = run(arguments)
+    if arguments.results:
+        write_results(arguments.results, made, result)
     print(json.dumps(result, indent=2) if arguments.json else as_text(result))
     return 0
 
@@ -141,6 +145,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder with recorded tables: take worlds from them instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
     return parser.parse_args()
 
 

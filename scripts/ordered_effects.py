@@ -23,6 +23,7 @@ from typing import Any
 
 from ordered_effects_parts.loops import FeedbackLoop, exams, simulated
 from ordered_effects_parts.scoring import fitted, forecasts, gain, levels_of, score
+from result_files import add_results_option, provenance, write_results
 
 from vinelm.api import estimate_store
 from vinelm.estimator.signals.build import signals_trie
@@ -32,6 +33,8 @@ from vinelm.objective import Objective
 
 BUDGET_USD = {"mathqa": 0.002, "nl2sql": 0.002}
 SERVED = 100
+LOOPS = {"exams": "exams, **real**", "mathqa": "mathqa, simulated", "nl2sql": "nl2sql, simulated"}
+TOLD = "same model, told that it is wrong"
 
 
 def study(loop: FeedbackLoop, *, served: int) -> dict[str, Any]:
@@ -87,6 +90,17 @@ def _asked_twice(fit: Predictive, loop: FeedbackLoop) -> dict[str, float]:
     return {"promised": sum(promised) / n, "achieved": sum(achieved) / n, "mean_error": sum(errors) / n}
 
 
+def page_figures(found: dict[str, Any]) -> dict[str, Any]:
+    """One row per loop and kind of later answer; what plans promise and achieve by loop, in points."""
+    rows = [
+        {"loop": LOOPS[name], "kind": TOLD if name == "exams" else kind, **values}
+        for name, loop in found.items()
+        for kind, values in loop["kinds"].items()
+    ]
+    training = {name: loop["training_rows"] for name, loop in found.items()}
+    return {"rows": rows, "training_rows": training, "plans": {name: loop["plans"] for name, loop in found.items()}}
+
+
 def show(name: str, found: dict[str, Any]) -> None:
     print(f"\n{name}: {found['about']}; {found['training_rows']:,} training rows")
     for kind, values in found["kinds"].items():
@@ -115,7 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=900, help="calls of each profile")
     parser.add_argument("--served", type=int, default=SERVED, help="requests that are served to a plan")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_results_option(parser)
     options = parser.parse_args(arguments)
+    made = provenance(options)
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -126,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[loop.name] = study(loop, served=options.served)
             if not options.json:
                 show(loop.name, found[loop.name])
+    if options.results:
+        write_results(options.results, made, page_figures(found))
     if options.json:
         print(json.dumps(found))
     return 0

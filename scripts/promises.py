@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from bench_estimator import SPIDER_USD_PER_1000, buy, catalog_of, encode, exam_table, spider_table
+from result_files import add_results_option, provenance, write_results
 from simulated_evaluator import make_evaluator
 from simulated_truths import make_truth
 
@@ -191,7 +192,9 @@ def main() -> None:
     parser.add_argument("--coverage", action="append", type=float, dest="coverages", help="repeatable [0.002, 0.02, 0.1]")
     parser.add_argument("--deep", action="store_true", help="also the evaluator with three turns: 29,523 paths, 10 s per seed")
     parser.add_argument("--app", help="only applications whose name contains this")
+    add_results_option(parser)
     settings = parser.parse_args()
+    made = provenance(settings)
     data = Path(settings.data) if settings.data else None
     results = []
     for name, sample in applications(data, settings.served, deep=settings.deep).items():
@@ -207,6 +210,9 @@ def main() -> None:
             if not settings.json:
                 print(_line(name, coverage, results[-1]), flush=True)
         print(f"done: {name}", file=sys.stderr, flush=True)
+    if settings.results:
+        found_by_app = {f"{one['app']}, {100 * one['coverage']:g} %": one for one in results}
+        write_results(settings.results, made, {"seeds": settings.seeds, "apps": found_by_app})
     if settings.json:
         head = " ".join((__doc__ or "").split())
         print(json.dumps({"head": head, "seeds": settings.seeds, "caps": CAPS, "results": results}, indent=1))

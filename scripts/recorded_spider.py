@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from result_files import add_results_option, provenance, write_results
 
 from vinelm import AnnotatedTrie, Catalog, Model, Objective, Price, Workflow
 from vinelm.backends import create_backends
@@ -241,7 +242,9 @@ def main() -> int:
     parser.add_argument("--estimator", choices=ESTIMATORS, default=ESTIMATORS[0], help="default: %(default)s")
     parser.add_argument("--sampler", default="cascade", help="cascade (the paper's, default), priced or exhaustive")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    add_results_option(parser)
     arguments = parser.parse_args()
+    made = provenance(arguments)
     if arguments.data is None:
         parser.error("say where the recorded data is: --data DIR or VINELM_DATA=DIR")
     try:
@@ -256,6 +259,8 @@ def main() -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if arguments.results:
+        write_results(arguments.results, made, result)
     print(json.dumps(result, indent=2) if arguments.json else as_text(result))
     return 0
 

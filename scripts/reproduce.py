@@ -12,7 +12,6 @@ import csv
 import io
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ from reproduce_parts.money import table_2
 from reproduce_parts.overhead import table_3
 from reproduce_parts.rows import line, rows
 from reproduce_parts.tables import Case, recorded_cases, simulated_cases
+from result_files import provenance, rounded
 from stage_overhead import stage_overhead
 
 from vinelm.errors import ConfigError, InputError
@@ -40,7 +40,6 @@ PAPER = {
 }  # fmt: skip
 COLUMNS = {"figure9": 4, "figure10": 2}
 """Panels per row of a picture, three otherwise."""
-DIGITS = 5
 MANY_SEEDS = 2
 """Of the table with more requests, whose rows take long to buy and differ little."""
 
@@ -113,25 +112,8 @@ def data_folder(path: Path | None) -> Path | None:
 
 
 def about(arguments: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """What made the numbers: the command without paths of this machine, the commit, and the settings."""
-    options = [name for name in ("quick", "json") if getattr(arguments, name)]
-    command = ["python scripts/reproduce.py", *(f"--{name}" for name in options)]
-    command += ["--data DIR"] * (arguments.data is not None) + ["-o DIR"]
-    return {"command": " ".join(command), "commit": commit(), "settings": asdict(settings)}
-
-
-def commit() -> str:
-    """The commit of this checkout, "+ changes" where files of it differ; "unknown" outside one."""
-
-    def git(*words: str) -> str:
-        told = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-        return told.stdout.strip()
-
-    try:
-        changes = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/results", ":!/docs")
-        return git("rev-parse", "HEAD") + (" + changes" if changes else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+    """What made the numbers: the command without paths of this machine, the commit, the day and the settings."""
+    return {**provenance(arguments), "settings": asdict(settings)}
 
 
 def run(settings: Settings, data: Path | None) -> dict[str, Any]:
@@ -205,15 +187,6 @@ def as_json(result: dict[str, Any]) -> str:
     """One object; a line for each figure and table, since a line for each number would make 10,000."""
     parts = [f"{json.dumps(key)}: {json.dumps(rounded(value))}" for key, value in result.items()]
     return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def rounded(value: Any) -> Any:
-    """The same with all floats at five significant digits, or at two decimals where these are more."""
-    if isinstance(value, float):
-        return round(value, 2) if abs(value) >= 10 ** (DIGITS - 3) else float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
-    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def say(started: float, text: str) -> None:

@@ -10,7 +10,10 @@ One number in a sentence stands between two comments, too:
 
     <!-- value: signals.json | /seconds : .0f -->12<!-- end of value -->
 
-Places are JSON pointers. What follows the last " : " is a format of Python; a value that is not there is a dash.
+Places are JSON pointers. What follows the last " : " is a format of Python, or one that ends in "p": ".1p" writes 0.123 as
+"12.3", in points. A value that is not there is a dash. A column of several values is a text with places in braces:
+
+    MAE / max = {/tables/*/mae:.2p} / {/tables/*/max_abs:.1p}
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- result: (?P<spec>[^\n]*?) -->\n)(?P<table>.*?)(<!-- end of result -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- value: (?P<name>[^\n|]*?) \| (?P<place>[^\n]*?) : (?P<form>\S+) -->)[^\n<]*(<!-- end of value -->)")
+PLACE = re.compile(r"\{(?P<place>/[^{}:]*)(?::(?P<form>[^{}]*))?\}")
 NOTHING = "-"
 
 
@@ -48,6 +52,8 @@ class Column:
         title, equals, rest = text.partition(" = ")
         if not equals:
             raise ResultTableError(f"{text!r}: a column is written as title = place : format")
+        if PLACE.search(rest):
+            return cls(title.strip(), rest.strip())
         place, _, form = rest.rpartition(" : ") if " : " in rest else (rest, "", "")
         return cls(title.strip(), place.strip(), form.strip())
 
@@ -55,8 +61,21 @@ class Column:
         """The formatted value in the row of that key."""
         if self.place == "*":
             return key
-        value = at(found, self.place, key)
-        return NOTHING if value is None else format(value, self.form)
+        if not PLACE.search(self.place):
+            return shown(at(found, self.place, key), self.form)
+        values = [at(found, each["place"], key) for each in PLACE.finditer(self.place)]
+        if all(value is None for value in values):
+            return NOTHING
+        return PLACE.sub(lambda each: shown(at(found, each["place"], key), each["form"] or ""), self.place)
+
+
+def shown(value: Any, form: str) -> str:
+    """The value in a format of Python, in points where that ends in "p"; a dash for None, all values of a list with commas."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, list):
+        return ", ".join(shown(one, form) for one in value)
+    return format(100 * value, form[:-1] + "f") if form.endswith("p") else format(value, form)
 
 
 def at(found: Any, place: str, key: str = "") -> Any:
@@ -98,7 +117,7 @@ def fresh(page: str, read: Callable[[str], Any]) -> str:
         number = at(read(found["name"]), found["place"])
         if number is None:
             raise ResultTableError(f"{found['name']} has nothing at {found['place']}")
-        return found[1] + format(number, found["form"]) + found[5]
+        return found[1] + shown(number, found["form"]) + found[5]
 
     return VALUE.sub(value, BLOCK.sub(lambda block: block[1] + table(block["spec"], read) + block[4], page))
 
@@ -109,6 +128,16 @@ def pages(root: Path) -> Iterator[Path]:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if BLOCK.search(text) or VALUE.search(text):
             yield path
+
+
+def unquoted(root: Path) -> list[str]:
+    """The names of the files of results/ that no page takes a table or a number from."""
+    quoted = set()
+    for path in pages(root):
+        text = path.read_text(encoding="utf-8")
+        quoted |= {block["spec"].split(" | ")[0].strip() for block in BLOCK.finditer(text)}
+        quoted |= {value["name"].strip() for value in VALUE.finditer(text)}
+    return sorted(path.name for path in (root / "results").iterdir() if path.name not in quoted)
 
 
 def reader(root: Path) -> Callable[[str], Any]:
@@ -146,7 +175,10 @@ def main() -> int:
         return 2
     for name in stale:
         print(f"{name}: {'differs from the results' if is_check else 'written'}")
-    return 1 if stale and is_check else 0
+    unused = unquoted(ROOT)
+    for name in unused:
+        print(f"results/{name}: no page quotes it")
+    return 1 if unused or (stale and is_check) else 0
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from result_files import add_results_option, provenance, write_results
 from signals_parts.buying import BUYERS
 from signals_parts.figures import summary
 from signals_parts.protocol import Settings, SplitResult, Task, run_task
-from signals_parts.results import commit_here, require_measured, write_results
+from signals_parts.results import page_figures, require_measured
 from signals_parts.systems import load_tables
 from signals_parts.text import as_text
 
@@ -49,13 +50,13 @@ def main() -> int:
     try:
         if arguments.results is not None:
             require_measured(arguments.depths, arguments.samplers)
+        made = provenance(arguments)
         result = run(arguments)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if arguments.results is not None:
-        options = f"--data DIR --depths {arguments.depths} --samplers {arguments.samplers}"
-        write_results(result, f"python scripts/signals.py {options}", commit_here(), arguments.results)
+        write_results(arguments.results, made, page_figures(result))
     print(json.dumps(result, indent=2) if arguments.json else as_text(result))
     return 0
 
@@ -83,7 +84,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--quick", action="store_true", help="two splits, four budgets, depth 3, no measured optimism")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="also write the figures that the README quotes")
+    add_results_option(parser)
     return parser.parse_args()
 
 

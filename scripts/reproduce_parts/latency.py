@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_slo import AWARE, POLICIES, STATIC, UNAWARE, Bench, workload_of
+from bench_slo import Bench, workload_of
+from slo_figures import AWARE, POLICIES, STATIC, UNAWARE
 
 FRESH = (None, 0.0)
 """Load reports that are made before every decision, as in the paper."""

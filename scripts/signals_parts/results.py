@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
 from typing import Any
 
 from vinelm.errors import ConfigError
@@ -27,17 +24,9 @@ def require_measured(depths: str, samplers: str) -> None:
         )
 
 
-def write_results(result: dict[str, Any], command: str, commit: str, path: Path) -> None:
-    """Write what the default sampler's rows gave at depth 3, in percent and points, with the command and the commit."""
-    rows = [row(name, table["depths"][DEPTH][SAMPLER]) for name, table in result["tables"].items()]
-    text = json.dumps({"command": command, "commit": commit, "tables": rows}, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def commit_here() -> str:
-    """The commit of this checkout."""
-    told = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+def page_figures(result: dict[str, Any]) -> dict[str, Any]:
+    """What the default sampler's rows gave at depth 3, in percent and points."""
+    return {"tables": [row(name, table["depths"][DEPTH][SAMPLER]) for name, table in result["tables"].items()]}
 
 
 def row(name: str, found: dict[str, Any]) -> dict[str, Any]:

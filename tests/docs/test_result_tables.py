@@ -1,6 +1,7 @@
 """What the pages quote is what the result files say, and each of those says what made it."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -33,12 +34,46 @@ def test_the_pages_quote_the_results(script):
         assert script.fresh(text, script.reader(ROOT)) == text, f"{page.name}: run python scripts/result_tables.py"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*")), ids=lambda path: path.name)
 def test_result_files_say_what_made_them(script, path):
     found = script.reader(ROOT)(path.name)
-    assert found["command"].startswith("python scripts/")
-    assert "/tmp" not in found["command"]
+    made = re.fullmatch(r"python (scripts/\w+\.py)((?: [^/\s]+)*)", found["command"])
+    assert made, f"{found['command']!r}: a script of this repository, and no path of a machine"
+    assert (ROOT / made[1]).is_file()
+    assert re.fullmatch(r"[0-9a-f]{40}( \+ changes)?", found["commit"])
     assert path.stat().st_size < 500_000
+
+
+def test_every_result_file_is_quoted_by_a_page(script):
+    assert script.unquoted(ROOT) == []
+
+
+def test_a_result_file_that_no_page_quotes_is_named(script, tmp_path):
+    for folder in ("results", "docs"):
+        (tmp_path / folder).mkdir()
+    for name in ("a.json", "b.json", "c.json"):
+        (tmp_path / "results" / name).write_text("{}")
+    (tmp_path / "README.md").write_text("<!-- value: a.json | /x : d -->1<!-- end of value -->")
+    (tmp_path / "docs" / "page.md").write_text("<!-- result: b.json | rows /x | x = * -->\n<!-- end of result -->\nand c.json")
+    assert script.unquoted(tmp_path) == ["c.json"]
+
+
+def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(script, tmp_path, monkeypatch, capsys):
+    (tmp_path / "results").mkdir()
+    made = {"command": "python scripts/x.py", "commit": "0" * 40, "x": 2}
+    (tmp_path / "results" / "a.json").write_text(json.dumps(made))
+    page = tmp_path / "README.md"
+    page.write_text("It is <!-- value: a.json | /x : d -->1<!-- end of value -->.")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["result_tables.py", "--check"])
+    assert script.main() == 1
+    assert "README.md: differs" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["result_tables.py"])
+    assert script.main() == 0
+    assert "-->2<" in page.read_text()
+    (tmp_path / "results" / "b.json").write_text(json.dumps(made))
+    assert script.main() == 1
+    assert "results/b.json: no page quotes it" in capsys.readouterr().out
 
 
 def test_a_table_takes_its_numbers_by_place(script):
@@ -91,3 +126,12 @@ def test_results_without_a_command_are_refused(script, tmp_path):
         script.reader(tmp_path)("x.json")
     with pytest.raises(script.ResultTableError, match="cannot be read"):
         script.reader(tmp_path)("none.json")
+
+
+def test_a_column_may_hold_several_values_and_points(script):
+    spec = "f.json | rows /rows | name = * | both = {/rows/*/x:.1p} / {/rows/*/n:,}"
+    assert made(script, spec).splitlines()[2:] == ["| a | 12.3 / 1,200 |", "| b | - / 7 |"]
+    assert script.shown(-0.0123, "+.1p") == "-1.2"
+    assert script.shown([0.01, None, -0.02], "+.0p") == "+1, -, -2"
+    with pytest.raises(script.ResultTableError, match="nothing for the column 'z'"):
+        made(script, "f.json | rows /rows | z = {/rows/*/y:.1f} and {/rows/*/z}")

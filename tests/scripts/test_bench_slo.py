@@ -20,15 +20,16 @@ def scripts():
     sys.path.insert(0, SCRIPTS)
     try:
         import bench_slo
+        import slo_figures
         import slo_workloads
     finally:
         sys.path.remove(SCRIPTS)
-    return bench_slo, slo_workloads
+    return bench_slo, slo_workloads, slo_figures
 
 
 @pytest.fixture(scope="module")
 def bench(scripts):
-    script, workloads = scripts
+    script, workloads, _ = scripts
     whole = workloads.simulated(None)
     small = replace(whole, slos_s=(2.0, 4.0), split=lambda seed: [part.rows(range(25)) for part in whole.split(seed)])
     return script.Bench.of(small, 0)
@@ -36,19 +37,19 @@ def bench(scripts):
 
 @pytest.fixture(scope="module")
 def rows(scripts, bench):
-    script, _ = scripts
+    script, *_ = scripts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["slo_rivals"], "TRIALS", 1)
         return [row for a in (*script.ARRIVALS, "crowd") for row in bench.rows(a, None)]
 
 
 def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
-    bench, _ = scripts
+    bench, _, figures = scripts
     names = ["policy", "slo_s", "arrivals", "per_second", "load_age_s", "has_dispatch_correction", "seed"]
     assert all([*row] == [*names, *bench.FIGURES] for row in rows)
     found = {tuple(row[name] for name in names) for row in rows}
     assert len(found) == len(rows) == 2 * (3 * (3 + 4 * 2) + 3 + 4 * 3)
-    assert {row["policy"] for row in rows} == set(bench.POLICIES)
+    assert {row["policy"] for row in rows} == set(figures.POLICIES)
     assert {row["arrivals"] for row in rows} == {"idle", "Poisson", "bursty (gamma; no trace at hand)", "crowd"}
     for row in rows:
         assert row["in_slo_accuracy"] <= min(row["accuracy"], 1 - row["violation_rate"]) + 1e-9
@@ -56,9 +57,9 @@ def test_every_policy_meets_every_load_at_every_slo(scripts, rows):
 
 
 def test_idle_engines_show_no_load(scripts, rows):
-    bench, _ = scripts
+    bench, _, figures = scripts
     idle = [row for row in rows if row["arrivals"] == "idle"]
-    aware, unaware = ([row for row in idle if row["policy"] == policy] for policy in (bench.AWARE, bench.UNAWARE))
+    aware, unaware = ([row for row in idle if row["policy"] == policy] for policy in (figures.AWARE, figures.UNAWARE))
     for row in aware:
         [same] = [other for other in unaware if other["slo_s"] == row["slo_s"]]
         assert [row[name] for name in bench.FIGURES] == [same[name] for name in bench.FIGURES]
@@ -89,7 +90,7 @@ def test_the_strong_static_plan_is_the_best_of_its_trials_which_are_not_those_th
 def test_a_sparse_annotation_is_bought_for_two_percent(bench, scripts):
     from slo_rivals import sparse_annotation
 
-    _, workloads = scripts
+    _, workloads, _ = scripts
     training = workloads.simulated_requests(120, seed=3)
     sparse = sparse_annotation(training, 0)
     bought = int(sparse.count[1:].sum())
@@ -98,17 +99,17 @@ def test_a_sparse_annotation_is_bought_for_two_percent(bench, scripts):
 
 
 def test_the_summary_compares_within_seeds(scripts):
-    bench, _ = scripts
+    *_, figures = scripts
     made = [
         {"seed": seed, "x": x, "kind": kind} for seed, x, kind in ((1, 2.0, "a"), (0, 1.0, "a"), (1, 4.0, "a"), (1, 9.0, "b"))
     ]
-    np.testing.assert_array_equal(bench.of(made, "x", kind="a"), [1.0, 3.0])
-    np.testing.assert_array_equal(bench.of(made, "x", kind=("a", "b")), [1.0, 5.0])
-    assert bench.stated(np.array([0.1, 0.3])) == " 20.0 +-127.1 %"
+    np.testing.assert_array_equal(figures.of(made, "x", kind="a"), [1.0, 3.0])
+    np.testing.assert_array_equal(figures.of(made, "x", kind=("a", "b")), [1.0, 5.0])
+    assert figures.stated(np.array([0.1, 0.3])) == " 20.0 +-127.1 %"
 
 
 def test_recorded_exams_are_what_the_record_says(scripts, tmp_path):
-    _, workloads = scripts
+    _, workloads, _ = scripts
     lines = ["dataset,question_id,model,round,correct,cost_usd,latency_s"]
     for question, model, round_, correct, latency in (
         ("1", "a", 1, 0, 2.0), ("1", "a", 2, 1, 5.0), ("1", "b", 1, 1, 3.0), ("2", "a", 1, 1, 2.0), ("2", "b", 1, 0, ""),
@@ -123,3 +124,28 @@ def test_recorded_exams_are_what_the_record_says(scripts, tmp_path):
     assert [float(table.latency_s[0, node[path]]) for path in node] == [2.0, 3.0, 5.0, 3.0, 3.0]
     assert float(table.latency_s[1, node["b",]]) == 3.0  # not recorded: the model's mean
     assert not table.success[1, node["b", "b"]]  # nor is its retry, which repeats the wrong answer
+
+
+def test_the_pages_quote_means_over_seeds_and_leads_within_them(scripts):
+    *_, figures = scripts
+    late = {figures.STATIC: (0.5, 0.7), figures.STRONG: (0.2, 0.3), figures.AWARE: (0.4, 0.4), figures.PROGRAM: (0.12, 0.2)}
+    labels = {"has_dispatch_correction": True, "per_second": 1.0}
+    rows = [
+        {"policy": policy, "slo_s": slo_s, "arrivals": arrivals, "seed": seed, **labels}
+        | {"load_age_s": 0.0 if policy in figures.LOAD_AWARE else None}
+        | {"violation_rate": shares[seed] / slo_s, "in_slo_accuracy": 0.5}
+        for policy, shares in late.items()
+        for slo_s in (1.0, 2.0)
+        for arrivals in ("Poisson", "crowd", "idle")
+        for seed in (0, 1)
+    ]
+    found = figures.page_figures(rows)
+    assert found["tight_slos_s"] == [1.0, 2.0]
+    assert found["by_slo"]["1 s"][figures.STATIC]["late"] == pytest.approx(0.6)
+    assert found["by_slo"]["2 s"][figures.STATIC]["text"] == "30.0 % (50.0 %)"
+    assert found["tight"][figures.PROGRAM]["late"] == pytest.approx(0.16 * 0.75)
+    assert found["program_over"][figures.STRONG]["1 s"] == {"fewer_late": "9.0 ± 12.7", "more_right": "0.0 ± 0.0"}
+    assert found["old_reports"][figures.PROGRAM]["fresh"] == "12.0 % (8.0 %)"
+    assert found["by_slo"]["1 s"][figures.SPARSE] == {}
+    weights = figures.violations_by_weight({0.5: rows, 1.0: rows})
+    assert list(weights) == ["0.5", "1", figures.AWARE]

@@ -349,15 +349,11 @@ def test_a_damaged_file_is_named(script, tmp_path, monkeypatch, capsys):
     assert "exam_retries.csv.gz: cannot read the recorded answers" in err
 
 
-def test_the_results_of_the_readme_are_those_of_the_run(script, tmp_path):
+def test_the_results_of_the_readme_are_those_of_the_run(script):
     method = {"accuracy": 0.5, "promised_less_achieved": 0.01, "spent_over_promised": 0.9, "ece_points": {"returned": 2.0}}
     over = {"value": 0.013, "low": -0.002, "high": 0.03}
     found = {"methods": {"vinelm": method, "static": method}, "vinelm_over": {"static": over}}
-    path = tmp_path / "signals.json"
-    script.write_results({"tables": {"exams": {"depths": {"3": {"priced": found}}}}}, "python scripts/signals.py", "abc", path)
-    written = json.loads(path.read_text())
-    (one,) = written["tables"]
-    assert (written["command"], written["commit"]) == ("python scripts/signals.py", "abc")
+    (one,) = script.page_figures({"tables": {"exams": {"depths": {"3": {"priced": found}}}}})["tables"]
     assert one["right"] == {"vinelm": 50.0, "static": 50.0}
     assert (one["title"], one["over_static"]) == ("nine models, exam questions", "+1.3 [-0.2, +3.0]")
 

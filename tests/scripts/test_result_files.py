@@ -1,0 +1,88 @@
+"""A file of results says what made it: a line that anybody can repeat, and the commit, without paths of this machine."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        import result_files
+
+        yield result_files
+    finally:
+        sys.path.remove(str(SCRIPTS))
+
+
+def parsed(script, *words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--table")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--workers", type=int)
+    script.add_results_option(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ((), ""),
+        (("--data", "{dir}", "--json", "--seeds", "3", "--results", "{file}"), " --data DIR --seeds 3"),
+        (("--results={file}", "--data={dir}", "--workers", "2"), " --data=DIR"),
+        (("--log", "{file}", "--workers=1", "--seeds=2"), " --log FILE --seeds=2"),
+        (("--table", "dear when hard"), " --table 'dear when hard'"),
+    ],
+)
+def test_the_command_leaves_out_paths_and_what_changes_no_figure(script, tmp_path, words, command):
+    words = [word.format(dir=tmp_path, file=tmp_path / "x.json") for word in words]
+    assert script.command(["/some/where/bench.py", *words], parsed(script, *words)) == f"python scripts/bench.py{command}"
+
+
+def test_data_that_the_environment_names_is_in_the_command(script, tmp_path):
+    options = parsed(script)
+    options.data = tmp_path
+    assert script.command(["bench.py"], options) == "python scripts/bench.py --data DIR"
+
+
+def test_the_commit_says_whether_files_differ_and_pages_do_not_count(script, tmp_path, monkeypatch):
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "scripts" / "bench.py").write_text("1")
+    (tmp_path / "docs" / "page.md").write_text("1")
+    (tmp_path / "README.md").write_text("1")
+    monkeypatch.setattr(script, "__file__", str(tmp_path / "scripts" / "result_files.py"))
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "a")
+    head = script.commit()
+    assert len(head) == 40
+    (tmp_path / "docs" / "page.md").write_text("2")
+    (tmp_path / "README.md").write_text("2")
+    assert script.commit() == head
+    (tmp_path / "scripts" / "bench.py").write_text("2")
+    assert script.commit() == head + " + changes"
+
+
+def test_a_file_has_its_origin_and_rounded_figures(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["scripts/bench.py"])
+    path = tmp_path / "results" / "bench.json"
+    script.write_results(path, script.provenance(parsed(script)), {"rows": [{"x": 0.123456789, "big": 1234.5678, "n": 3}]})
+    found = json.loads(path.read_text())
+    assert list(found) == ["command", "commit", "date", "rows"]
+    assert found["command"] == "python scripts/bench.py"
+    assert found["rows"] == [{"x": 0.12346, "big": 1234.57, "n": 3}]
