@@ -14,6 +14,7 @@
     │   └── InfeasibleError   no path meets the bounds; names the binding one
     ├── StageBroken           a profile's stage fails always and alike; the CLI exits 1, the run can be resumed
     ├── WorkerDied            a process of VineLM's own died; the CLI exits 1, the run can be resumed
+    ├── FleetUnreachable      the Redis of a fleet does not answer; the process goes on alone
     ├── EvidenceError         too few observations to say anything; the CLI exits 1
     ├── NotFittedError        an estimator was used before ``fit``
     ├── BudgetExhausted       a budget is reached; the CLI exits 3, the run can be resumed
@@ -75,6 +76,12 @@ class WorkerDied(VineLMError):
     """A process that VineLM started for its work died, by nobody's request. The run can be resumed."""
 
     default_code = "worker-died"
+
+
+class FleetUnreachable(VineLMError):
+    """The Redis of a fleet does not answer, or has lost what it is needed for. The process goes on alone."""
+
+    default_code = "fleet-unreachable"
 
 
 class InputError(VineLMError):

@@ -1,0 +1,132 @@
+"""This process as a member of the fleet: one thread that publishes, reads the others, and looks after the leases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
+from typing import Protocol
+
+from vinelm.controller.fleet.live_invocations import LiveInvocations
+from vinelm.controller.fleet.neighbours import GONE_AFTER_S, Neighbours, load_summary
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.errors import FleetUnreachable
+
+EVERY_S = 0.25
+"""Seconds between two rounds."""
+LONGEST_PAUSE_S = 1.0
+"""While Redis does not answer, it is asked again at least so often."""
+ALONE = "the fleet's Redis does not answer: this process goes on alone, within its last share"
+
+
+class Chore(Protocol):
+    """What else is to be done in every round."""
+
+    def do(self, link: RedisLink, now: float) -> None:
+        """Do it; ``now`` is the time of the member's clock.
+
+        Raises:
+            FleetUnreachable: Redis does not answer.
+        """
+
+
+class FleetMember:
+    """Publishes the live invocations of this process every ``every_s`` seconds and reads the others'.
+
+    One daemon thread does all of it, so that no request waits for Redis. Requests read :attr:`others` and :attr:`is_alone`.
+
+    Args:
+        link: the connection; for this member alone.
+        live: the live invocations of this process.
+        every_s: seconds between two rounds.
+        now: returns seconds that never decrease.
+    """
+
+    def __init__(
+        self,
+        link: RedisLink,
+        live: LiveInvocations,
+        *,
+        every_s: float = EVERY_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.live = live
+        self.is_alone = True
+        """Whether Redis did not answer in the last round; True before the first."""
+        self.chores: list[Chore] = []
+        """Done in every round, after publishing and before reading. To be set before :meth:`start`."""
+        self.rounds = 0
+        """Rounds that Redis has answered."""
+        self._link, self._every_s, self._now = link, every_s, now
+        self._neighbours = Neighbours()
+        self._version = 0
+        self._is_stopped = False
+        self._wake = Event()
+        self._thread: Thread | None = None
+
+    @property
+    def others(self) -> Mapping[str, int]:
+        """Engine to the live invocations of the other processes; empty while this one is alone."""
+        return self._neighbours.live
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that live, this one included."""
+        return len(self._neighbours) + 1
+
+    @property
+    def note(self) -> str:
+        """What a trace has to say: empty while Redis answers."""
+        return ALONE if self.is_alone and self._version > 1 else ""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = Thread(target=self._run, name="vinelm-fleet", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Begin the next round now: something is wanted from the fleet."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """End the thread after its round, do the chores once more, and delete what was published."""
+        self._is_stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def round(self) -> bool:
+        """Publish, do the chores, read the others; return whether Redis has answered. The thread does it by itself."""
+        self._version += 1
+        try:
+            snapshot = self.live.snapshot()
+            self._link.publish(
+                self.live.process, self._version, load_summary(snapshot), snapshot.to_bytes(), ttl_s=GONE_AFTER_S
+            )
+            for chore in self.chores:
+                chore.do(self._link, self._now())
+            found = self._link.loads()
+        except FleetUnreachable:
+            self.is_alone = True
+            self._neighbours.forget()
+            return False
+        found.pop(self.live.process, None)
+        self._neighbours.update(found, self._now())
+        self.is_alone = False
+        self.rounds += 1
+        return True
+
+    def _run(self) -> None:
+        pause_s = self._every_s
+        while not self._is_stopped:
+            answered = self.round()
+            pause_s = self._every_s if answered else min(2 * pause_s, LONGEST_PAUSE_S)
+            if self._wake.wait(pause_s):
+                self._wake.clear()
+        try:
+            for chore in self.chores:
+                chore.do(self._link, self._now())
+            self._link.withdraw(self.live.process)
+        except FleetUnreachable:
+            pass
+        self._link.close()

@@ -1,0 +1,88 @@
+"""What the processes of a fleet have published, as one of them sees it: their age is how long ago *it* saw them change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from vinelm.controller.fleet.columns import LiveState
+from vinelm.controller.fleet.snapshot import Snapshot
+
+GONE_AFTER_S = 3.0
+"""A process that has published nothing new for so long counts as dead."""
+
+
+def load_summary(snapshot: Snapshot) -> bytes:
+    """Return the number of invocations by engine: what every process of the fleet reads of every other."""
+    import numpy as np
+
+    engines, columns = snapshot.vocabularies["engine"], snapshot.columns
+    counts = np.bincount(columns["engine"], minlength=len(engines))
+    queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
+    live = {name: [int(counts[i]), int(queued[i])] for i, name in enumerate(engines) if counts[i]}
+    return json.dumps({"live": live}, separators=(",", ":")).encode()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One process: the version last seen, when it was first seen, and its invocations by engine."""
+
+    version: int
+    at: float
+    live: Mapping[str, int] = field(default_factory=dict)
+
+
+class Neighbours:
+    """The processes that live. Not thread-safe: one thread updates, :attr:`live` may be read by all.
+
+    Times are seconds of one monotonic clock of this process.
+    """
+
+    def __init__(self) -> None:
+        self.live: Mapping[str, int] = MappingProxyType({})
+        """Engine to the live invocations of all processes seen. Replaced as a whole, never changed."""
+        self._seen: dict[str, _Seen] = {}
+
+    def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
+        """Note what was read at ``now``: version and summary by process. Old versions and damaged summaries change nothing."""
+        for name, (version, load) in found.items():
+            known = self._seen.get(name)
+            if known is None or version > known.version:
+                live = _live(load)
+                if live is not None:
+                    self._seen[name] = _Seen(version, now, live)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in found and now - seen.at < GONE_AFTER_S}
+        total: dict[str, int] = {}
+        for seen in self._seen.values():
+            for engine, count in seen.live.items():
+                total[engine] = total.get(engine, 0) + count
+        self.live = MappingProxyType(total)
+
+    def forget(self) -> None:
+        """Forget all: they can no longer be seen."""
+        self._seen, self.live = {}, MappingProxyType({})
+
+    def versions(self) -> dict[str, tuple[int, float]]:
+        """Return version and the time at which it was first seen, by process."""
+        return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._seen
+
+    def names(self) -> Collection[str]:
+        """Return the names of the processes that live."""
+        return tuple(self._seen)
+
+
+def _live(load: bytes) -> dict[str, int] | None:
+    """Invocations by engine; None if these bytes do not say it."""
+    try:
+        live = json.loads(load)["live"]
+        return {str(engine): max(int(counts[0]), 0) for engine, counts in live.items()}
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None

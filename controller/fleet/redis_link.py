@@ -1,0 +1,148 @@
+"""The connection to Redis: every command with a short timeout, every error as one of ours. Nothing else imports redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from vinelm.errors import ConfigError, FleetUnreachable
+
+T = TypeVar("T")
+TIMEOUT_S = 0.5
+"""Longest wait for an answer. Only background threads wait."""
+SCHEMES = ("redis://", "rediss://", "unix://")
+_DIGITS = frozenset("0123456789")
+
+
+class RedisLink:
+    """Commands of the fleet on one Redis, under keys that begin with ``vinelm:{name}:``. For one thread.
+
+    Connects with the first command, and anew after a failure.
+
+    Args:
+        url: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``; may hold a password, which no error shows.
+        name: the fleet's name: fleets of different names do not see each other.
+
+    Raises:
+        ConfigError: the URL cannot be one, or the extra ``fleet`` is not installed.
+    """
+
+    def __init__(self, url: str, name: str = "default") -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError as error:
+            raise ConfigError("a fleet needs the Redis client: pip install 'vinelm[fleet]'") from error
+        if not url.startswith(SCHEMES):
+            raise ConfigError("fleet= is no Redis URL: it begins with redis://, rediss:// or unix://")
+        if not name or any(mark in name for mark in "{}: \n"):
+            raise ConfigError(f"the fleet's name is {name!r}: use letters, digits and dashes")
+        self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
+        try:
+            self._redis: Any = redis.Redis.from_url(
+                url,
+                socket_timeout=TIMEOUT_S,
+                socket_connect_timeout=TIMEOUT_S,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            raise ConfigError("fleet= is no Redis URL: write redis://host:port/db") from error
+        self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
+        self._scripts: dict[str, Any] = {}
+
+    def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:
+        """Replace what this process has published; it expires after ``ttl_s`` seconds.
+
+        Args:
+            process: the name of the process.
+            version: larger than the one before.
+            load: what every process reads: a summary.
+            rows: what few read: the whole snapshot.
+            ttl_s: seconds, > 0.
+        """
+        key = self._process(process)
+
+        def send(pipe: Any) -> None:
+            pipe.sadd(f"{self.prefix}processes", process)
+            pipe.hset(key, mapping={"version": version, "load": load, "rows": rows})
+            pipe.pexpire(key, int(ttl_s * 1000))
+
+        self._pipelined(send, is_atomic=True)
+
+    def withdraw(self, process: str) -> None:
+        """Delete what this process has published: it ends in good order."""
+
+        def send(pipe: Any) -> None:
+            pipe.srem(f"{self.prefix}processes", process)
+            pipe.delete(self._process(process))
+
+        self._pipelined(send, is_atomic=True)
+
+    def loads(self) -> dict[str, tuple[int, bytes]]:
+        """Return version and summary of each process that has published lately."""
+        names = sorted(name.decode() for name in self._answer(lambda: self._redis.smembers(f"{self.prefix}processes")))
+        found: dict[str, tuple[int, bytes]] = {}
+        expired = []
+        for name, (version, load) in zip(names, self._fields(names, "version", "load"), strict=True):
+            if version is None or load is None:
+                expired.append(name)
+            elif set(version.decode()) <= _DIGITS:
+                found[name] = int(version), load
+        if expired:
+            self._answer(lambda: self._redis.srem(f"{self.prefix}processes", *expired))
+        return found
+
+    def rows(self, processes: Sequence[str]) -> dict[str, bytes]:
+        """Return the snapshots of these processes, without those that have expired."""
+        found = zip(processes, self._fields(processes, "rows"), strict=True)
+        return {name: rows for name, (rows,) in found if rows is not None}
+
+    def run_script(self, text: str, keys: Sequence[str], arguments: Sequence[str | int | float]) -> Any:
+        """Run a Lua script on keys of the fleet (without the prefix) and return its answer."""
+        if text not in self._scripts:
+            self._scripts[text] = self._redis.register_script(text)
+        script = self._scripts[text]
+        return self._answer(lambda: script(keys=[self.prefix + key for key in keys], args=list(arguments)))
+
+    def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
+        """Set a key of the fleet (without the prefix)."""
+        self._answer(lambda: self._redis.set(self.prefix + key, value, px=None if ttl_s is None else int(ttl_s * 1000)))
+
+    def get(self, key: str) -> bytes | None:
+        """Return a key of the fleet (without the prefix); None if there is none."""
+        found: bytes | None = self._answer(lambda: self._redis.get(self.prefix + key))
+        return found
+
+    def hash(self, key: str) -> Mapping[str, bytes]:
+        """Return the fields of a hash of the fleet (without the prefix); empty if there is none."""
+        return {name.decode(): value for name, value in self._answer(lambda: self._redis.hgetall(self.prefix + key)).items()}
+
+    def ping(self) -> None:
+        """Raise :class:`FleetUnreachable` if Redis does not answer."""
+        self._answer(self._redis.ping)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._redis.close()
+
+    def _process(self, name: str) -> str:
+        return f"{self.prefix}process:{name}"
+
+    def _fields(self, processes: Iterable[str], *names: str) -> list[list[bytes | None]]:
+        return self._pipelined(lambda pipe: [pipe.hmget(self._process(process), names) for process in processes])
+
+    def _pipelined(self, send: Callable[[Any], object], *, is_atomic: bool = False) -> list[Any]:
+        def ask() -> list[Any]:
+            with self._redis.pipeline(transaction=is_atomic) as pipe:
+                send(pipe)
+                found: list[Any] = pipe.execute()
+                return found
+
+        return self._answer(ask)
+
+    def _answer(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except self._failures as error:  # its text may contain the address with a password
+            raise FleetUnreachable(f"the fleet's Redis does not answer ({type(error).__name__})") from None

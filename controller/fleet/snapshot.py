@@ -1,0 +1,74 @@
+"""One process's live invocations as one value of bytes: a short header and raw columns, so that nothing is done by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES
+from vinelm.errors import VineLMError
+
+_MAGIC = b"VINE-FLEET-1"
+_LENGTH = 4
+"""Bytes of the header's length, which follows the magic."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The live invocations of one process at one moment.
+
+    Attributes:
+        process: the name of the process, unique in the fleet.
+        columns: name to array, shape (n,), of the type in :data:`~vinelm.controller.fleet.columns.COLUMNS`.
+        vocabularies: column to the names that its numbers are places in.
+    """
+
+    process: str
+    columns: Mapping[str, np.ndarray[Any, Any]]
+    vocabularies: Mapping[str, tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.columns["session"])
+
+    def to_bytes(self) -> bytes:
+        """Return the snapshot as bytes; 39 of them for each invocation."""
+        about = {"process": self.process, "rows": len(self), "names": {k: list(v) for k, v in self.vocabularies.items()}}
+        header = json.dumps(about, separators=(",", ":")).encode()
+        raw = [np.ascontiguousarray(self.columns[name], kind).tobytes() for name, kind in COLUMNS.items()]
+        return b"".join([_MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *raw])
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Snapshot:
+        """Read what :meth:`to_bytes` wrote; the arrays are read-only windows on ``raw``.
+
+        Raises:
+            VineLMError: these are no such bytes, or of another version of VineLM.
+        """
+        try:
+            return cls._read(raw)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise VineLMError(f"not a snapshot of this version of VineLM: {error}") from error
+
+    @classmethod
+    def _read(cls, raw: bytes) -> Snapshot:
+        if not raw.startswith(_MAGIC):
+            raise ValueError("it begins otherwise")
+        at = len(_MAGIC) + _LENGTH
+        end = at + int.from_bytes(raw[len(_MAGIC) : at], "little")
+        about = json.loads(raw[at:end])
+        rows, names = int(about["rows"]), about["names"]
+        if rows < 0 or len(raw) - end != rows * sum(kind.itemsize for kind in COLUMNS.values()):
+            raise ValueError(f"{len(raw) - end} bytes cannot hold {rows} rows")
+        columns: dict[str, np.ndarray[Any, Any]] = {}
+        for name, kind in COLUMNS.items():
+            columns[name] = np.frombuffer(raw, kind, rows, end)
+            end += rows * kind.itemsize
+        vocabularies = {column: tuple(map(str, names[column])) for column in VOCABULARIES}
+        for column, known in vocabularies.items():
+            if rows and int(columns[column].max()) >= len(known):
+                raise ValueError(f"some {column} has no name")
+        return cls(str(about["process"]), columns, vocabularies)

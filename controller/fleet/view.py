@@ -1,0 +1,116 @@
+"""What is under way in the whole fleet at one moment: one row per live invocation, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from vinelm.controller.fleet.columns import COLUMNS, VOCABULARIES, LiveState
+from vinelm.controller.fleet.snapshot import Snapshot
+from vinelm.trie import FloatArray
+
+IntArray = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetView:
+    """The live invocations of all processes. Immutable: the arrays are read-only.
+
+    Every column has shape (n,). Times are durations in seconds at the moment of the view, by the clock of the process that
+    reads it; no clocks of different machines are compared. NaN means unknown, except in ``deadline_s``, where it means none.
+
+    Attributes:
+        session: uint64, the conversation: a hash of its id. Invocations of one conversation share it.
+        tenant, stage, engine, process: int32, places in ``tenants``, ``stages``, ``engines`` and ``processes``.
+        node: int32, the invocation's node in the trie of its process; -1 if nothing was planned for it.
+        state: uint8, a :class:`LiveState`.
+        waited_s: seconds at the gate of the rate limits: so far if queued, in total if running.
+        elapsed_s: seconds since the request arrived.
+        deadline_s: the request's ``max_latency_s``, counted from its arrival; NaN if it has none.
+        rest_s: seconds that the request was expected to take from the start of this invocation to its end, at zero load, by the
+            trie.
+        rest_usd: the same in dollars.
+        tenants, stages, engines, processes: the names. Requests without a tenant have the name "".
+    """
+
+    session: np.ndarray[Any, np.dtype[np.uint64]]
+    tenant: IntArray
+    stage: IntArray
+    node: IntArray
+    engine: IntArray
+    process: IntArray
+    state: np.ndarray[Any, np.dtype[np.uint8]]
+    waited_s: FloatArray
+    elapsed_s: FloatArray
+    deadline_s: FloatArray
+    rest_s: FloatArray
+    rest_usd: FloatArray
+    tenants: tuple[str, ...]
+    stages: tuple[str, ...]
+    engines: tuple[str, ...]
+    processes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            getattr(self, name).flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.session)
+
+    @property
+    def slack_s(self) -> FloatArray:
+        """Seconds to spare before the deadline if nothing delays the rest, shape (n,); infinite without a deadline.
+
+        An unknown rest counts as zero.
+        """
+        left = self.deadline_s - self.elapsed_s - np.nan_to_num(self.rest_s)
+        return np.where(np.isnan(left), np.inf, left)
+
+    def count_by_engine(self, state: LiveState | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the number of invocations on each of ``engines``, in that order; only those in ``state`` unless None."""
+        chosen = self.engine if state is None else self.engine[self.state == state]
+        return np.bincount(chosen, minlength=len(self.engines))
+
+    def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
+        """Return the rows where ``chosen``, shape (n,), is true; the vocabularies stay."""
+        return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
+
+
+_ARRAYS = ("process", *COLUMNS)
+
+
+def _rows(value: Any, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
+    return value[chosen] if isinstance(value, np.ndarray) else value
+
+
+def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
+    """Return the view over these snapshots.
+
+    Args:
+        snapshots: each with its age in seconds, by which its invocations have waited and run longer since.
+    """
+    parts: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
+    names: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
+    for process, (snapshot, age_s) in enumerate(snapshots):
+        columns = snapshot.columns
+        for column, known in names.items():
+            local = [known.setdefault(name, len(known)) for name in snapshot.vocabularies[column]]
+            parts[column].append(np.array(local, np.int32)[columns[column]])
+        for column in ("session", "node", "state", "deadline_s", "rest_s", "rest_usd"):
+            parts[column].append(columns[column])
+        queued = columns["state"] == LiveState.QUEUED
+        parts["waited_s"].append(columns["waited_s"] + age_s * queued)
+        parts["elapsed_s"].append(columns["elapsed_s"] + age_s)
+        parts["process"].append(np.full(len(snapshot), process, np.int32))
+    found: dict[str, Any] = {name: _joined(name, arrays) for name, arrays in parts.items()}
+    found |= {VOCABULARIES[column]: tuple(known) for column, known in names.items()}
+    return FleetView(**found, processes=tuple(snapshot.process for snapshot, _ in snapshots))
+
+
+def _joined(name: str, arrays: Sequence[Any]) -> Any:
+    """One column of the view; durations get float64, so that sums over a fleet are exact enough."""
+    kind: Any = {"session": np.uint64, "state": np.uint8}.get(name, np.float64 if name.endswith(("_s", "_usd")) else np.int32)
+    return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.empty(0, kind)
