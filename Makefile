@@ -17,22 +17,22 @@ help: ## show this list
 
 # Only files with a hash in requirements/ are installed. pip accepts no hash for VineLM itself: a second call installs it, which
 # downloads nothing, as the build backend is locked, too.
-$(VENV)/.runtime: pyproject.toml requirements/build.txt requirements/runtime.txt
+$(VENV)/.demo: pyproject.toml requirements/build.txt requirements/demo.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "VineLM needs Python >= 3.11: set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing VineLM into $(VENV) ..."
-	@$(PIP) $(LOCKED) -r requirements/build.txt -r requirements/runtime.txt
+	@$(PIP) $(LOCKED) -r requirements/build.txt -r requirements/demo.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
 	@echo "installing the development tools into $(VENV) ..."
 	@$(PIP) $(LOCKED) -r requirements/dev.txt
 	@touch $@
 
 setup: $(VENV)/.dev ## create .venv with everything that tests and checks need
 
-demo: $(VENV)/.runtime ## profile, estimate, plan, serve, report: no keys, no network, about a minute
+demo: $(VENV)/.demo ## profile, estimate, plan, serve, report: no keys, no network, about a minute
 	@$(BIN)/vinelm demo
 
 PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
@@ -67,18 +67,19 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: install it, or set UV=..."; exit 1; }
 	@$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	@$(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/runtime.txt
+	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt
 
-$(AUDIT)/tools/.installed: $(VENV)/.runtime requirements/audit.txt
+$(AUDIT)/tools/.installed: $(VENV)/.demo requirements/audit.txt
 	@echo "installing the audit tools into $(AUDIT)/tools ..."
 	@$(PYTHON) -m venv --without-pip $(AUDIT)/tools
 	@$(PIP) --python $(AUDIT)/tools/bin/python $(LOCKED) -r requirements/audit.txt
 	@touch $@
 
-# VineLM's libraries and nothing else: what the SBOM lists.
-$(AUDIT)/runtime/.installed: $(VENV)/.runtime requirements/runtime.txt
-	@echo "installing the runtime libraries into $(AUDIT)/runtime ..."
+# The libraries of the core and nothing else: what the SBOM lists.
+$(AUDIT)/runtime/.installed: $(VENV)/.demo requirements/runtime.txt
+	@echo "installing the libraries of the core into $(AUDIT)/runtime ..."
 	@rm -rf $(AUDIT)/runtime && $(PYTHON) -m venv --without-pip $(AUDIT)/runtime
 	@$(PIP) --python $(AUDIT)/runtime/bin/python $(LOCKED) -r requirements/runtime.txt
 	@touch $@

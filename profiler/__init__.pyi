@@ -4,6 +4,8 @@ from .coverage.of_rows import coverage_of as coverage_of
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import ForecastInterval as ForecastInterval
 from .dry_run.forecast import forecast_profile as forecast_profile
+from .dry_run.needs import Needs as Needs
+from .dry_run.needs import needs_of as needs_of
 from .dry_run.throughput import rates_of as rates_of
 from .fingerprint import code_digest as code_digest
 from .fingerprint import fingerprint as fingerprint

@@ -23,6 +23,7 @@ class Progress:
         spent_usd: dollars of the executed cells, earlier runs included.
         budget_usd: the budget; None without one.
         committed_usd: dollars that count against the budget: settled and reserved.
+        reserved_usd: the part of them that is reserved for units in flight.
         calls: model calls of this run.
         in_flight: units under way.
         interval: bounds that contain the coverage with a probability of 0.9; refitted whenever the rows have grown by 5 %.
@@ -36,6 +37,7 @@ class Progress:
     spent_usd: float
     budget_usd: float | None
     committed_usd: float = 0.0
+    reserved_usd: float = 0.0
     calls: int = 0
     in_flight: int = 0
     interval: tuple[float, float] = (0.0, 1.0)

@@ -5,6 +5,7 @@
     VineLMError
     ├── InputError            the caller's input is at fault; the CLI exits 2
     │   ├── ConfigError       a config file, an option, an unknown key or model
+    │   │   └── MissingExtra  a library that is not installed; names the extra that has it
     │   ├── DatasetError      a dataset, a database or a gold answer
     │   ├── TemplateError     stages, loops and allowed models do not fit together
     │   ├── WorkflowError     a graph that VineLM cannot profile or serve as it stands
@@ -86,6 +87,12 @@ class ConfigError(InputError):
     """A configuration is wrong: a file, a parameter, or an unknown key, model or stage."""
 
     default_code = "config"
+
+
+class MissingExtra(ConfigError, ImportError):
+    """A library is not installed that belongs to an extra of VineLM. The message names the extra; an ``ImportError``, too."""
+
+    default_code = "missing-extra"
 
 
 class DatasetError(InputError):

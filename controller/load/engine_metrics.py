@@ -15,6 +15,7 @@ from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
 from vinelm.errors import ConfigError, VineLMError
+from vinelm.extras import required_extra
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -120,10 +121,8 @@ def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
 
 
 def _prometheus_parser() -> Callable[[str], Iterable[Metric]]:
-    try:
+    with required_extra("metrics", "reading an engine's /metrics page"):
         from prometheus_client.parser import text_string_to_metric_families
-    except ImportError as error:
-        raise ConfigError("reading an engine's /metrics page needs prometheus-client: pip install 'vinelm[metrics]'") from error
     return text_string_to_metric_families
 
 

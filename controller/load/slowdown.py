@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from vinelm.errors import ConfigError, EvidenceError
+from vinelm.extras import required_extra
 from vinelm.io import write_atomic
 
 
@@ -61,7 +62,8 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
     Raises:
         EvidenceError: There are no measurements.
     """
-    from scipy.optimize import isotonic_regression
+    with required_extra("profile", "fitting a slowdown curve"):
+        from scipy.optimize import isotonic_regression
 
     if not len(requests):
         raise EvidenceError("a slowdown curve needs measurements: latencies at several numbers of requests in the engine")

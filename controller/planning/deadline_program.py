@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vinelm.controller.planning.metric import LATENCY_CAP, Metric
+from vinelm.controller.planning.normal_distribution import normal_cdf
 from vinelm.controller.planning.path_metrics import AnswerChances
 from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.errors import ConfigError
@@ -183,8 +184,6 @@ class DeadlineProgram:
 
     def _in_time(self, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """P(the invocation takes at most so many bins), log-normal. Load scales the standard deviation with the mean."""
-        from scipy.special import ndtr
-
         zero_load = self.view.metrics.annotated.latency_s[nodes]
         mean = np.maximum(self._mean_s(nodes), 1e-12)
         relative = self.view.metrics.annotated.latency_var[nodes] / np.maximum(zero_load, 1e-12) ** 2
@@ -192,7 +191,7 @@ class DeadlineProgram:
         edges = np.log((np.arange(BINS + 1) + 0.5) * self.left_s / BINS)
         gap = edges - (np.log(mean) - sigma**2 / 2)[:, None]
         gap /= np.maximum(sigma, 1e-9)[:, None]
-        return np.asarray(ndtr(gap, out=gap))
+        return normal_cdf(gap)
 
     @cached_property
     def _levels(self) -> list[Level]:

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vinelm.errors import InputError
 from vinelm.estimator.baselines.column_means import ColumnEstimator, Entries
 from vinelm.estimator.observation_table import ObservationTable
+from vinelm.extras import required_extra
 from vinelm.trie import FloatArray
 
 
@@ -37,10 +37,8 @@ class PrefixXgboostEstimator(ColumnEstimator):
         return {"trees": self.trees, "depth": self.depth, "learning_rate": self.learning_rate}
 
     def _column_means(self, cells: ObservationTable) -> FloatArray:
-        try:
+        with required_extra("xgboost", "estimator 'prefix-xgboost'"):
             import xgboost
-        except ImportError as error:
-            raise InputError("estimator 'prefix-xgboost' needs xgboost: pip install 'vinelm[xgboost]'") from error
         entries = Entries.of(cells, fill_in=True)
         features = cell_features(cells, entries)
         known, values = entries.is_known[:, 1:].ravel(), entries.values[:, 1:].ravel()

@@ -99,6 +99,8 @@ class Ledger:
         self.abandoned = store.abandon_open()
         """Units that an earlier run left open, charged at their bound."""
         self.committed_usd = store.committed_usd()
+        self.reserved_usd = 0.0
+        """The part of it that is reserved for units in flight."""
         self.calls = sum(spend.calls for spend in store.spend("depth").values()) + store.retired_calls()
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
@@ -121,7 +123,7 @@ class Ledger:
         with self._lock:
             self._refuse(upper_usd, upper_calls)
             entry = self._store.reserve(request_id, prefix, upper_usd)
-            self.committed_usd += upper_usd
+            self._reserve(upper_usd)
             self.calls += upper_calls
             return Reservation(entry, upper_usd, upper_calls)
 
@@ -138,7 +140,7 @@ class Ledger:
             self._refuse(extra, 0)
             self._records.raise_reservation(reservation.entry, upper_usd)
             reservation.upper_usd = upper_usd
-            self.committed_usd += extra
+            self._reserve(extra)
 
     def settle(
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
@@ -168,7 +170,12 @@ class Ledger:
             self._store.settle(reservation.entry, paid_usd)
             self._close(reservation, paid_usd, calls)
 
+    def _reserve(self, usd: float) -> None:
+        self.committed_usd += usd
+        self.reserved_usd += usd
+
     def _close(self, reservation: Reservation, paid_usd: float, calls: int) -> None:
+        self.reserved_usd -= reservation.upper_usd
         self.committed_usd += paid_usd - reservation.upper_usd
         self.calls += calls - reservation.upper_calls
 

@@ -42,6 +42,8 @@ class Forecast:
 
     Attributes:
         calls: model calls by model.
+        all_calls: model calls of all models.
+        requests: requests with a new cell.
         cells: new cells.
         cost_usd: dollars.
         hours: the least time that the workers and the engines' limits allow.
@@ -55,6 +57,8 @@ class Forecast:
     """
 
     calls: Mapping[str, ForecastInterval]
+    all_calls: ForecastInterval
+    requests: ForecastInterval
     cells: ForecastInterval
     cost_usd: ForecastInterval
     hours: ForecastInterval
@@ -118,6 +122,8 @@ def forecast_profile(
     times = [run.load.least_s(workers, rates, run.scale) for run in runs]
     return Forecast(
         calls={name: _interval([run.calls[name] * run.scale for run in runs]) for name in names},
+        all_calls=_interval([sum(run.calls.values()) * run.scale for run in runs]),
+        requests=_interval([min(len(run.requests) * run.cells_scale, len(request_ids)) for run in runs]),
         cells=_interval([run.new_cells * run.cells_scale for run in runs]),
         cost_usd=_interval([run.cost_usd * run.scale for run in runs]),
         hours=_interval([seconds / 3600 for seconds, _ in times]),

@@ -78,6 +78,7 @@ class SimulatedRun:
         self.model, self._limits, self._checkpoints = model, limits, checkpoints
         self.calls: Counter[str] = Counter()
         self.new_cells = 0
+        self.requests: set[str] = set()
         self.cost_usd = 0.0
         self.load = Workload()
         self.scale = self.cells_scale = 1.0
@@ -154,6 +155,7 @@ class SimulatedRun:
         row = self._known[cell] = replace(self.model.row(cell, unit, stage), is_continued=is_continued)
         self._coverage.add(row)
         self.new_cells += 1
+        self.requests.add(cell[0])
         self._pay(cell, unit)
         self._committed_usd += unit.cost_usd
         self._made += unit.calls

@@ -271,6 +271,7 @@ class RunState:
             spent_usd=coverage.spent_usd,
             budget_usd=limits.budget_usd,
             committed_usd=self.ledger.committed_usd,
+            reserved_usd=self.ledger.reserved_usd,
             calls=self.calls,
             in_flight=len(self.running),
             interval=self.cells.interval(),

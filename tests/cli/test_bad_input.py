@@ -67,7 +67,10 @@ def refused(folder, capsys, args, *words: str) -> None:
     before = files(folder)
     assert main(args) == 2
     said = capsys.readouterr()
-    assert said.out == ""
+    if "--json" in args:
+        assert said.err.startswith(f"error: {json.loads(said.out)['error']['message']}")
+    else:
+        assert said.out == ""
     assert said.err.count("\n") == 1, said.err
     assert said.err.startswith("error: ")
     assert "unexpected" not in said.err

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import click
 import pytest
 
 from vinelm.cli import main as edge
+from vinelm.cli.console import print_json
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
 from vinelm.version import __version__
 
@@ -111,6 +113,100 @@ def test_a_usage_error_is_one_line(capsys, args, words):
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert all(word in said.err for word in words)
+
+
+@pytest.mark.parametrize(
+    ("args", "question"),
+    [
+        (["profle", "x"], "Did you mean 'profile'? See `vinelm --help`"),
+        (["info", "x.db"], "Did you mean 'store info'? See `vinelm --help`"),
+        (["export"], "Did you mean 'store export' or 'trie export'? See `vinelm --help`"),
+        (["store", "inof"], "Did you mean 'info'? See `vinelm store --help`"),
+        (["plan", "x.vine", "--jsno"], "Did you mean '--json'? See `vinelm plan --help`"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(capsys, args, question):
+    assert edge.main(args) == 2
+    assert capsys.readouterr().err.strip().endswith(question)
+
+
+# -- failures under --json ---------------------------------------------------------------------------------------------
+
+
+def failed(capsys, *args: str) -> tuple[int, dict]:
+    """The exit code and the whole of stdout."""
+    code = edge.main(list(args))
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConfigError("no price: add one"), {"kind": "config", "message": "no price: add one", "exit_code": 2}),
+        (
+            ConfigError("no budget", code="budget-required"),
+            {"kind": "budget-required", "message": "no budget", "hint": "use --budget-usd", "exit_code": 2},
+        ),
+        (EvidenceError("3 observations"), {"kind": "evidence", "message": "3 observations", "exit_code": 1}),
+        (BudgetExhausted("$5 spent"), {"kind": "budget", "message": "$5 spent", "exit_code": 3}),
+        (KeyboardInterrupt(), {"kind": "interrupted", "message": "interrupted", "exit_code": 130}),
+        (
+            ZeroDivisionError("a\nb"),
+            {
+                "kind": "unexpected", "message": "unexpected ZeroDivisionError: a b",
+                "hint": "set VINELM_TRACEBACK=1 for the traceback", "exit_code": 1,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_a_failure_under_json_is_one_object(monkeypatch, capsys, error, expected):
+    @click.command()
+    @click.option("--json", is_flag=True)
+    def command(json: bool) -> None:
+        raise error
+
+    monkeypatch.setattr(edge.LazyGroup, "get_command", lambda *_: command)
+    assert failed(capsys, "plan", "--json") == (expected["exit_code"], {"error": expected})
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["profle", "--json"], "No such command 'profle'. Did you mean 'profile'?"),
+        (["plan", "--json"], "Missing argument 'TRIE'"),
+        (["store", "--json"], "No such option '--json'"),
+        (["plan", "", "--json"], "an argument is empty: give a value, or leave it out"),
+    ],
+)
+def test_a_wrong_command_line_under_json_is_one_object(capsys, args, message):
+    code, said = failed(capsys, *args)
+    assert code == 2
+    assert said["error"].keys() == {"kind", "message", "hint", "exit_code"}
+    assert (said["error"]["kind"], said["error"]["message"]) == ("usage", message)
+
+
+def test_a_result_and_the_failure_that_follows_it_are_one_object(monkeypatch, capsys):
+    @click.command()
+    @click.option("--json", is_flag=True)
+    def command(json: bool) -> None:
+        print_json({"rows": 3})
+        raise BudgetExhausted("$5 spent")
+
+    monkeypatch.setattr(edge.LazyGroup, "get_command", lambda *_: command)
+    code, said = failed(capsys, "plan", "--json")
+    assert (code, said["rows"], said["error"]["kind"]) == (3, 3, "budget")
+
+
+def test_json_behind_two_dashes_is_no_option(monkeypatch, capsys):
+    failing(monkeypatch, ConfigError("x"))
+    assert edge.main(["plan", "--", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_secret_is_in_no_object(monkeypatch, capsys):
+    monkeypatch.setenv("ACME_API_KEY", "sk-canary-0123456789")
+    failing(monkeypatch, RuntimeError("401 for key sk-canary-0123456789"))
+    assert "sk-canary" not in json.dumps(failed(capsys, "plan", "--json"))
 
 
 def test_a_reader_that_leaves_early_is_no_error():

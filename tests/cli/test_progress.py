@@ -18,6 +18,7 @@ def a_progress(**changes) -> Progress:
         "spent_usd": 0.4,
         "budget_usd": 2.0,
         "committed_usd": 0.5,
+        "reserved_usd": 0.1,
         "calls": 60,
         "in_flight": 3,
         "interval": (0.008, 0.013),
@@ -29,10 +30,21 @@ def test_the_line_says_coverage_money_speed_failures_and_what_is_left():
     pace = RateEstimate(100.0, share=0.2)
     pace.update(a_progress(), 130.0)
     said = line(a_progress(), pace)
-    for part in ("50 rows", "coverage 1.0 % of 2.0 % (90 %: 0.8 to 1.3)", "$0.500 of $2.00", "2.0 calls/s"):
+    for part in (
+        "50 rows",
+        "coverage 1.0 % of 2.0 % (90 %: 0.8 to 1.3)",
+        "$0.400 spent + $0.100 reserved of $2.00",
+        "2.0 calls/s",
+    ):
         assert part in said
     assert "failed: server 2, timeout 1" in said
     assert "0:00:50 left" in said  # from 0.2 to 0.5 in 30 s
+
+
+def test_nothing_is_said_of_reservations_where_there_are_none():
+    said = line(a_progress(reserved_usd=1e-17), RateEstimate(0.0, 0.0))
+    assert "$0.500 spent of $2.00" in said
+    assert "reserved" not in said
 
 
 def test_the_nearest_cap_counts():
@@ -87,9 +99,21 @@ def test_a_dry_run_writes_nothing_and_prices_what_is_left(folder, capsys):
     assert not list(folder.iterdir())
     assert before["cost_usd"]["low"] < before["cost_usd"]["high"]
     assert before["pilot_rows"] == 0
+    assert before["needs"]["left_usd"] is None
     done = profiled(capsys, "--coverage", "0.3", "--store", "a.db", "--isolation", "inline")
     after = profiled(capsys, "--coverage", "0.9", "--store", "a.db", "--dry-run")
     assert after["pilot_rows"] == done["executed"]
+    assert after["needs"]["left_rows"] == before["needs"]["left_rows"] - done["executed"]
+
+
+def test_a_dry_run_says_whether_the_budget_is_enough(folder, capsys):
+    dry = ["profile", "nl2sql", "--limit", "4", "--preset", "paper-2", "--coverage", "0.5", "--dry-run", "--quiet"]
+    assert main([*dry, "--budget-usd", "0.0001"]) == 0
+    said = capsys.readouterr().out
+    assert "Needed for 50.0 % coverage" in said
+    assert "The budget is likely to end the run before" in said
+    assert main([*dry, "--budget-usd", "100"]) == 0
+    assert "What is left of the budget is enough for 50.0 % coverage." in capsys.readouterr().out
 
 
 def test_settings_without_effect_are_refused(folder, capsys):

@@ -53,7 +53,7 @@ def test_without_pandas_the_error_names_the_extra(monkeypatch):
     with pytest.raises(ConfigError, match=r"vinelm\[pandas\]") as caught:
         data_frame({"a": [1]})
     assert "\n" not in str(caught.value)
-    assert caught.value.code == "pandas-missing"
+    assert caught.value.code == "missing-extra"
 
 
 def test_html_tables_escape_every_text():

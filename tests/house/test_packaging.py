@@ -32,7 +32,7 @@ def test_every_mapped_folder_is_a_package():
 
 
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-LOCKED = ("audit", "build", "dev", "runtime")
+LOCKED = ("audit", "build", "demo", "dev", "runtime")
 
 
 def pins_of(text):
@@ -92,8 +92,10 @@ def test_the_locked_files_pin_every_dependency():
     assert not any("sglang" in requirement for requirement in extras["dev"])  # its pins would be everybody's, CUDA included
     assert "sglang" not in names(locked("dev"))
     extras_of_dev = (extras[name] for name in extras if name != "sglang")
+    extras_of_demo = (extras[name] for name in ("profile", "report", "demo"))
     wanted = {
         "runtime": PROJECT["project"]["dependencies"],
+        "demo": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_demo)],
         "dev": [*PROJECT["project"]["dependencies"], *itertools.chain(*extras_of_dev)],
         "build": PROJECT["build-system"]["requires"],
         "audit": PROJECT["dependency-groups"]["audit"],
@@ -106,7 +108,7 @@ def test_the_locked_files_pin_every_dependency():
 def test_users_tests_and_the_build_have_the_same_versions():
     """The files are installed one after the other into one environment: a second one must change nothing of the first."""
     versions = {}
-    for name in ("dev", "runtime", "build"):
+    for name in ("dev", "demo", "runtime", "build"):
         for requirement, hashes in locked(name).items():
             pin = requirement.partition(" ;")[0]
             assert versions.setdefault(pin, hashes) == hashes
@@ -136,7 +138,6 @@ def wheel(tmp_path_factory):
     return next(target.glob("*.whl"))
 
 
-@pytest.mark.slow
 def test_the_wheel_runs_in_a_fresh_environment_from_an_empty_folder(wheel, tmp_path):
     """A fresh venv gets the wheel alone; the libraries it needs are lent by the running environment's site-packages."""
     home = tmp_path / "venv"

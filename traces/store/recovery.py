@@ -48,12 +48,13 @@ def recover(
         )
     if is_read_only:
         return
-    with run_lock(path):
+    with run_lock(path) as lock:
         _require_matching_wal(path)
         database = Database(path)
         try:
             with database.transaction() as connection:
                 connection.exec_driver_sql("DELETE FROM meta WHERE key = ?", (OPEN_RUN,))
+            lock.clear_note()
         finally:
             database.close()
 

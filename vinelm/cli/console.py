@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _LINE, _WORD = re.compile(r".+"), re.compile(r"\s*\S+\s*")
 """The pieces of a table that are never broken: a line of a figure, a word of a text (with its spaces, as rich splits)."""
+_COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
 
 
 class Advance(Protocol):
@@ -147,9 +149,28 @@ def progress(*, quiet: bool) -> Iterator[Callable[[str], Advance]]:
         yield start
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON object on stdout; NaN and infinity become null."""
-    print(json_text(value, indent=2))
+@contextmanager
+def one_json_object() -> Iterator[dict[str, Any]]:
+    """Collect what :func:`print_json` prints in the block, so that a failure that follows a result can be added to it.
+
+    Yields:
+        The object, empty at first. The caller prints it.
+    """
+    found: dict[str, Any] = {}
+    before = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(before)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on stdout; NaN and infinity become null. Inside :func:`one_json_object` it is only collected."""
+    collected = _COLLECTED.get()
+    if collected is None:
+        print(json_text(value, indent=2))
+    else:
+        collected.update(value)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

@@ -59,7 +59,6 @@ HINTS: Mapping[str, str] = MappingProxyType(
 """Error code to the options that help, as a clause that follows the message."""
 
 
-def message_with_hint(error: VineLMError) -> str:
-    """The error's message, followed by the hint for its code if there is one."""
-    hint = HINTS.get(error.code)
-    return f"{error} ({hint})" if hint else str(error)
+def hint_for(error: VineLMError) -> str | None:
+    """Return the options that help with an error; None if there are none."""
+    return HINTS.get(error.code)

@@ -7,14 +7,15 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 
 import click
 
 from vinelm.catalog import redacted
-from vinelm.cli.console import echo
-from vinelm.cli.hints import message_with_hint
-from vinelm.errors import BudgetExhausted, InputError, VineLMError
+from vinelm.cli.console import echo, one_json_object, print_json
+from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
+from vinelm.cli.groups import SuggestingGroup
 from vinelm.version import __version__
 
 COMMANDS = (
@@ -35,9 +36,10 @@ COMMANDS = (
 )
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+GROUPS = ("store", "trie")
+"""The subcommands that have subcommands of their own."""
 _OPTION = re.compile(r"--?[a-z][a-z-]*")
-TRACEBACK_ENV = "VINELM_TRACEBACK"
+_WITHOUT_TRACEBACK = (click.Abort, KeyboardInterrupt, click.exceptions.NoArgsIsHelpError)
 
 if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
     # numpy reads it when it is first imported. Our matrices are small: threads only add overhead (tenfold on a busy machine),
@@ -45,7 +47,7 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group that imports a subcommand's module when the subcommand is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,6 +70,11 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
         return command
 
+    def nearest(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands of the groups that have this name, or else the nearest of the subcommands."""
+        groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
+        return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
+
 
 @click.group(
     cls=LazyGroup,
@@ -88,50 +95,51 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code. Prints an error as one line on stderr.
+    """Run the command line and return the exit code.
+
+    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, beside the result if
+    there is one: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
 
     Args:
         args: The arguments without the program's name; None for those of the process.
     """
+    given = list(sys.argv[1:] if args is None else args)
     try:
-        result = cli.main(args=None if args is None else list(args), prog_name="vinelm", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        echo(error.format_message(), err=True)
-        return EXIT_BAD_INPUT
-    except click.ClickException as error:
-        return _fail(_usage_line(error), error, error.exit_code)
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        echo("interrupted", err=True)
-        return EXIT_INTERRUPTED
-    except InputError as error:
-        return _fail(f"error: {message_with_hint(error)}", error, EXIT_BAD_INPUT)
-    except BudgetExhausted as error:
-        return _fail(f"stopped: {message_with_hint(error)}", error, EXIT_BUDGET)
-    except VineLMError as error:
-        return _fail(f"error: {message_with_hint(error)}", error, EXIT_FAILED)
+        if not _wants_json(given):
+            return _run(given)[0]
+        with one_json_object() as printed:
+            code, failure = _run(given)
+        if failure is not None:
+            printed["error"] = failure.to_dict()
+        if printed:
+            print_json(printed)
+        return code
     except BrokenPipeError:  # `vinelm plan ... | head`: the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except Exception as error:
-        line = f"error: unexpected {type(error).__name__}: {error} (set {TRACEBACK_ENV}=1 for the traceback)"
-        return _fail(line, error, EXIT_FAILED)
 
 
-def _fail(line: str, error: BaseException, code: int) -> int:
-    """Print the error as one line, after the traceback if the environment asks for it; returns the exit code."""
-    if os.environ.get(TRACEBACK_ENV):
-        echo(redacted("".join(traceback.format_exception(error))), err=True)
-    echo(redacted(" ".join(line.split())), err=True)
-    return code
+def _wants_json(given: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the options; known before they are parsed, because parsing may fail."""
+    options = given[: given.index("--")] if "--" in given else given
+    return "--json" in options
 
 
-def _usage_line(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
-    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
-    return f"error: {message}: see `{path} --help`"
+def _run(given: list[str]) -> tuple[int, Failure | None]:
+    """Run the command; returns its exit code and, if it failed, why, which stderr shows."""
+    try:
+        result = cli.main(args=given, prog_name="vinelm", standalone_mode=False)
+        return (result if isinstance(result, int) else 0), None
+    except click.exceptions.Exit as error:
+        return error.exit_code, None
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        failure = failure_of(error)
+        if os.environ.get(TRACEBACK_ENV) and not isinstance(error, _WITHOUT_TRACEBACK):
+            echo(redacted("".join(traceback.format_exception(error))), err=True)
+        echo(failure.line, err=True)
+        return failure.exit_code, failure
 
 
 if __name__ == "__main__":

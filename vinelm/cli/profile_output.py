@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo
 
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
-    from vinelm.profiler import Forecast, ForecastInterval, ProfileResult
+    from vinelm.profiler import Forecast, ForecastInterval, Needs, ProfileResult
     from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
@@ -122,30 +123,22 @@ def _show_judge_price(inputs: Inputs, forecast: Forecast) -> None:
         )
 
 
-def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None:
-    """Print what the run would do."""
-    from dataclasses import asdict
-
+def print_forecast(forecast: Forecast, needs: Needs, inputs: Inputs, *, as_json: bool) -> None:
+    """Print what the run would do, and what it needs against what is left."""
     from vinelm.cli.console import print_json, say, show_table
     from vinelm.reports import percent, usd
 
     if as_json:
-        plain = asdict(forecast)
-        plain["calls"] = {name: one._asdict() for name, one in forecast.calls.items()}
-        for name in ("cells", "cost_usd", "hours", "coverage"):
-            plain[name] = getattr(forecast, name)._asdict()
-        print_json({"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True, **plain})
+        facts = {"workflow": inputs.workflow.name, "is_simulated": inputs.is_simulated, "dry_run": True}
+        print_json({**facts, **_plain(forecast), "needs": {**_plain(needs), "short_usd": needs.short_usd}})
         return
-
-    def whole(one: ForecastInterval) -> tuple[str, str, str]:
-        return f"{one.low:,.0f}", f"{one.middle:,.0f}", f"{one.high:,.0f}"
-
-    rows: list[tuple[str, ...]] = [(f"calls of {name}", *whole(one)) for name, one in forecast.calls.items()]
-    rows.append(("new rows", *whole(forecast.cells)))
+    rows: list[tuple[str, ...]] = [(f"calls of {name}", *_whole(one)) for name, one in forecast.calls.items()]
+    rows.append(("new rows", *_whole(forecast.cells)))
     rows.append(("dollars", *map(usd, forecast.cost_usd)))
     rows.append(("hours", *(f"{h:,.2f}" if h >= 0.01 else f"{h:.1g}" for h in forecast.hours)))
     rows.append(("coverage then", *map(percent, forecast.coverage)))
     show_table("Forecast", ("", "low", "middle", "high"), rows)
+    _show_needs(needs)
     _show_judge_price(inputs, forecast)
     if forecast.pilot_rows:
         say(f"Calibrated on the store's {forecast.pilot_rows:,} rows; low to high holds 90 %.")
@@ -160,3 +153,41 @@ def print_forecast(forecast: Forecast, inputs: Inputs, *, as_json: bool) -> None
     if forecast.is_extrapolated:
         say("The run is long: simulated in part and extrapolated.")
     say(f"The run would stop by {forecast.stopped_by}. No model was called and nothing was written.")
+
+
+def _show_needs(needs: Needs) -> None:
+    """Print what the coverage needs beside what the budgets, the dataset and the paths leave."""
+    from vinelm.cli.console import say, show_table
+    from vinelm.reports import percent, usd
+
+    left_usd = "no budget" if needs.left_usd is None else usd(needs.left_usd)
+    left_calls = "no budget" if needs.left_calls is None else f"{needs.left_calls:,}"
+    rows = [
+        ("dollars", *map(usd, needs.cost_usd), left_usd),
+        ("calls", *_whole(needs.calls), left_calls),
+        ("requests", *_whole(needs.requests), f"{needs.left_requests:,}"),
+        ("rows", *_whole(needs.rows), f"{needs.left_rows:,}"),
+    ]
+    show_table(f"Needed for {percent(needs.coverage)} coverage", ("", "low", "middle", "high", "left"), rows)
+    if needs.left_usd is None:
+        return
+    if needs.short_usd > 0:
+        odds = "is likely to" if needs.cost_usd.middle > needs.left_usd else "may"
+        say(f"The budget {odds} end the run before: up to {usd(needs.short_usd)} more than what is left may be needed.")
+    else:
+        say(f"What is left of the budget is enough for {percent(needs.coverage)} coverage.")
+
+
+def _whole(one: ForecastInterval) -> tuple[str, str, str]:
+    return f"{one.low:,.0f}", f"{one.middle:,.0f}", f"{one.high:,.0f}"
+
+
+def _plain(one: Forecast | Needs) -> dict[str, Any]:
+    """The fields as plain JSON: an interval is an object with its ends by name."""
+    return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _named(item) for key, item in value.items()}
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value

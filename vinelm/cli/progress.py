@@ -84,7 +84,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
     parts = [
         f"{now.executed:,} rows",
         f"coverage {percent(now.coverage)}{target} (90 %: {100 * low:.1f} to {100 * high:.1f})",
-        f"{usd(now.committed_usd)}{budget}",
+        f"{_money(now)}{budget}",
         f"{rate.calls_per_s:,.1f} calls/s",
         f"failed: {kinds}" if kinds else "none failed",
     ]
@@ -93,6 +93,15 @@ def line(now: Progress, rate: RateEstimate) -> str:
     if rate.eta_s is not None:
         parts.append(f"{int(rate.eta_s // 3600)}:{int(rate.eta_s // 60 % 60):02d}:{int(rate.eta_s % 60):02d} left")
     return "  |  ".join(parts)
+
+
+def _money(now: Progress) -> str:
+    """Dollars that are spent, and those that units in flight may still cost."""
+    from vinelm.reports import usd
+
+    spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
+    is_reserved = now.reserved_usd > 1e-9  # less is what rounding left
+    return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent
 
 
 def _event(now: Progress, rate: RateEstimate) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from vinelm.controller import Planner, ReportedLoadMonitor, SlowdownCurve, fit_slowdown
 from vinelm.errors import ConfigError
 from vinelm.evaluation.replay import ReplayResult
+from vinelm.extras import required_extra
 from vinelm.objective import Objective
 from vinelm.recorded_table import RecordedTable
 from vinelm.trie import FloatArray
@@ -222,8 +223,6 @@ def _serve(env: Any, slots: Any, engine: SimulatedEngine, base_s: float, done: l
 
 
 def _simpy() -> Any:
-    try:
+    with required_extra("sim", "the simulator"):
         import simpy
-    except ImportError as error:
-        raise ConfigError("the simulator needs simpy: pip install 'vinelm[sim]'") from error
     return simpy

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
 
 if TYPE_CHECKING:
     import pandas
@@ -24,12 +24,10 @@ def data_frame(
         index_name: What the row labels are.
 
     Raises:
-        ConfigError: pandas is not installed.
+        MissingExtra: pandas is not installed.
     """
-    try:
+    with required_extra("pandas", "a data frame"):
         import pandas
-    except ImportError as error:
-        raise ConfigError("a data frame needs pandas: pip install 'vinelm[pandas]'", code="pandas-missing") from error
     labels = None if index is None else pandas.Index(index, name=index_name)
     frame = pandas.DataFrame(dict(columns), index=labels)
     return frame.astype(dict(dtypes)) if dtypes else frame

@@ -10,6 +10,7 @@ from typing import Any, TextIO, cast
 
 from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.extras import required_extra
 
 Row = Mapping[str, Any]
 _MAX_FIELD_CHARS = 2**24
@@ -170,11 +171,9 @@ def _batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
 
 def require_pyarrow(path: Path) -> tuple[Any, Any]:
     """Import ``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` if they are not installed."""
-    try:
+    with required_extra("parquet", f"{path}: a table of this format"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(f"{path}: Parquet needs pyarrow: pip install 'vinelm[parquet]', or use .csv") from error
     return pyarrow, pyarrow.parquet
 
 

@@ -11,15 +11,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from vinelm.catalog import Model
+from vinelm.extras import required_extra
 from vinelm.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 from vinelm.telemetry.message_content import attributes, is_asked_for
 
-try:
+with required_extra("otel", "the observer OpenTelemetry"):
     from opentelemetry import trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
-except ImportError as error:  # pragma: no cover - the extra is always there in development
-    raise ImportError("spans need the package opentelemetry-api: pip install 'vinelm[otel]'") from error
 
 PROVIDERS: Mapping[str, str] = {
     "azure": "azure.ai.openai",

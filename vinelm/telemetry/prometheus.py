@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from vinelm.catalog import Model
+from vinelm.extras import required_extra
 from vinelm.protocols import Invocation
 from vinelm.telemetry.events import DecisionEvent
 
-try:
+with required_extra("metrics", "the observer Prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-except ImportError as error:  # pragma: no cover - the extra is always there in development
-    raise ImportError("metrics need the package prometheus-client: pip install 'vinelm[metrics]'") from error
 
 DECISION_BUCKETS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1)
 LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)

@@ -9,9 +9,8 @@ import json
 import socket
 from contextlib import suppress
 from functools import lru_cache
-from importlib.util import find_spec
 
-from vinelm.errors import ConfigError
+from vinelm.extras import require_extra
 from vinelm.workflows.limited import GRACE_S, Sessions, is_supported
 from vinelm.workflows.mathqa.arithmetic import number
 
@@ -28,8 +27,7 @@ _SILENT_S = 5.0
 
 def require_math_verify() -> None:
     """Raise :class:`ConfigError` if math-verify is not installed."""
-    if find_spec("math_verify") is None:
-        raise ConfigError("mathqa compares answers with math-verify: pip install 'vinelm[workloads]'")
+    require_extra("workloads", "mathqa", "math_verify")
 
 
 @lru_cache(maxsize=100_000)

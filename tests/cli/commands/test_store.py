@@ -41,10 +41,10 @@ def run(capsys, *args, code=0):
 
 def refused(capsys, folder, *args):
     """Exit code 2, one line, nothing written; the line."""
-    before = {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(".lock")}
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
     line = run(capsys, *args, code=2)
     assert line.count("\n") == 1
-    assert {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(".lock")} == before
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     return line
 
 
@@ -217,13 +217,13 @@ def test_on_a_full_disk_nothing_is_left(capsys, folder, args):
         store.register([Request(f"q{i}", {}) for i in range(200)])
         store.add_many(a_row(f"q{i}", ("large",), detail=random.Random(i).randbytes(300).hex()) for i in range(200))
     run(capsys, "export", "big.db", "-o", "big.csv")
-    before = sorted(p.name for p in folder.iterdir() if not p.name.endswith(".lock"))
+    before = sorted(p.name for p in folder.iterdir())
     done = subprocess.run([sys.executable, "-c", FULL_DISK, *args], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1
     assert "x." in done.stderr
     assert ".draft" not in done.stderr
-    assert sorted(p.name for p in folder.iterdir() if not p.name.endswith(".lock")) == before
+    assert sorted(p.name for p in folder.iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["info", "check", "export", "import", "merge"])

@@ -128,6 +128,9 @@ class OutcomeModel:
         committed = self.store.committed_usd()
         assert committed <= self.cap + self.excess + 1e-9
         assert abs(self.ledger.committed_usd - committed) < 1e-9
+        if isinstance(self.store, MemoryStore):
+            unsettled = sum(upper for upper, settled in self.store.entries.values() if settled is None)
+            assert abs(self.ledger.reserved_usd - unsettled) < 1e-9
         assert self.billed <= committed + self.excess + 1e-9  # nothing is called that is not on the ledger
 
 

@@ -4,8 +4,9 @@ import pytest
 from profiling_toy import ToyBackend, catalog_for, cost_of, new_store, reachable, toy
 from rounds_toy import DoublingRounds
 
-from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, profile
+from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler, needs_of, profile
 from vinelm.protocols import RequestPath
+from vinelm.trie import Trie
 
 
 @pytest.fixture(autouse=True)
@@ -160,3 +161,26 @@ def test_paths_that_go_on_are_priced_to_their_ends(tmp_path):
         result = profile(workflow, catalog_for(workflow), {"test": ToyBackend()}, store, sampler=GoingOn(True))
         assert result.executed == 50
         assert forecast_of(workflow, store.observations(), sampler=GoingOn(True)).cells.high == 0
+
+
+def test_what_is_needed_stands_beside_what_is_left():
+    workflow = toy(n_requests=20)
+    template = workflow.template.bind(tuple(catalog_for(workflow)))
+    forecast = forecast_of(workflow, sampler="exhaustive")
+    limits = ProfileLimits(budget_usd=forecast.cost_usd.high / 2, budget_calls=100)
+    needs = needs_of(forecast, limits, template, 20, coverage=1.0, committed_usd=forecast.cost_usd.high / 4)
+    assert needs.left_usd == pytest.approx(forecast.cost_usd.high / 4)
+    assert needs.short_usd == pytest.approx(forecast.cost_usd.high * 3 / 4)
+    assert needs.left_calls == 100
+    assert needs.requests == (20, 20, 20)  # every path of every request
+    assert needs.calls.middle == forecast.total_calls
+    assert needs.left_rows == 20 * Trie.from_template(template).n_nodes
+    assert needs.rows.high <= needs.left_rows
+
+
+def test_without_a_budget_nothing_is_short():
+    workflow = toy(n_requests=5)
+    forecast = forecast_of(workflow, coverage=0.5)
+    template = workflow.template.bind(tuple(catalog_for(workflow)))
+    needs = needs_of(forecast, ProfileLimits(), template, 5, coverage=0.5)
+    assert (needs.left_usd, needs.left_calls, needs.short_usd) == (None, None, 0.0)

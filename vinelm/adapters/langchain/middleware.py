@@ -12,12 +12,11 @@ from langgraph.config import get_config
 from langgraph.types import Command
 
 from vinelm.adapters.langgraph import PATH_KEY, AdapterHolder, InvocationScope, PathChannel, PathValue
+from vinelm.extras import required_extra
 
-try:
+with required_extra("langchain", "VineMiddleware"):
     from langchain.agents.middleware import AgentMiddleware, AgentState, ExtendedModelResponse, ModelRequest, ModelResponse
     from langchain.agents.middleware.types import PrivateStateAttr
-except ImportError as error:  # pragma: no cover - the extra is always there in development
-    raise ImportError("VineMiddleware needs the package langchain: pip install 'vinelm[langchain]'") from error
 
 STAGE = "model"
 """The node in which ``create_agent`` calls its model, and so the name of the stage of an agent that is the root graph."""

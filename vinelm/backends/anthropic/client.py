@@ -11,7 +11,7 @@ from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport, keep_quiet
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic, Timeout
@@ -45,10 +45,8 @@ def api_version(model: Model) -> str:
 
 def check_sdk(model: Model) -> None:
     """Raise :class:`ConfigError` if the SDK is not installed."""
-    try:
+    with required_extra("anthropic", f"model {model.name!r}: Anthropic"):
         import anthropic  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: Anthropic needs its SDK: pip install 'vinelm[anthropic]'") from error
 
 
 def clients_of(base_url: str, key: str, version: str) -> EventLoopClients[Anthropic, AsyncAnthropic]:

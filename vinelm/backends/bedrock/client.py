@@ -11,6 +11,7 @@ from vinelm.backends.http.clients import http_client, library_of_openai
 from vinelm.backends.remote.client_pool import keep_quiet
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
 
 MAX_CONNECTIONS = 256
 """Connections of one client, and threads that wait for asynchronous callers."""
@@ -102,11 +103,9 @@ def _boto_client(model: Model) -> Any:
 
 def boto_session(model: Model) -> Any:
     """Return a session of boto3; :class:`ConfigError` if it is not installed."""
-    try:
+    with required_extra("bedrock", f"model {model.name!r}: Bedrock"):
         import boto3
         import botocore.session
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: Bedrock needs boto3: pip install 'vinelm[bedrock]'") from error
     session = botocore.session.get_session()
     session.register_component("data_loader", _loader())
     return boto3.Session(botocore_session=session)

@@ -24,6 +24,7 @@ from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
+from vinelm.extras import required_extra
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -135,10 +136,8 @@ def _begun(kept: list[Any], request: TransportRequest) -> Delta:
 
 def _config(model: Model, config: Mapping[str, Any]) -> Any:
     """Return the SDK's config; None if it rejects the options. Raises :class:`ConfigError` without the SDK."""
-    try:
+    with required_extra("gemini", f"model {model.name!r}: Gemini"):
         from google.genai import types
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: Gemini needs google-genai: pip install 'vinelm[gemini]'") from error
     try:
         return types.GenerateContentConfig.model_validate(dict(config))
     except ValueError:

@@ -19,6 +19,7 @@ from vinelm.backends.remote.backend import check_base
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
+from vinelm.extras import required_extra
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
@@ -53,10 +54,8 @@ class VertexTransport(GeminiTransport):
         return (model.api_base, model.api_key_env, *_where(model))
 
     def _found(self, model: Model) -> Any:
-        try:
+        with required_extra("gemini", f"model {model.name!r}: Vertex AI"):
             import google.auth
-        except ImportError as error:
-            raise ConfigError(f"model {model.name!r}: Vertex AI needs google-genai: pip install 'vinelm[gemini]'") from error
         with self._credentials_lock:
             if self._credentials is None:
                 with suppress(google.auth.exceptions.GoogleAuthError):  # its message may quote the credentials file

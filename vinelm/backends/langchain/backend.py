@@ -25,6 +25,7 @@ from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.settings import ProviderSettings
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError, FailureKind
+from vinelm.extras import required_extra
 
 
 class LangChainTransport:
@@ -193,10 +194,8 @@ def _made(model: Model) -> BaseChatModel:
             f"model {model.name!r}: was a ready chat model of another process: pass it again, "
             f"VineLM(models={{{model.name!r}: ...}})"
         )
-    try:
+    with required_extra("langchain", f"model {model.name!r}: provider langchain"):
         from langchain.chat_models import init_chat_model
-    except ImportError as error:
-        raise ConfigError(f"model {model.name!r}: LangChain models need langchain: pip install 'vinelm[langchain]'") from error
     options = {"max_tokens": model.max_tokens, "timeout": model.timeout_s, "max_retries": 0, **model.options}
     if model.api_base is not None:
         options["base_url"] = model.api_base

@@ -28,7 +28,7 @@ def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[s
     import sys
     from importlib.util import find_spec
 
-    from vinelm.errors import ConfigError
+    from vinelm.errors import MissingExtra
 
     line = [sys.executable, "-m", "sglang.launch_server", "--model-path", model, "--host", host, "--port", str(port)]
     line += [*FLAGS, *more]
@@ -36,7 +36,7 @@ def command(*, model: str, host: str, port: int, is_printed: bool, more: tuple[s
         echo(shlex.join(["python", *line[1:]]))
         return 0
     if find_spec("sglang") is None:
-        raise ConfigError(
+        raise MissingExtra(
             "SGLang is not installed: run pip install 'vinelm[sglang]' on a host with a GPU, in a separate environment"
         )
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from vinelm.cli.options import output_options, stop_option, workflow_inputs
 if TYPE_CHECKING:
     from vinelm.cli.inputs import Inputs
     from vinelm.observation import Observation
-    from vinelm.profiler import ExecutionConfig, Forecast, ProfileLimits, ProfileResult
+    from vinelm.profiler import ExecutionConfig, Forecast, Needs, ProfileLimits, ProfileResult
     from vinelm.protocols import Sampler
     from vinelm.traces import ObservationStore, StoreIdentity
 
@@ -88,8 +88,8 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
     if inputs.note and not quiet:
         echo(inputs.note, err=True)
     if settings["dry_run"]:
-        forecast = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
-        print_forecast(forecast, inputs, as_json=as_json)
+        forecast, needs = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
+        print_forecast(forecast, needs, inputs, as_json=as_json)
         return None
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
@@ -204,8 +204,9 @@ def _forecast(
     execution: ExecutionConfig,
     sampler: str | Sampler,
     quiet: bool,
-) -> Forecast:
-    from vinelm.profiler import continued_share, forecast_profile, make_sampler, rates_of
+) -> tuple[Forecast, Needs]:
+    """Forecast the run, and what it would need without budgets."""
+    from vinelm.profiler import ProfileLimits, continued_share, forecast_profile, make_sampler, needs_of, rates_of
 
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
@@ -218,11 +219,21 @@ def _forecast(
             sampler, inputs.workflow.template, ids, settings["seed"],
             catalog=inputs.catalog, continued_share=continued_share(inputs.workflow),
         )  # fmt: skip
-    return forecast_profile(
-        inputs.workflow.template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
-        rates=rates_of(inputs.catalog, inputs.backends), checkpoints=not settings["no_checkpoints"],
-        rows=rows, committed_usd=committed_usd, seed=settings["seed"],
-    )  # fmt: skip
+    template = inputs.workflow.template
+
+    def forecast_to(limits: ProfileLimits) -> Forecast:
+        return forecast_profile(
+            template, inputs.catalog, ids, sampler, limits, workers=execution.workers,
+            rates=rates_of(inputs.catalog, inputs.backends), checkpoints=not settings["no_checkpoints"],
+            rows=rows, committed_usd=committed_usd, seed=settings["seed"],
+        )  # fmt: skip
+
+    forecast = forecast_to(limits)
+    coverage = limits.coverage or (1.0 if settings["no_checkpoints"] else DEFAULT_COVERAGE)
+    unlimited = ProfileLimits(coverage=None if settings["no_checkpoints"] else coverage)
+    whole = forecast if limits == unlimited else forecast_to(unlimited)
+    needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
+    return forecast, needs
 
 
 def _run(

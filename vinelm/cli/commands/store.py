@@ -10,6 +10,7 @@ import click
 from vinelm.cli.commands.subcommands.store_import import command as import_command
 from vinelm.cli.commands.subcommands.store_reprice import command as reprice_command
 from vinelm.cli.console import echo
+from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _AFTER = {"first": "first in a request", "switched": "after another model", "kep
 STORE = click.argument("store", type=click.Path(path_type=Path))
 
 
-@click.group("store", short_help="Inspect, check, export, import, merge and reprice stores.")
+@click.group("store", cls=SuggestingGroup, short_help="Inspect, check, export, import, merge and reprice stores.")
 def command() -> None:
     """Inspect, check, export, import, merge and reprice observation stores.
 

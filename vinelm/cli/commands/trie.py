@@ -12,6 +12,7 @@ from vinelm.cli.commands.subcommands.trie_diff import command as diff_command
 from vinelm.cli.commands.subcommands.trie_export import command as export_command
 from vinelm.cli.commands.subcommands.trie_reprice import command as reprice_command
 from vinelm.cli.console import echo
+from vinelm.cli.groups import SuggestingGroup
 from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ SHOWN = (
 """Keys of the provenance in the table; ``--json`` has all of them."""
 
 
-@click.group("trie", short_help="Inspect, compare, reprice and export annotated tries.")
+@click.group("trie", cls=SuggestingGroup, short_help="Inspect, compare, reprice and export annotated tries.")
 def command() -> None:
     """Inspect, compare, reprice and export the annotated tries that `vinelm estimate` writes.
 

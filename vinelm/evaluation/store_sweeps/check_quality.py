@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from scipy.special import betaincinv
-
+from vinelm.extras import required_extra
 from vinelm.observation import Observation
+
+with required_extra("profile", "the quality of a check"):
+    from scipy.special import betaincinv
 
 
 class CheckQuality(NamedTuple):

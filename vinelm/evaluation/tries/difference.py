@@ -8,14 +8,17 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.catalog import Price
 from vinelm.errors import ConfigError
 from vinelm.evaluation.pareto import frontier_nodes
 from vinelm.evaluation.sweep import spaced_caps
+from vinelm.extras import required_extra
 from vinelm.trie import BoolArray, FloatArray
+
+with required_extra("profile", "comparing two tries"):
+    from scipy.special import ndtr
 
 MovedMetric = Literal["accuracy", "cost", "latency"]
 METRICS: Mapping[MovedMetric, tuple[str, str]] = {

@@ -1,1 +1,5 @@
 """The report of a store and its trie, section by section."""
+
+from vinelm.extras import require_extra
+
+require_extra("report", "a report", "matplotlib", "scipy", "sqlalchemy")  # here, so that it fails before it computes

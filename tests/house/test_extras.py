@@ -1,0 +1,146 @@
+"""The core serves and plans without the libraries of any extra; what needs one says so in one line."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vinelm.errors import ConfigError, MissingExtra
+from vinelm.extras import required_extra
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: needs for name, needs in PROJECT["optional-dependencies"].items() if name not in ("dev", "sglang")}
+MODULES = {
+    "boto3": "botocore", "google-genai": "google.genai", "math-verify": "math_verify", "opentelemetry-api": "opentelemetry",
+    "prometheus-client": "prometheus_client", "xgboost-cpu": "xgboost",
+}  # fmt: skip
+"""Distributions whose module has another name; the others' is their own."""
+NAMES = {re.match(r"[\w-]+", need)[0] for needs in EXTRAS.values() for need in needs} - {"vinelm"}
+LIBRARIES = sorted({MODULES.get(name, name) for name in NAMES})
+CORE_ONLY = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {LIBRARIES!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+"""An interpreter that has the libraries of no extra."""
+MADE = """
+import numpy as np
+from langchain_core.language_models import FakeListChatModel
+from vinelm import AnnotatedTrie, Catalog, Objective, Planner, Trie, VineLM, load_trie, save_trie
+sys.path.insert(0, {examples!r})
+from my_app import build, workflow
+
+chats = {{name: FakeListChatModel(responses=["five", "5"]) for name in ("small", "large")}}
+price = {{"input": 1.0, "output": 2.0, "source": "a test", "as_of": "2026-01-01"}}
+catalog = Catalog.from_chat_models(chats, prices=dict.fromkeys(chats, price))
+template = workflow.template.bind(tuple(catalog))
+trie = Trie.from_template(template)
+inside = trie.depth > 0
+right, stops, seconds = np.where(inside, 0.2 + 0.1 * trie.depth, 0.0), np.where(inside, 0.5, 0.0), np.where(inside, 0.1, 0.0)
+made = AnnotatedTrie(trie, template, catalog, right, stops, right / 2, seconds / 100, 0 * seconds, seconds, seconds / 9)
+save_trie({file!r}, made)
+"""
+SERVED = """
+vine = VineLM(catalog, on_error="raise")
+vine.load({file!r})
+assert Planner(load_trie({file!r})).plan(Objective(minimize="cost")).next_model in catalog
+app = build(vine).compile()
+for objective in (
+    Objective(maximize="accuracy", max_cost_usd=1.0),
+    Objective(maximize="accuracy", max_latency_s=5.0, risk="mean+sd"),
+    Objective(maximize="accuracy", max_latency_s=5.0, risk="dp"),
+):
+    session = vine.session(objective)
+    assert app.invoke({{"question": "2 + 3?"}}, context=vine.context(objective, policy=session))["answer"] == "5"
+    assert session.invocations[0].prefix[0] in catalog
+"""
+
+
+def run(code, folder):
+    paths = {"examples": str(ROOT / "docs" / "examples"), "file": str(folder / "app.vine")}
+    command = [sys.executable, "-c", CORE_ONLY + code.format(**paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=folder)
+
+
+def test_every_extra_is_in_all():
+    named = re.fullmatch(r"vinelm\[(.*)\]", PROJECT["optional-dependencies"]["all"][0])[1].split(",")
+    through_others = {"profile", "report"}  # what `demo` brings along
+    assert set(named) | through_others | {"all"} == set(EXTRAS)
+
+
+def test_the_core_serves_and_plans_without_any_extra(tmp_path):
+    done = run(MADE + SERVED + "print(*sys.modules)", tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"langgraph", "vinelm.controller"} <= loaded
+    assert not loaded & set(LIBRARIES)
+
+
+COMMANDS = """
+import contextlib, io, json
+from vinelm.cli.main import main
+found = []
+for line in {lines!r}:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        code = main(line.split())
+    found.append((line, code, said.getvalue()))
+print(json.dumps(found))
+"""
+PLANNING = ["--maximize accuracy --max-latency-s 5", "--minimize cost"]
+WORKING = [f"{command} app.vine {bounds}" for command in ("plan", "explain") for bounds in PLANNING]
+REFUSED = {
+    "check my_app:workflow": "profile",
+    "profile my_app:workflow --models models.toml --budget-usd 1": "profile",
+    "store check app.db": "profile",
+    "estimate app.db": "profile",
+    "evaluate app.db": "profile",
+    "verify app.db app.vine --maximize accuracy": "profile",
+    "trie diff app.vine app.vine": "profile",
+    "calibrate http://localhost:1/v1 --models models.toml --yes": "profile",
+    "report app.db app.vine": "report",
+    "demo": "demo",
+    "demo support": "demo",
+    "trie export app.vine -o app.parquet": "parquet",
+}
+"""Command to the extra that it names."""
+
+
+def test_commands_work_or_name_their_extra_in_one_line(tmp_path):
+    done = run(MADE + COMMANDS.replace("{lines!r}", repr([*WORKING, *REFUSED])), tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line, code, said in json.loads(done.stdout):
+        extra = REFUSED.get(line)
+        assert code == (2 if extra else 0), (line, said)
+        if extra:
+            assert said.count("\n") == 1
+            assert said.startswith("error: ")
+            assert said.endswith(f" pip install 'vinelm[{extra}]'\n"), line
+
+
+def test_the_front_door_names_the_extra_too(tmp_path):
+    done = run("import vinelm\ntry:\n    vinelm.ObservationStore\nexcept ImportError as error:\n    print(error)", tmp_path)
+    assert done.stdout == "a store of observations needs sqlalchemy: pip install 'vinelm[profile]'\n", done.stderr
+
+
+def test_a_library_that_is_there_and_broken_says_why():
+    says = r"^this needs numpy, which cannot be imported \(cannot import .*\): pip install 'vinelm\[x\]'$"
+    with pytest.raises(MissingExtra, match=says), required_extra("x", "this"):
+        from numpy import nothing_of_that_name  # noqa: F401
+
+
+def test_a_missing_extra_is_an_input_error_and_keeps_its_message_when_it_is_nested():
+    says = r"^this needs gone: pip install 'vinelm\[inner\]'$"
+    nested = required_extra("outer", "all of it"), required_extra("inner", "this")
+    with pytest.raises(ConfigError, match=says) as caught, nested[0], nested[1]:
+        import gone.below  # noqa: F401
+    assert caught.value.code == "missing-extra"
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)

@@ -1,0 +1,80 @@
+"""What an exception means to whoever called the command: a line on stderr, an exit code, and an object under ``--json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from vinelm.catalog import redacted
+from vinelm.cli.hints import hint_for
+from vinelm.errors import BudgetExhausted, InputError, VineLMError
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_BUDGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+TRACEBACK_ENV = "VINELM_TRACEBACK"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command failed.
+
+    Attributes:
+        kind: A stable identifier: the ``code`` of a :class:`~vinelm.errors.VineLMError`, or ``usage``, ``interrupted`` or
+            ``unexpected``.
+        message: One line for a person.
+        hint: What helps, in the command line's terms; None if the message says it.
+        exit_code: The exit code of the process.
+        line: What stderr shows: message and hint in one line.
+    """
+
+    kind: str
+    message: str
+    exit_code: int
+    line: str
+    hint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the value of ``error`` under ``--json``; without ``hint`` where there is none."""
+        hint = {} if self.hint is None else {"hint": self.hint}
+        return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what ``error`` means. Keys of providers are taken out of its texts."""
+    if isinstance(error, click.ClickException):
+        return _of_click(error)
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return Failure(kind="interrupted", message="interrupted", exit_code=EXIT_INTERRUPTED, line="interrupted")
+    if isinstance(error, VineLMError):
+        return _of_ours(error)
+    message, hint = _one_line(f"unexpected {type(error).__name__}: {error}"), f"set {TRACEBACK_ENV}=1 for the traceback"
+    return Failure(
+        kind="unexpected", message=message, hint=hint, exit_code=EXIT_FAILED, line=_one_line(f"error: {message} ({hint})")
+    )
+
+
+def _of_ours(error: VineLMError) -> Failure:
+    code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
+    lead = "error"
+    if isinstance(error, BudgetExhausted):
+        lead, code = "stopped", EXIT_BUDGET
+    message, hint = _one_line(str(error)), hint_for(error)
+    line = f"{lead}: {message} ({hint})" if hint else f"{lead}: {message}"
+    return Failure(kind=error.code, message=message, hint=hint, exit_code=code, line=line)
+
+
+def _of_click(error: click.ClickException) -> Failure:
+    """The failure of a wrong command line; a command without its arguments shows its help instead of a line."""
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        message = f"{path} needs a command"
+        line = error.format_message()
+    else:
+        message = _one_line(error.format_message()).rstrip(".")
+        line = f"error: {message} See `{path} --help`" if message.endswith("?") else f"error: {message}: see `{path} --help`"
+    return Failure(kind="usage", message=message, hint=f"see `{path} --help`", exit_code=error.exit_code, line=line)
+
+
+def _one_line(text: str) -> str:
+    return redacted(" ".join(text.split()))
