@@ -17,10 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from signals_parts.results import commit_here
+from result_files import add_results_option, provenance, write_results
 
 from vinelm.catalog.prices import price_of_id
 
@@ -81,14 +80,12 @@ def measure() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--results", type=Path, metavar="FILE", help="also write it to this file, with the command and the commit"
-    )
+    add_results_option(parser)
     arguments = parser.parse_args()
+    made = provenance(arguments)
     found = measure()
     if arguments.results is not None:
-        whole = {"command": "python scripts/profile_cost.py", "commit": commit_here(), **found}
-        arguments.results.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_results(arguments.results, made, found)
     if arguments.json:
         print(json.dumps(found))
         return
