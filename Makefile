@@ -67,7 +67,7 @@ $(DOCS)/.installed: pyproject.toml $(VENV)/.runtime requirements/docs.txt
 	@touch $@
 
 docs: $(DOCS)/.installed farm ## build the documentation site into build/site, strictly, and check its links; no network
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
 	@$(DOCS)/bin/python scripts/docs_parts/check_site.py build/site
 
 test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, kill it half-way, resume (downloads torch)

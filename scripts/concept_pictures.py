@@ -57,7 +57,10 @@ class Box:
         faint = " faint" if self.look == "out" else ""
         top = self.y + 5 - 9 * len(self.lines)
         texts = [f'<text class="label{faint}" x="{self.x}" y="{top}">{self.title}</text>']
-        texts += [f'<text class="{faint.strip() or "small"}" x="{self.x}" y="{top + 18 * n}">{line}</text>' for n, line in enumerate(self.lines, 1)]
+        texts += [
+            f'<text class="{faint.strip() or "small"}" x="{self.x}" y="{top + 18 * n}">{line}</text>'
+            for n, line in enumerate(self.lines, 1)
+        ]
         corner = f'x="{self.x - self.width // 2}" y="{self.y - self.height // 2}"'
         return "\n".join([f'<rect class="{self.look}" {corner} width="{self.width}" height="{self.height}" rx="8"/>', *texts])
 
@@ -98,7 +101,11 @@ def graph() -> str:
 
 
 PLACES = {(): (390, 36), ("small",): (200, 130), ("large",): (580, 130)}
-PLACES |= {(first, then): (PLACES[(first,)][0] + (-80 if then == "small" else 80), 232) for first in ("small", "large") for then in ("small", "large")}
+PLACES |= {
+    (first, then): (PLACES[(first,)][0] + (-80 if then == "small" else 80), 232)
+    for first in ("small", "large")
+    for then in ("small", "large")
+}
 
 
 def trie_boxes(found: AnnotatedTrie) -> dict[tuple[str, ...], Box]:

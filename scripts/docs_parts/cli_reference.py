@@ -33,7 +33,9 @@ def _section(command: click.Command, ctx: click.Context) -> Iterator[str]:
     yield f"```\n{path} {' '.join(command.collect_usage_pieces(ctx))}\n```"
     rows = [row for parameter in command.get_params(ctx) if (row := parameter.get_help_record(ctx))]
     if rows:
-        yield "| option | meaning |\n| --- | --- |\n" + "\n".join(f"| {_names(names)} | {_cell(text)} |" for names, text in rows)
+        yield "| option | meaning |\n| --- | --- |\n" + "\n".join(
+            f"| {_names(names)} | {_cell(text)} |" for names, text in rows
+        )
     if command.epilog:
         yield from _paragraphs(command.epilog)
 

@@ -19,11 +19,17 @@ from mkdocs.structure.pages import Page
 from notebook_page import notebook_page
 
 ROOT = Path(__file__).resolve().parents[2]
-FROM_ROOT = {"SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
+FROM_ROOT = {
+    "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "README.md": "index.md",
+}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r"!\[([^\]]*)\]\((pictures/[\w-]+\.svg)\)")
 MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+ROLE = re.compile(r":(?:class|func|meth|attr|data|mod|exc):<code>~?([\w.]+)</code>")
 DECISIONS = "decisions/*"
 
 
@@ -72,6 +78,19 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     markdown = MERMAID.sub(lambda found: layers_picture(found[1]), markdown)
     markdown = PICTURE.sub(lambda found: inline(Path(config.docs_dir) / found[2], found[1]), markdown)
     return leaving_docs(markdown, posixpath.join("docs", posixpath.dirname(page.file.src_uri)))
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Docstrings name things by reStructuredText's roles: show the name, with a link where the page describes it."""
+    del page, config, files
+    anchors = {anchor.rpartition(".")[2]: anchor for anchor in re.findall(r'<h3 id="(vinelm\.\w+)"', html)}
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1].rpartition(".")[2] if found[0].partition("<code>")[2].startswith("~") else found[1]
+        anchor = anchors.get(found[1].rpartition(".")[2])
+        return f'<a href="#{anchor}"><code>{name}</code></a>' if anchor else f"<code>{name}</code>"
+
+    return ROLE.sub(named, html)
 
 
 def leaving_docs(text: str, folder: str) -> str:

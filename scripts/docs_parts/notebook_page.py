@@ -12,7 +12,7 @@ def notebook_page(path: Path) -> str:
     """The page of a notebook, with a link to the notebook itself under its title."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     pieces = [piece for cell in cells for piece in _pieces(cell)]
-    note = f"[Download this notebook]({path.name}). What the cells print is what they printed when the notebook was last run by its test."
+    note = f"[Download this notebook]({path.name}). What the cells print is what they printed when it was last run."
     return "\n\n".join([pieces[0], note, *pieces[1:]]) + "\n"
 
 
