@@ -4,13 +4,14 @@ VENV := .venv
 TYPING ?= build/typing
 BIN := $(VENV)/bin
 AUDIT := build/audit
+DOCS := build/docs-venv
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 LOCKED := install -qq --require-hashes
 UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-live lint types bench house lock audit release clean
+.PHONY: help setup demo test test-all test-live lint types docs farm bench house lock audit release clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,8 +41,9 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long"
 
-test-all: test ## the tests, then the long ones: more tests, planner against brute force, kills and resumes
+test-all: test docs ## the tests, then the long ones: more tests, the site, planner against brute force, kills and resumes
 	@$(PYTEST) -m long
+	@$(DOCS)/bin/python scripts/notebooks.py --check
 	@$(BIN)/python scripts/check_planner.py
 	@$(BIN)/python scripts/crash_profile.py
 
@@ -49,10 +51,24 @@ lint: $(VENV)/.dev ## ruff: style and mistakes
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## mypy --strict over a link farm that shows the parts as vinelm.*
+# A folder of links that shows the parts as vinelm.*, for tools that read the source.
+farm:
 	@rm -rf $(TYPING)/vinelm && mkdir -p $(TYPING)/vinelm
 	@for item in vinelm/* controller estimator profiler traces workflows; do ln -s "$(CURDIR)/$$item" "$(TYPING)/vinelm/$$(basename $$item)"; done
+
+types: $(VENV)/.dev farm ## mypy --strict over a link farm that shows the parts as vinelm.*
 	@cd $(TYPING) && MYPYPATH=. "$(CURDIR)/$(BIN)/python" -m mypy --config-file "$(CURDIR)/pyproject.toml" -p vinelm
+
+$(DOCS)/.installed: pyproject.toml $(VENV)/.runtime requirements/docs.txt
+	@echo "installing the tools of the documentation into $(DOCS) ..."
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(PIP) --python $(DOCS)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/docs.txt
+	@$(PIP) --python $(DOCS)/bin/python install -qq --no-deps --no-build-isolation -e .
+	@touch $@
+
+docs: $(DOCS)/.installed farm ## build the documentation site into build/site, strictly, and check its links; no network
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+	@$(DOCS)/bin/python scripts/docs_parts/check_site.py build/site
 
 test-live: $(VENV)/.dev ## profile on a real engine with a tiny random model, kill it half-way, resume (downloads torch)
 	@$(BIN)/python scripts/live/profile_live.py
@@ -70,6 +86,7 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt
+	@$(LOCK) -c requirements/dev.txt --group docs --extra pandas pyproject.toml -o requirements/docs.txt
 
 $(AUDIT)/tools/.installed: $(VENV)/.demo requirements/audit.txt
 	@echo "installing the audit tools into $(AUDIT)/tools ..."

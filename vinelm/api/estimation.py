@@ -52,7 +52,7 @@ def estimate(
         ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
             or a judge scored the answers that disagrees with the labels.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> trie = vinelm.estimate("my-app.db")
         >>> trie.trie.n_nodes

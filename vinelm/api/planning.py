@@ -73,7 +73,7 @@ def plan(
         InfeasibleError: No path meets the bounds, and the objective has ``on_infeasible="raise"``.
         TrieFileError: The file is missing, damaged or written by a newer version.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> decision = vinelm.plan("my-app.vine", maximize="accuracy", max_cost_usd=0.001)
         >>> decision.path

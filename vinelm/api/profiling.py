@@ -76,7 +76,7 @@ def profile(
         WorkflowError: The workflow cannot be profiled as it stands.
         StoreError: The store belongs to another workflow, none of its rows would stay, or another process is writing to it.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> from my_app import workflow
         >>> some = workflow.requests[:90]  # the other 30 are for vinelm.verify

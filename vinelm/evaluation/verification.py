@@ -83,7 +83,7 @@ def verify(
         InfeasibleError: No path meets the bounds.
         StoreError: The store cannot be read.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> best = vinelm.Objective(maximize="accuracy")
         >>> found = vinelm.verify("my-app.db", "my-app.vine", best, workflow="my_app:workflow", requests=30)

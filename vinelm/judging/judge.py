@@ -153,7 +153,7 @@ def llm_judge(
     Raises:
         WorkflowError: There is no rubric or no answer, or an argument makes no sense.
 
-    Example:
+    Examples:
         >>> from vinelm import llm_judge
         >>> judge = llm_judge("openai:gpt-4.1-mini", rubric="The answer names the capital of the country.", label="capital")
         >>> judge.name

@@ -31,7 +31,7 @@ def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str 
         ConfigError: Store and trie do not belong together, or the page cannot be written.
         EvidenceError: The store holds no observation.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> vinelm.report("my-app.db", "my-app.vine", "report").name
         'report.html'

@@ -104,8 +104,9 @@ class Branch:
     Raises:
         TemplateError: There are fewer than two arms, or steps follow an END.
 
-    >>> Branch({"search": (Stage("search"),), "answer": ()}).arms["answer"]
-    ()
+    Examples:
+        >>> Branch({"search": (Stage("search"),), "answer": ()}).arms["answer"]
+        ()
     """
 
     arms: Mapping[str, tuple[Step, ...] | Literal["__end__"]]

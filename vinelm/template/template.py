@@ -46,12 +46,13 @@ class Template:
         TemplateError: A stage is declared twice outside of the arms of branches, or with different settings; none is
             answerable; ``stop`` is unknown; or the template is too large.
 
-    >>> t = Template((Stage("generate", ("a", "b")), Loop((Stage("repair", ("a", "b")),), times=2)))
-    >>> [stage.name for stage in t.invocations]
-    ['generate', 'repair', 'repair']
-    >>> router = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
-    >>> [stage.name for stage in router.arms_after(["router"])]
-    ['search', 'write']
+    Examples:
+        >>> t = Template((Stage("generate", ("a", "b")), Loop((Stage("repair", ("a", "b")),), times=2)))
+        >>> [stage.name for stage in t.invocations]
+        ['generate', 'repair', 'repair']
+        >>> router = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
+        >>> [stage.name for stage in router.arms_after(["router"])]
+        ['search', 'write']
     """
 
     steps: tuple[Step, ...]

@@ -76,7 +76,7 @@ def evaluate(
             serving is asked for without what it needs.
         StoreError: The store cannot be read.
 
-    Example:
+    Examples:
         >>> import vinelm
         >>> found = vinelm.evaluate("my-app.db")
         >>> found.verdict, found.headline.name

@@ -1,0 +1,203 @@
+"""Draw the pictures of docs/concepts.md: the example's graph, its trie, a plan in it, and the same plan after the first answer.
+
+The figures in them are those of docs/your-own-app.md: the same app is profiled and estimated with the same simulated models.
+--check draws nothing and says whether the files are those of today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copy
+
+import vinelm
+from vinelm.annotated_trie import AnnotatedTrie
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE, PICTURES = ROOT / "docs" / "examples", ROOT / "docs" / "pictures"
+STYLE = """<style>
+svg { --box: #e6f2f1; --edge: #00796b; --ink: #1f2328; --faint: #8b949e; --chosen: #b2dfdb; --paper: #ffffff; }
+@media (prefers-color-scheme: dark) {
+  svg { --box: #12302d; --edge: #4db6ac; --ink: #e6edf3; --faint: #7d8590; --chosen: #00574c; --paper: #0d1117; }
+}
+.box { fill: var(--box); stroke: var(--edge); }
+.tool { fill: none; stroke: var(--faint); }
+.chosen { fill: var(--chosen); stroke: var(--edge); stroke-width: 2.5; }
+.out { fill: none; stroke: var(--faint); stroke-dasharray: 4 4; }
+.line { fill: none; stroke: var(--faint); stroke-width: 1.4; }
+.taken { fill: none; stroke: var(--edge); stroke-width: 2.8; }
+.tip { fill: var(--faint); }
+text { fill: var(--ink); font: 13px system-ui, sans-serif; text-anchor: middle; }
+.label { font-weight: 600; }
+.faint { fill: var(--faint); }
+.start { text-anchor: start; }
+</style>
+"""
+BOUND_USD = 0.001
+WIDTH, HEIGHT = 132, 64
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box with its centre: a title and lines of small print."""
+
+    x: int
+    y: int
+    title: str
+    lines: tuple[str, ...] = ()
+    look: str = "box"
+    width: int = WIDTH
+    height: int = HEIGHT
+
+    def drawn(self) -> str:
+        """The box as SVG."""
+        faint = " faint" if self.look == "out" else ""
+        top = self.y + 5 - 9 * len(self.lines)
+        texts = [f'<text class="label{faint}" x="{self.x}" y="{top}">{self.title}</text>']
+        texts += [
+            f'<text class="{faint.strip() or "small"}" x="{self.x}" y="{top + 18 * n}">{line}</text>'
+            for n, line in enumerate(self.lines, 1)
+        ]
+        corner = f'x="{self.x - self.width // 2}" y="{self.y - self.height // 2}"'
+        return "\n".join([f'<rect class="{self.look}" {corner} width="{self.width}" height="{self.height}" rx="8"/>', *texts])
+
+
+def picture(width: int, height: int, title: str, parts: list[str]) -> str:
+    """An SVG file: its own colours for light and dark, and a title for those who cannot see it."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">\n<title>{title}</title>\n'
+    return head + STYLE + "\n".join(parts) + "\n</svg>\n"
+
+
+def line(start: tuple[int, int], end: tuple[int, int], look: str = "line") -> str:
+    """A straight line."""
+    return f'<path class="{look}" d="M{start[0]} {start[1]}L{end[0]} {end[1]}"/>'
+
+
+def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    """A horizontal arrow."""
+    x, y = end
+    turn = 8 if start[0] < x else -8
+    return line(start, (x - turn, y)) + f'\n<path class="tip" d="M{x - turn} {y - 5}L{x} {y}L{x - turn} {y + 5}Z"/>'
+
+
+def text(x: int, y: int, words: str, look: str = "faint") -> str:
+    """A line of text."""
+    return f'<text class="{look}" x="{x}" y="{y}">{words}</text>'
+
+
+def graph() -> str:
+    """The graph of the example: two stages, a tool, and an end."""
+    solve, check = Box(190, 60, "solve", ("an LLM stage",)), Box(390, 60, "check", ("a tool",), "tool")
+    finish, fix = Box(610, 60, "finish", ("the answer",), "tool"), Box(390, 170, "fix", ("an LLM stage",))
+    parts = [box.drawn() for box in (solve, check, finish, fix)]
+    parts += [text(50, 64, "question"), arrow((84, 60), (124, 60)), arrow((256, 60), (324, 60)), arrow((456, 60), (544, 60))]
+    parts += [text(500, 50, "a number"), text(536, 148, "not a number,"), text(536, 166, "at most twice")]
+    parts.append('<path class="line" d="M440 92C486 120 486 150 464 166"/>\n<path class="tip" d="M466 159L456 170L469 171Z"/>')
+    parts.append('<path class="line" d="M324 170C280 160 290 116 334 97"/>\n<path class="tip" d="M330 92L340 92L336 101Z"/>')
+    return picture(700, 220, "The graph of the example: solve, check, and fix until the answer is a number", parts)
+
+
+PLACES = {(): (390, 36), ("small",): (200, 130), ("large",): (580, 130)}
+PLACES |= {
+    (first, then): (PLACES[(first,)][0] + (-80 if then == "small" else 80), 232)
+    for first in ("small", "large")
+    for then in ("small", "large")
+}
+
+
+def trie_boxes(found: AnnotatedTrie) -> dict[tuple[str, ...], Box]:
+    """A box for each node of the first two invocations, with its estimated accuracy and dollars."""
+    boxes = {(): Box(*PLACES[()], "a request", (), "tool", height=36)}
+    for prefix, (x, y) in PLACES.items():
+        if prefix:
+            node = found.trie.node(prefix)
+            figures = (f"{found.accuracy[node]:.1%} right", f"${1000 * found.path_cost_usd[node]:.2f} per 1,000")
+            boxes[prefix] = Box(x, y, prefix[-1], figures)
+    return boxes
+
+
+def tree(boxes: dict[tuple[str, ...], Box], taken: tuple[str, ...] = ()) -> list[str]:
+    """The boxes and the lines between them; those along the taken prefix are thick."""
+    lines = []
+    for prefix, box in boxes.items():
+        if prefix:
+            above = boxes[prefix[:-1]]
+            ends = (above.x, above.y + above.height // 2), (box.x, box.y - box.height // 2)
+            lines.append(line(*ends, "taken" if taken[: len(prefix)] == prefix else "line"))
+    return [*lines, *(box.drawn() for box in boxes.values())]
+
+
+SIDE = [text(8, 130, "solve", "faint start"), text(8, 232, "fix", "faint start")]
+
+
+def trie(found: AnnotatedTrie) -> str:
+    """The first two levels of the trie."""
+    title = "The trie: a node for each sequence of models, with its estimated accuracy and cost"
+    return picture(740, 280, title, tree(trie_boxes(found)) + SIDE)
+
+
+def plan(found: AnnotatedTrie) -> str:
+    """The plan for the highest accuracy under a bound; nodes beyond the bound are dashed."""
+    boxes = trie_boxes(found)
+    decision = vinelm.plan(found, maximize="accuracy", max_cost_usd=BOUND_USD)
+    chosen = tuple(found.trie.prefix(decision.target))
+    for prefix, box in boxes.items():
+        if prefix and prefix == chosen[: len(prefix)]:
+            boxes[prefix] = replace(box, look="chosen")
+        elif prefix and found.path_cost_usd[found.trie.node(prefix)] > BOUND_USD:
+            boxes[prefix] = replace(box, look="out")
+    title = "A plan: the most accurate path among those that cost at most $1.00 per 1,000 requests"
+    return picture(740, 280, title, tree(boxes, chosen) + SIDE)
+
+
+def rerooted(found: AnnotatedTrie) -> str:
+    """What is left of the trie once the small model has answered and the check has failed."""
+    boxes = trie_boxes(found)
+    for prefix, box in boxes.items():
+        if prefix and prefix[0] == "large":
+            boxes[prefix] = replace(box, look="out", lines=())
+        elif len(prefix) == 2:
+            node = found.trie.node(prefix)
+            figures = (f"{abs(found.success[node]):.0%} right now", f"+ ${1000 * found.cost_usd[node]:.2f} per 1,000")
+            boxes[prefix] = replace(box, lines=figures, look="chosen" if prefix[1] == "large" else "box")
+    boxes[("small",)] = replace(boxes[("small",)], lines=("has answered;", "the check failed"), look="tool")
+    title = "Planning again: only the part below the request's own position is left"
+    return picture(740, 280, title, tree(boxes, ("small", "large")) + SIDE)
+
+
+def estimated(folder: Path) -> AnnotatedTrie:
+    """The trie of the example, from the profile that docs/your-own-app.md runs."""
+    for name in ("my_app.py", "questions.jsonl", "models.toml"):
+        copy(EXAMPLE / name, folder)
+    sys.path.insert(0, str(folder))
+    vinelm.profile("my_app:workflow", folder / "models.toml", folder / "my-app.db", coverage=0.3)
+    return vinelm.estimate(folder / "my-app.db")
+
+
+def drawn() -> dict[str, str]:
+    """Each picture by its file name."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = estimated(Path(folder))
+    return {"graph.svg": graph(), "trie.svg": trie(found), "plan.svg": plan(found), "rerooted.svg": rerooted(found)}
+
+
+def main() -> int:
+    """Write the pictures, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a picture is stale")
+    check = parser.parse_args().check
+    pictures = drawn()
+    if not check:
+        for name, made in pictures.items():
+            (PICTURES / name).write_text(made, encoding="utf-8")
+        return 0
+    stale = [name for name, made in pictures.items() if (PICTURES / name).read_text(encoding="utf-8") != made]
+    print(f"stale: {', '.join(stale)}: run scripts/concept_pictures.py" if stale else "the pictures are those of today")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

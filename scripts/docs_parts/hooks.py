@@ -1,0 +1,124 @@
+"""What the site needs beyond MkDocs: pages made from other files, links that leave `docs/`, and pictures inside the pages.
+
+MkDocs calls the functions that begin with ``on_``; `mkdocs.yml` names this file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from cli_reference import cli_reference
+from layers_picture import layers_picture
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from notebook_page import notebook_page
+
+ROOT = Path(__file__).resolve().parents[2]
+FROM_ROOT = {
+    "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "README.md": "index.md",
+}
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
+PICTURE = re.compile(r"!\[([^\]]*)\]\((pictures/[\w-]+\.svg)\)")
+MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+ROLE = re.compile(r":(?:class|func|meth|attr|data|mod|exc):<code>~?([\w.]+)</code>")
+DECISIONS = "decisions/*"
+
+
+def slug(heading: str, separator: str = "-") -> str:
+    """The anchor of a heading, as GitHub makes it: the pages are read there, too."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", separator)
+
+
+def repository(root: Path = ROOT) -> str | None:
+    """The address of the source on the web, if the project says it."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    urls = {name.lower(): address for name, address in project.get("urls", {}).items()}
+    return urls.get("repository") or urls.get("source")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Anchors as on GitHub, and every decision in the navigation."""
+    config.mdx_configs["toc"]["slugify"] = slug
+    decisions = sorted(Path(config.docs_dir).glob(DECISIONS))
+    entries = [f"decisions/{path.name}" for path in decisions]
+    for section in config.nav or []:
+        for pages in section.values():
+            if isinstance(pages, list):
+                pages[:] = [{"Decisions": entries} if page == {"Decisions": DECISIONS} else page for page in pages]
+    config.watch.append(str(ROOT / "vinelm"))
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie elsewhere: those of the repository's root, and the notebooks."""
+    for name, page in FROM_ROOT.items():
+        if page not in files.src_uris:
+            text = leaving_docs((ROOT / name).read_text(encoding="utf-8"), "")
+            files.append(File.generated(config, page, content=text))
+    for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
+        page = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, page, content=notebook_page(notebook)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Fill in what is generated, put pictures into the page, and redirect links to files outside of the site."""
+    del files
+    if page.file.src_uri == "cli.md":
+        markdown += "\n" + cli_reference()
+    markdown = MERMAID.sub(lambda found: layers_picture(found[1]), markdown)
+    markdown = PICTURE.sub(lambda found: inline(Path(config.docs_dir) / found[2], found[1]), markdown)
+    return leaving_docs(markdown, posixpath.join("docs", posixpath.dirname(page.file.src_uri)))
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Docstrings name things by reStructuredText's roles: show the name, with a link where the page describes it."""
+    del page, config, files
+    anchors = {anchor.rpartition(".")[2]: anchor for anchor in re.findall(r'<h3 id="(vinelm\.\w+)"', html)}
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1].rpartition(".")[2] if found[0].partition("<code>")[2].startswith("~") else found[1]
+        anchor = anchors.get(found[1].rpartition(".")[2])
+        return f'<a href="#{anchor}"><code>{name}</code></a>' if anchor else f"<code>{name}</code>"
+
+    return ROLE.sub(named, html)
+
+
+def leaving_docs(text: str, folder: str) -> str:
+    """Redirect each link that leaves `docs/`: to the page made from that file, to the source on the web, or to nowhere."""
+
+    def redirected(found: re.Match[str]) -> str:
+        label, link = found.groups()
+        target, _, anchor = link.partition("#")
+        path = posixpath.normpath(posixpath.join(folder, target))
+        if not target or ":" in link:
+            return found[0]
+        if path in FROM_ROOT:
+            target = FROM_ROOT[path]
+        elif path.startswith("docs/") and (ROOT / path).is_file() and not path.startswith("docs/examples/"):
+            target = path.removeprefix("docs/")
+        elif address := repository():
+            return f"[{label}]({address}/blob/main/{path})"
+        else:
+            return label
+        here = posixpath.relpath(target, (folder.removeprefix("docs").strip("/")) or ".")
+        return f"[{label}]({here}{'#' + anchor if anchor else ''})"
+
+    pieces = FENCED.split(text)
+    return "".join(piece if piece.startswith("```") else LINK.sub(redirected, piece) for piece in pieces)
+
+
+def inline(path: Path, description: str) -> str:
+    """The drawing itself, so that it follows the theme: its own colours are for readers of the file."""
+    drawing: Any = re.sub(r"<style>.*?</style>\n?", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    drawing = re.sub(r"\n\s*", "", drawing[drawing.index("<svg") :])
+    return f'<figure class="drawing" markdown="0">{drawing}<figcaption>{description}</figcaption></figure>'
