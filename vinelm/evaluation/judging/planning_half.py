@@ -177,7 +177,7 @@ class PlanningHalf:
             policy = choice.policy
             assert isinstance(policy, VotePolicy | TwoAgreePolicy)
             steps = VoteSteps(policy) if isinstance(policy, VotePolicy) else AgreeSteps(policy)
-            tried = TriedSteps.on(steps, policy.systems, self._evidence.drawn, self.annotated.template, seconds)
+            tried = TriedSteps.on(steps, self._evidence.drawn, self.annotated.template, seconds)
             found[name] = ChosenPolicy(
                 steps=tried, words=choice.words, promised_accuracy=choice.promised_accuracy,
                 promised_cost_usd=choice.promised_cost_usd,
