@@ -1,10 +1,14 @@
 """Do the intervals of `vinelm evaluate` cover the truth, and does it claim gains where there are none?
 
-Draws --worlds worlds of each kind: models of random ability and price, requests of random difficulty, a check that is right more
-or less often, and in worlds with signals answers that agree or not, half of them with a signal. In each a profile buys rows with
-VineLM's own sampler, `vinelm evaluate`'s cross-fitting plans and judges from these rows alone, with its default estimator and its
-default sweep of budgets, and what every chosen plan really achieves is computed on 10,000 fresh requests of the same world. A
-claim is false where the policy that it is about truly gains nothing over the best static plan or over the best single model.
+Draws worlds of two kinds: models of random ability and price, requests of random difficulty, a check that is right more or
+less often, and in worlds with signals answers that agree or not, half of them with a signal. In each a profile buys rows
+with VineLM's own sampler, `vinelm evaluate`'s cross-fitting plans and judges from these rows alone, with its default
+estimator and its default sweep of budgets, and what every chosen plan really achieves is computed on 10,000 fresh requests
+of the same world. A claim is false where the policy that it is about truly gains nothing over the best static plan or over
+the best single model.
+
+The decisions of `vinelm report` are made in the same worlds, against the most accurate single model and against one in use.
+A vote and asking until two agree are left out: no verdict depends on them, and they take a third of the time.
 
 With --data a world is a random half of the requests of a recorded table, and some of its systems: real answers of text-to-SQL
 systems on Spider, of models on exam questions, and of code generators on ClassEval. The truth is that of the whole table.
@@ -17,10 +21,15 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coverage_parts.decisions import decided, decisions
 from coverage_parts.figures import Judged, Trial, as_text, summary
 from coverage_parts.worlds import RecordedWorld, World
 from signals_parts.buying import bought, catalog_of, template_of
@@ -46,14 +55,16 @@ def main() -> int:
         print(json.dumps(result, indent=1))
         return 0
     for kind, found in result["kinds"].items():
-        print(f"{kind}: {arguments.worlds} worlds ({found['skipped']} too small), {arguments.estimator}, {found['seconds']} s")
+        print(f"{kind}: {found['worlds']} worlds ({found['skipped']} too small), {arguments.estimator}")
         print(as_text(found))
     return 0
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=1000, help="worlds to draw of each kind (default %(default)s)")
+    parser.add_argument("--worlds", type=int, default=1000, help="worlds to draw without signals (default %(default)s)")
+    parser.add_argument("--signal-worlds", type=int, help="worlds to draw with signals (default: as many)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="what applications show (default: both)")
     parser.add_argument("--estimator", default="latent", help="estimator that plans (default %(default)s, as of evaluate)")
     parser.add_argument("--data", type=Path, help="folder with recorded tables: take worlds from them instead")
@@ -65,23 +76,47 @@ def parsed() -> argparse.Namespace:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Draw the worlds of every kind, one after the other."""
     tables = [] if arguments.data is None else [table for table, _ in load_tables(arguments.data, None).values()]
+    counts = {
+        "paths": arguments.worlds,
+        "signals": arguments.worlds if arguments.signal_worlds is None else arguments.signal_worlds,
+    }
     options = "" if arguments.data is None else " --data DIR"
-    command = f"python scripts/evaluate_coverage.py --worlds {arguments.worlds} --seed {arguments.seed}{options} --json"
-    kinds = {kind: run_kind(arguments, kind, tables) for kind in arguments.kinds}
-    return {"command": command, "commit": commit_here(), "estimator": arguments.estimator, "kinds": kinds}
+    command = (
+        f"python scripts/evaluate_coverage.py --worlds {counts['paths']} --signal-worlds {counts['signals']}"
+        f" --seed {arguments.seed}{options} --json"
+    )
+    commit = commit_here()
+    kinds = {kind: run_kind(arguments, kind, counts[kind], tables) for kind in arguments.kinds}
+    return {"command": command, "commit": commit, "estimator": arguments.estimator, "kinds": kinds}
 
 
-def run_kind(arguments: argparse.Namespace, kind: str, tables: Sequence[OutcomeTable]) -> dict[str, Any]:
+def run_kind(arguments: argparse.Namespace, kind: str, worlds: int, tables: Sequence[OutcomeTable]) -> dict[str, Any]:
     """Draw worlds of one kind and sum them up."""
-    started, found = time.process_time(), []
-    for i in range(arguments.worlds):
-        rng = np.random.default_rng((arguments.seed, KINDS.index(kind), i))
-        found.append(one_world(rng, i, arguments.estimator, tables, signals=kind == "signals"))
-        if sys.stderr.isatty() and i % 20 == 0:
-            print(f"\r{kind}: {i} of {arguments.worlds} worlds", end="", file=sys.stderr)
-    judged = [one for one in found if one is not None]
-    seconds = round(time.process_time() - started)
-    return {"worlds": len(found), "skipped": len(found) - len(judged), "seconds": seconds, **summary(judged)}
+    draw = partial(drawn_world, seed=arguments.seed, kind=kind, estimator=arguments.estimator, tables=tables)
+    found = []
+    with ProcessPoolExecutor(arguments.jobs) if arguments.jobs > 1 else nullcontext() as pool:
+        for one in map(draw, range(worlds)) if pool is None else pool.map(draw, range(worlds)):
+            found.append(one)
+            if len(found) % 20 == 0:
+                print(f"{kind}: {len(found)} of {worlds} worlds", file=sys.stderr)
+    judged = [one for one, _ in found if one is not None]
+    return {
+        "worlds": worlds,
+        "skipped": worlds - len(judged),
+        "processor_s": round(sum(seconds for _, seconds in found)),
+        **summary(judged),
+        "decisions": decisions([decided for one in judged for decided in one.decisions]),
+    }
+
+
+def drawn_world(
+    index: int, *, seed: int, kind: str, estimator: str, tables: Sequence[OutcomeTable]
+) -> tuple[Judged | None, float]:
+    """The world of that number, and the processor seconds that it took."""
+    started = time.process_time()
+    rng = np.random.default_rng((seed, KINDS.index(kind), index))
+    found = one_world(rng, index, estimator, tables, signals=kind == "signals")
+    return found, time.process_time() - started
 
 
 def one_world(
@@ -101,7 +136,7 @@ def one_world(
     )  # fmt: skip
     try:
         fit = CrossFit(table.request_ids, rows, template, catalog, estimator=estimator, seed=seed)
-        runs = fit.runs(swept(fit.planning), hindsight=False)
+        runs = fit.runs(swept(fit.planning), hindsight=False, votes=False)
     except VineLMError:
         return None
     if not runs:
@@ -111,7 +146,8 @@ def one_world(
         requests=len(table), rows=len(rows), spent_usd=spent,
     )  # fmt: skip
     sizes = [len(fit.bought[1 - half].requests) for half in (0, 1)]
-    return compared(found, runs, sizes, world.table(rng, FRESH), template)
+    fresh = world.table(rng, FRESH)
+    return replace(compared(found, runs, sizes, fresh, template), decisions=decided(fit, rng, fresh, template, sizes))
 
 
 def compared(
@@ -129,12 +165,10 @@ def compared(
             if est.is_identified and not est.is_same
         ]
     own = found.headline.name
-    return Judged(trials, found.verdict, own, truth[own] - max(truth["static"], truth["single"]))
+    return Judged(trials, found.verdict, own, truth[own] - max(truth["static"], truth["single"]), [])
 
 
-def true_value(
-    runs: Sequence[BothWays], name: str, sizes: Sequence[int], fresh: OutcomeTable, template: Template
-) -> float:
+def true_value(runs: Sequence[BothWays], name: str, sizes: Sequence[int], fresh: OutcomeTable, template: Template) -> float:
     """The mean over the budgets and both directions of what the chosen plans achieve on fresh requests."""
     total = 0.0
     for both in runs:

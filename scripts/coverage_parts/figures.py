@@ -6,10 +6,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import beta
+
+if TYPE_CHECKING:
+    from coverage_parts.decisions import Decided
 
 SIZES = ((0.0, 0.02), (0.02, 0.05), (0.05, 0.1), (0.1, 1.0))
 """True gains that power is told for."""
@@ -33,12 +36,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Judged:
-    """One world: its comparisons, the verdict, and the true gain of the policy that the verdict is about."""
+    """One world: its comparisons, the verdict, what that is about and its true gain, and the decisions of a report."""
 
     trials: list[Trial]
     verdict: str
     about: str
     gain: float
+    decisions: list[Decided]
 
 
 def binomial(k: int, n: int) -> tuple[float, float]:
@@ -107,6 +111,12 @@ def as_text(found: dict[str, Any]) -> str:
     )
     for one in found["power"]:
         lines.append(f"true gain {one['true_gain']}: claimed in {one['claimed']} of {one['worlds']} worlds")
+    for rival, one in found["decisions"].items():
+        none = one["without_gain"]
+        lines.append(
+            f"report against {rival}: switch in {none['switched']} of {none['worlds']} worlds without a gain; of"
+            f" {one['switched']} switches {one['switched_wrongly']} gain nothing"
+        )
     for what in ("verdicts", "about"):
         lines.append(f"{what}: " + ", ".join(f"{name} {n}" for name, n in found[what].items()))
     return "\n".join(lines)

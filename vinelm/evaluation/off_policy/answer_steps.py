@@ -64,9 +64,7 @@ class TriedSteps:
     rests: dict[tuple[object, ...], Rest] = field(default_factory=dict)
 
     @classmethod
-    def on(
-        cls, policy: VoteSteps | AgreeSteps, table: OutcomeTable, template: Template, seconds: float
-    ) -> TriedSteps:
+    def on(cls, policy: VoteSteps | AgreeSteps, table: OutcomeTable, template: Template, seconds: float) -> TriedSteps:
         """Try a policy over the drawn requests of a table.
 
         Args:
