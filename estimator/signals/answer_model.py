@@ -180,23 +180,33 @@ class Labelings:
     A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one
     class is the USUAL mistake, and at most one the SECOND.
 
+    Many requests have the same rows but for dollars: the same models, answers that agree alike, the same scores. They have the
+    same labelings, which are kept once.
+
     Args:
-        request: Of each labeling, ascending.
+        pattern_of: The pattern of each request, shape (requests,).
+        pattern: Of each labeling, ascending.
         counts: Weighted number of its answers by (context, type), shape (labelings, contexts * types).
     """
 
-    request: Ints
+    pattern_of: Ints
+    pattern: Ints
     counts: FloatArray
 
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
         """Enumerate the labelings of all requests."""
         width = len(table.contexts) * N_TYPES
-        requests: list[int] = []
+        known: dict[tuple[object, ...], int] = {}
+        pattern_of: list[int] = []
+        patterns: list[int] = []
         rows: list[npt.NDArray[np.float64]] = []
         bounds = np.searchsorted(table.request, np.arange(len(table.requests) + 1))
         for r in range(len(table.requests)):
             here = slice(bounds[r], bounds[r + 1])
+            pattern_of.append(known.setdefault(_pattern(table, here), len(known)))
+            if pattern_of[-1] < len(known) - 1 or (patterns and patterns[-1] == pattern_of[-1]):
+                continue
             base = np.zeros(width)
             right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
             of_class: dict[int, npt.NDArray[np.float64]] = {}
@@ -219,9 +229,16 @@ class Labelings:
                 row = base.copy()
                 for type_, counts in zip(types, of_class.values(), strict=True):
                     row[type_::N_TYPES] += counts
-                requests.append(r)
+                patterns.append(pattern_of[-1])
                 rows.append(row)
-        return cls(np.array(requests, np.int64), np.array(rows))
+        return cls(np.array(pattern_of, np.int64), np.array(patterns, np.int64), np.array(rows))
+
+
+def _pattern(table: AnswerTable, here: slice) -> tuple[object, ...]:
+    """What the labelings of a request depend on: classes are numbered in the order of its rows."""
+    firsts: dict[int, int] = {}
+    kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
+    return kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence"))
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
@@ -275,8 +292,9 @@ def fit_answers(
 
 class _Fit:
     def __init__(self, labelings: Labelings, weights: FloatArray, usual: Features) -> None:
-        self.labelings, self.weights, self.usual = labelings, weights, usual
-        self.starts = np.searchsorted(labelings.request, np.arange(len(weights)))
+        self.labelings, self.usual = labelings, usual
+        self.weights = np.bincount(labelings.pattern_of, weights)
+        self.starts = np.searchsorted(labelings.pattern, np.arange(len(self.weights)))
 
     def run(self, model: AnswerFit, iterations: int) -> AnswerFit:
         for _ in range(iterations):
@@ -304,12 +322,12 @@ class _Fit:
         return model
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """P(labeling, point | request) times the request's weight, shape (labelings, points)."""
+        """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
         log = self.labelings.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
-        highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.request]
+        highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.pattern]
         mass = np.exp(log - highest[:, None])
         total = np.add.reduceat(mass.sum(axis=1), self.starts)
-        return np.asarray(mass * (self.weights / total)[self.labelings.request][:, None])
+        return np.asarray(mass * (self.weights / total)[self.labelings.pattern][:, None])
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
@@ -326,10 +344,11 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     size = np.divide(table.cost_usd, mean[table.context], out=np.ones(len(table)), where=mean[table.context] > 0.0)
     posterior = np.add.reduceat(fit.posterior(model), fit.starts, axis=0)
     posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), TINY)
-    at = posterior[table.request] * weight[:, None]
+    pattern = fit.labelings.pattern_of[table.request]
+    at = posterior[pattern] * weight[:, None]
     of_point = ((at * size[:, None]).sum(axis=0) + PSEUDO_COUNTS) / (at.sum(axis=0) + PSEUDO_COUNTS)
     of_point /= float(np.exp(model.log_weights) @ of_point)
-    expected = np.bincount(table.context, weight * (posterior @ of_point)[table.request], n)
+    expected = np.bincount(table.context, weight * (posterior @ of_point)[pattern], n)
     usual = np.divide(of_model @ paid, of_model @ expected, out=np.zeros(n), where=of_model @ expected > 0.0)
     return replace(model, cost_usd=(paid + PSEUDO_COUNTS * usual) / (expected + PSEUDO_COUNTS), size=of_point)
 

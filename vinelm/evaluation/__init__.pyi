@@ -74,6 +74,7 @@ from .store_sweeps.check_quality import check_quality as check_quality
 from .store_sweeps.check_quality import share_interval as share_interval
 from .store_sweeps.judged_store import JudgedStore as JudgedStore
 from .store_sweeps.judged_store import judge_store as judge_store
+from .store_sweeps.plan_in_use import PlanInUse as PlanInUse
 from .store_sweeps.plan_spending import PlanFlow as PlanFlow
 from .store_sweeps.plan_spending import SpentOn as SpentOn
 from .store_sweeps.plan_spending import plan_flows as plan_flows

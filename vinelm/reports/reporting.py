@@ -9,10 +9,17 @@ from vinelm.reports.page.html import write_page
 from vinelm.reports.store.page import store_page
 
 
-def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str | Path = "report", *, seed: int = 0) -> Path:
+def report(
+    store: str | Path,
+    trie: AnnotatedTrie | str | Path,
+    output_dir: str | Path = "report",
+    *,
+    in_use: str | Path | None = None,
+    seed: int = 0,
+) -> Path:
     """Write one self-contained HTML page about a store and the trie estimated from it. Calls no model.
 
-    The page begins with a decision in one sentence: keep the most accurate single model, or switch. Then come sweeps of every
+    The page begins with a decision in one sentence: keep what you use today, or switch. Then come sweeps of every
     bound, with all policies of :func:`~vinelm.evaluate` judged by requests that did not choose them, the models and the dollars
     of the chosen plan, and what it rests on. Takes some seconds: each half of the requests is estimated and planned anew.
 
@@ -20,6 +27,8 @@ def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str 
         store: The path of the observation store.
         trie: The annotated trie, or the path of its file.
         output_dir: The folder that gets ``report.html``; made if it does not exist.
+        in_use: What the application runs today: a model, or the path of a JSON file as ``vinelm plan --json`` writes it, whose
+            first plan is meant. The decision compares with it. None: with the most accurate single model.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
 
     Returns:
@@ -28,7 +37,8 @@ def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str 
     Raises:
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
-        ConfigError: Store and trie do not belong together, or the page cannot be written.
+        ConfigError: Store and trie do not belong together, ``in_use`` is no model or fixed plan of the trie, or the
+            page cannot be written.
         EvidenceError: The store holds no observation.
 
     Examples:
@@ -36,4 +46,4 @@ def report(store: str | Path, trie: AnnotatedTrie | str | Path, output_dir: str 
         >>> vinelm.report("my-app.db", "my-app.vine", "report").name
         'report.html'
     """
-    return write_page(store_page(store, trie, seed=seed), Path(output_dir) / "report.html")
+    return write_page(store_page(store, trie, in_use=in_use, seed=seed), Path(output_dir) / "report.html")

@@ -136,7 +136,7 @@ def test_one_model_that_repeats_itself_shares_its_mistake_with_nobody():
     wrong = [r for r in range(len(table.requests)) if (table.kind[(table.request == r) & (table.right < 1)] >= 0).any()]
     assert wrong
     for request in wrong:
-        types = of_type[labelings.request == request]
+        types = of_type[labelings.pattern == labelings.pattern_of[request]]
         assert (types[:, OWN] > 0).any()
         assert (types[:, USUAL] > 0).any()
 

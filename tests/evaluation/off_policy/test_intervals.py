@@ -42,7 +42,7 @@ def test_what_the_chances_explain_is_no_error():
 
 def test_the_same_policy_has_no_difference_and_no_error():
     scores = served([1, 0, 1, 1])
-    found = estimate_mean([HalfScores(scores, scores, True)] * 2, "accuracy", bound=1.0)
+    found = estimate_mean([HalfScores(scores, scores)] * 2, "accuracy", bound=1.0)
     assert found.is_same
     assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
 

@@ -131,7 +131,7 @@ def test_votes_and_agreement_do_what_the_rivals_do(rival):
     bought = BoughtRows.of(table.request_ids, table.observations(paths, template), template)
     for systems in (("a", "b", "c"), ("d", "a"), ("b",)):
         policy = rival[0](systems, trust)
-        tried = TriedSteps.on(rival[1](policy), systems, table, template, 0.0)
+        tried = TriedSteps.on(rival[1](policy), table, template, 0.0)
         found, exact = scored(tried, bought), policy.run(table)
         assert found.success == pytest.approx(np.asarray(exact.success, float))
         assert found.cost_usd == pytest.approx(exact.cost_usd)

@@ -56,7 +56,7 @@ def test_the_decision_switches_to_the_cascade(found):
     shown = found.decision.shown
     assert found.decision.verdict == "switch"
     assert (shown.kind, shown.policy) == ("cheaper", "paths")
-    assert shown.rival_models == ("large",)
+    assert shown.rival_names == ("large",)
     assert shown.gain.value > 0.02
     assert shown.cost_usd.value == pytest.approx(0.0049, rel=0.15)
     assert shown.saved_usd.value == pytest.approx(shown.rival_cost_usd.value - shown.cost_usd.value)

@@ -17,7 +17,7 @@ def compared(kind, gain, saved, **fields):
     """A comparison with a single model of 1 dollar."""
     some = between(0.5, 0.6)
     return PlanComparison(
-        kind=kind, policy="paths", objective=Objective(maximize="accuracy"), plans=("p",), rivals=("r",), rival_models=("r",),
+        kind=kind, policy="paths", objective=Objective(maximize="accuracy"), plans=("p",), rivals=("r",), rival_names=("r",),
         accuracy=some, cost_usd=between(0.4, 0.5), rival_accuracy=some, rival_cost_usd=between(0.9, 1.1), gain=gain,
         saved_usd=saved, static_plans=("s",), static_accuracy=some, static_cost_usd=between(0.4, 0.5),
         over_static=fields.pop("over_static", between(-0.1, 0.1)),

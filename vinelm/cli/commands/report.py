@@ -18,15 +18,19 @@ from vinelm.cli.options import output_options, seed_option
     "-o", "--output-dir", type=click.Path(path_type=Path), default=Path("report"), show_default=True,
     help="Folder to write report.html to.",
 )  # fmt: skip
+@click.option(
+    "--in-use", metavar="MODEL|JSON",
+    help="What you run today: a model, or a file of `vinelm plan --json` [default: the most accurate single model].",
+)  # fmt: skip
 @seed_option
 @output_options
-def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bool, quiet: bool) -> None:
+def command(*, store: Path, trie: Path, output_dir: Path, in_use: str | None, seed: int, as_json: bool, quiet: bool) -> None:
     """Write one self-contained HTML page about the observations in STORE and the TRIE estimated from them.
 
-    It begins with a decision: keep the most accurate single model, or switch. Then it shows, for a range of cost budgets,
-    accuracy floors and latency caps, what VineLM, the best static plan, the best single model, a vote and asking until two
-    agree achieve, each judged by requests that did not choose it; the models and dollars of the plan; the workflow's own
-    check; and what other prices would change. Calls no model.
+    It begins with a decision: keep what you run today (--in-use, else the most accurate single model), or switch. Then it
+    shows, for a range of cost budgets, accuracy floors and latency caps, what VineLM, the best static plan, the best single
+    model, a vote and asking until two agree achieve, each judged by requests that did not choose it; the models and dollars of
+    the plan; the workflow's own check; and what other prices would change. Calls no model.
 
     Example: vinelm report runs/nl2sql.db nl2sql.vine -o report/
     """
@@ -40,7 +44,7 @@ def command(*, store: Path, trie: Path, output_dir: Path, seed: int, as_json: bo
             advance = bars.get(what) or bars.setdefault(what, start(what))
             advance(done, total, f"{done} of {total}")
 
-        page = store_page(store, trie, seed=seed, on_done=on_done)
+        page = store_page(store, trie, in_use=in_use, seed=seed, on_done=on_done)
     target = write_page(page, output_dir / "report.html")
     if as_json:
         print_json({"report": str(target), "headline": page.headline, "findings": page.findings, "simulated": page.simulated})

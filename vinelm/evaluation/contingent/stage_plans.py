@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -140,6 +140,24 @@ class StagePlans:
             index = row * fixed.depth + fixed.depth - 1
             if fixed.is_allowed[index]:
                 yield self.annotated.trie.models[int(fixed.models[row][0])], self._plan(fixed, index)
+
+    def with_models(self, models: Mapping[str, str], most_invocations: int | None) -> StagePlan | None:
+        """Return the plan with these models; None if it is not among the static plans, or not allowed to end there.
+
+        Args:
+            models: The model of each stage.
+            most_invocations: The plan ends after so many, where that is allowed; None: only the application ends requests.
+        """
+        trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
+        if set(models) != set(trie.stages) or not set(models.values()) <= set(trie.models):
+            return None
+        wanted = [trie.models.index(models[stage]) for stage in trie.stages]
+        rows = np.flatnonzero((fixed.models == wanted).all(axis=1))
+        cut = fixed.depth if most_invocations is None else most_invocations
+        if not len(rows) or not 1 <= cut <= fixed.depth:
+            return None
+        index = int(rows[0]) * fixed.depth + cut - 1
+        return self._plan(fixed, index) if fixed.is_allowed[index] else None
 
     def frontier(self) -> list[StagePlan]:
         """Return the static plans that are more accurate than every one of the same or a lower cost, the cheapest first."""

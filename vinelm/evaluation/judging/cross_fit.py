@@ -93,25 +93,32 @@ class CrossFit:
         on_done: Done = lambda done, total, what: None,
         *,
         hindsight: bool = True,
+        votes: bool = True,
+        required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and judge both ways under every objective, with the best fixed plan in hindsight if asked for.
+        """Plan and judge both ways under every objective, with the best fixed plan in hindsight, a vote and asking until two
+        agree if asked for.
 
-        Objectives under which VineLM, the static plan or the single model has no plan are left out.
+        Objectives under which one of the required policies has no plan are left out.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
             both = []
             for half in (0, 1):
                 on_done(2 * i + half, 2 * len(objectives), "judging")
-                both.append(self._one_way(half, objective, hindsight))
-            if all({"paths", *BASELINES} <= set(one) for one in both):
+                both.append(self._one_way(half, objective, hindsight, votes))
+            if all(set(required) <= set(one) for one in both):
                 found.append(BothWays(objective, tuple(both)))
         return found
 
-    def _one_way(self, half: int, objective: Objective, hindsight: bool) -> dict[PolicyName, DirectedJudgement]:
+    def judge(self, half: int, policy: ChosenPolicy, objective: Objective) -> DirectedJudgement:
+        """Judge a policy of one half by the requests of the other."""
+        return DirectedJudgement(policy, self._scores(policy, half, objective))
+
+    def _one_way(self, half: int, objective: Objective, hindsight: bool, votes: bool) -> dict[PolicyName, DirectedJudgement]:
         """Plan on one half, judge on the other."""
-        chosen = self.planning[half].choose(objective)
-        found = {name: DirectedJudgement(policy, self._scores(policy, half, objective)) for name, policy in chosen.items()}
+        chosen = self.planning[half].choose(objective, votes=votes)
+        found = {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
         best = self._hindsight(half, objective) if hindsight else None
         return found if best is None else {**found, "hindsight": best}
 
@@ -120,7 +127,7 @@ class CrossFit:
 
         None meets the bounds there: the one that misses them least.
         """
-        found = [DirectedJudgement(one, self._scores(one, half, objective)) for one in self.planning[half].fixed_plans()]
+        found = [self.judge(half, one, objective) for one in self.planning[half].fixed_plans()]
         found = [one for one in found if estimate_mean([HalfScores(one.scores)], "accuracy", bound=1.0).is_identified]
         cap, floor = objective.max_cost_usd, objective.min_accuracy
 
@@ -190,14 +197,8 @@ def judged_policy(
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str) -> OffPolicyEstimate:
     """Return the paired gain of a policy over another, by half; exactly 0 in a half where both do the same."""
-    halves = [HalfScores(one, two, are_equal(one, two)) for one, two in zip(own, other, strict=True)]
+    halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, bound=1.0 if target == "accuracy" else None)
-
-
-def are_equal(one: Scores, other: Scores) -> bool:
-    """Return whether two policies did the same on every request."""
-    names = ("success", "cost_usd", "weight", "unsupported")
-    return all(np.allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:

@@ -93,10 +93,11 @@ class PlanningHalf:
         self.plans: Plans | ContingentPlans = plans_over(annotated)
         self.signals = None if signals is None else Planner(signals)
 
-    def choose(self, objective: Objective) -> dict[PolicyName, ChosenPolicy]:
+    def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
         """Return the policies that this half would choose for an objective; those that none meets are left out.
 
-        A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared.
+        A vote and asking until two agree are chosen where accuracy is maximized and answers can be compared,
+        unless ``votes`` is False.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         wanted = [("paths", self.plans.planner), *([] if self.signals is None else [("signals", self.signals)])]
@@ -107,21 +108,21 @@ class PlanningHalf:
         for role in ("static", "single"):
             plan = self.plans.fixed(objective, role)
             if plan is not None:
-                found[role] = self._fixed(plan)
-        if self.signals is not None and objective.target == "accuracy" and objective.max_latency_s is None:
+                found[role] = self.following(plan)
+        if votes and self.signals is not None and objective.target == "accuracy" and objective.max_latency_s is None:
             found |= self._answers(np.inf if objective.max_cost_usd is None else objective.max_cost_usd)
         return found
 
     def fixed_plans(self) -> Iterator[ChosenPolicy]:
         """Yield the static plans, at most :data:`MOST_FIXED`; where the trie branches, every single model."""
         if isinstance(self.plans, ContingentPlans):
-            yield from (self._fixed(plan) for _, plan in self.plans.single_models())
+            yield from (self.following(plan) for _, plan in self.plans.single_models())
             return
         from vinelm.evaluation.baselines import workflow_level_nodes
 
         nodes = np.flatnonzero(workflow_level_nodes(self.annotated))
         best = nodes[np.argsort(-self.annotated.accuracy[nodes], kind="stable")][:MOST_FIXED]
-        yield from (self._fixed(PathPlan(self.annotated, int(node))) for node in best)
+        yield from (self.following(PathPlan(self.annotated, int(node))) for node in best)
 
     def _planned(self, planner: Planner, objective: Objective) -> ChosenPolicy | None:
         try:
@@ -144,7 +145,8 @@ class PlanningHalf:
             promised_cost_usd=decision.path_cost_usd,
         )  # fmt: skip
 
-    def _fixed(self, plan: PathPlan | StagePlan) -> ChosenPolicy:
+    def following(self, plan: PathPlan | StagePlan) -> ChosenPolicy:
+        """Return a fixed plan over this half's trie as a policy."""
         steps: PathSteps | ContingentSteps
         if isinstance(plan, StagePlan):
             steps = ContingentSteps(plan.plan, along_stages(self.plans.planner))
@@ -177,7 +179,7 @@ class PlanningHalf:
             policy = choice.policy
             assert isinstance(policy, VotePolicy | TwoAgreePolicy)
             steps = VoteSteps(policy) if isinstance(policy, VotePolicy) else AgreeSteps(policy)
-            tried = TriedSteps.on(steps, policy.systems, self._evidence.drawn, self.annotated.template, seconds)
+            tried = TriedSteps.on(steps, self._evidence.drawn, self.annotated.template, seconds)
             found[name] = ChosenPolicy(
                 steps=tried, words=choice.words, promised_accuracy=choice.promised_accuracy,
                 promised_cost_usd=choice.promised_cost_usd,

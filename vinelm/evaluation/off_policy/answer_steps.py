@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vinelm.evaluation.off_policy.steps import Rest, Seen, Step
+from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.evaluation.outcome_table import OutcomeTable
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
 from vinelm.observation import Observation
-from vinelm.protocols import RequestPath
 from vinelm.template import Template
 
 
@@ -64,29 +64,23 @@ class TriedSteps:
     rests: dict[tuple[object, ...], Rest] = field(default_factory=dict)
 
     @classmethod
-    def on(
-        cls, policy: VoteSteps | AgreeSteps, systems: Sequence[str], table: OutcomeTable, template: Template, seconds: float
-    ) -> TriedSteps:
+    def on(cls, policy: VoteSteps | AgreeSteps, table: OutcomeTable, template: Template, seconds: float) -> TriedSteps:
         """Try a policy over the drawn requests of a table.
 
         Args:
             policy: The steps.
-            systems: Whom the policy may ask, in its order.
             table: The drawn requests.
             template: Linear, bound.
             seconds: Expected seconds of an invocation.
         """
-        sums: dict[tuple[object, ...], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
-        paths = [RequestPath(request, tuple(systems), goes_on=True) for request in table.request_ids]
-        rows: dict[str, list[Observation]] = defaultdict(list)
-        for row in table.observations(paths, template):
-            rows[row.request_id].append(row)
-        for of_request in rows.values():
-            _add(sums, policy, tuple(of_request), seconds)
-        return cls(
-            policy,
-            {shown: Rest(total[0] / total[3], total[1] / total[3], total[2] / total[3]) for shown, total in sums.items()},
-        )
+        sums: dict[tuple[object, ...], np.ndarray] = defaultdict(lambda: np.zeros(4))
+        for end in walk_ends(policy, table, template):
+            n, right = len(end.rows), end.right(table)
+            usd = [float(table.cost_usd[end.rows, column].sum()) for column in end.columns]
+            for depth in range(len(usd)):
+                left = sum(usd[depth:]), n * seconds * (len(usd) - depth)
+                sums[_shown(end.seen[:depth])] += (right, *left, n)
+        return cls(policy, {shown: Rest(*(total[:3] / total[3]).tolist()) for shown, total in sums.items()})
 
     def step(self, seen: Seen) -> Step:
         """See :meth:`StepPolicy.step`."""
@@ -95,21 +89,6 @@ class TriedSteps:
     def rest(self, seen: Seen) -> Rest:
         """See :meth:`StepPolicy.rest`."""
         return self.rests.get(_shown(seen)) or self.rests[()]
-
-
-def _add(sums: dict[tuple[object, ...], list[float]], policy: VoteSteps | AgreeSteps, rows: Seen, seconds: float) -> None:
-    seen: Seen = ()
-    while True:
-        step = policy.step(seen)
-        if step.model is None:
-            break
-        seen = rows[: len(seen) + 1]
-    right, left = float(bool(seen[step.returned].success)), sum(row.cost_usd for row in seen)
-    for n in range(len(seen)):
-        total = sums[_shown(seen[:n])]
-        for at, value in enumerate((right, left, seconds * (len(seen) - n), 1.0)):
-            total[at] += value
-        left -= seen[n].cost_usd
 
 
 def _shown(seen: Seen) -> tuple[object, ...]:

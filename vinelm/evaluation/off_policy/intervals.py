@@ -25,14 +25,15 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """The scores of a policy on one half of the requests, and those of a reference; None: against nothing.
-
-    ``is_same`` says that both do the same on every request, so that the difference is zero, not estimated.
-    """
+    """The scores of a policy on one half of the requests, and those of a reference; None: against nothing."""
 
     policy: Scores
     reference: Scores | None = None
-    is_same: bool = False
+
+    @property
+    def unlike(self) -> float:
+        """In which share of a sweep the two differ. If 0, their difference is zero, not estimated."""
+        return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,8 @@ def estimate_mean(
 
     The policies of the halves differ, so that scores are centred within each half. To the squares one more request is added,
     as Agresti and Min (2005) do for paired shares, since scores that never varied may vary, and two more of those that vary
-    most: few large weights are easily missed. The quantile is Student's, with as many degrees of freedom as requests that vary,
+    most: few large weights are easily missed. In a mean over a sweep it counts for as many of the bounds as the two differ
+    under. The quantile is Student's, with as many degrees of freedom as requests that vary,
     by the scores' own fourth moment.
 
     Args:
@@ -89,10 +91,12 @@ def estimate_mean(
     """
     n = sum(len(half.policy) for half in halves)
     value, square, fourth, m = 0.0, 0.0, 0.0, 0.0
-    unsupported = 0.0
-    for half in halves:
-        if half.is_same:
+    unsupported, judged = 0.0, 0.0
+    unlike = [half.unlike for half in halves]
+    for half, share in zip(halves, unlike, strict=True):
+        if not share:
             continue
+        judged += share * len(half.policy)
         scores = half.policy.utility(target) - (0.0 if half.reference is None else half.reference.utility(target))
         both = (half.policy,) if half.reference is None else (half.policy, half.reference)
         centred = _residuals(scores - scores.mean(), {k: v for one in both for k, v in one.balance.items()})
@@ -101,13 +105,12 @@ def estimate_mean(
         fourth += float((centred**4).sum())
         m += min(_kish(one.weight) for one in both)
         unsupported += max(float(one.unsupported.sum()) for one in both) / n
-    if all(half.is_same for half in halves):
+    if not any(unlike):
         return OffPolicyEstimate(
             value=0.0, standard_error=0.0, low=0.0, high=0.0, effective=float(n), unsupported=0.0, is_identified=True,
             is_same=True,
         )  # fmt: skip
     is_identified = m >= LEAST_EFFECTIVE and unsupported <= MOST_UNSUPPORTED
-    judged = sum(len(half.policy) for half in halves if not half.is_same)
     if bound is not None and m > 0:
         more = (bound * judged / m) ** 2 + (2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2

@@ -37,6 +37,7 @@ class Scores:
         weight: Weight of a request that was followed to the policy's end; 0 for others. 1 where the policy was served.
         unsupported: Weight of a request that came to a step which nobody bought: from there the score is the estimate alone.
         balance: The columns of the chances, by place and model.
+        parts: What a mean is of; empty for one policy.
     """
 
     success: FloatArray
@@ -45,6 +46,7 @@ class Scores:
     weight: FloatArray
     unsupported: FloatArray
     balance: Mapping[tuple[Place, str], FloatArray] = field(default_factory=dict)
+    parts: tuple[Scores, ...] = ()
 
     def __len__(self) -> int:
         return len(self.success)
@@ -57,7 +59,18 @@ class Scores:
     def mean(cls, scores: Sequence[Scores]) -> Scores:
         """Return the scores of several policies on the same requests, averaged: those of a sweep."""
         arrays = {name: np.mean([getattr(one, name) for one in scores], axis=0) for name in _ARRAYS}
-        return cls(**arrays, balance={key: column for one in scores for key, column in one.balance.items()})
+        balance = {key: column for one in scores for key, column in one.balance.items()}
+        return cls(**arrays, balance=balance, parts=tuple(scores))
+
+    def equals(self, other: Scores) -> bool:
+        """Return whether two policies did the same on every request."""
+        names = ("success", "cost_usd", "weight", "unsupported")
+        return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
+
+    def share_unlike(self, other: Scores) -> float:
+        """Return the share of the parts in which two policies differ; of one policy 1 or 0."""
+        pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
+        return float(np.mean([not one.equals(two) for one, two in pairs]))
 
 
 def scored(policy: StepPolicy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:

@@ -11,6 +11,7 @@ from vinelm.evaluation.judging.cross_fit import CrossFit, Done, gain_over
 from vinelm.evaluation.judging.store_evaluation import require_judgeable
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.evaluation.off_policy.scores import Scores
+from vinelm.evaluation.store_sweeps.plan_in_use import PlanInUse
 from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
 from vinelm.evaluation.store_sweeps.switch_decision import SwitchDecision, decide
 from vinelm.observation import Observation
@@ -45,6 +46,7 @@ def judge_store(
     rows: Sequence[Observation],
     annotated: AnnotatedTrie,
     *,
+    in_use: PlanInUse | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> JudgedStore:
@@ -56,6 +58,7 @@ def judge_store(
         requests: All requests of the store, those without a row included.
         rows: Its rows.
         annotated: A trie of this store: its estimator and stop rule are used.
+        in_use: What the decision compares with; None: the most accurate single model of each half.
         seed: Decides the split and the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
     """
@@ -73,7 +76,7 @@ def judge_store(
     found = tuple(one for one in sweeps if one.runs)
     return JudgedStore(
         sweeps=found,
-        decision=decide(fit),
+        decision=decide(fit, in_use),
         signals_gain=_signals_gain(found[0]) if found and found[0].bound == "max_cost_usd" else None,
     )
 

@@ -1,4 +1,4 @@
-"""The decision of a report in words: keep the best single model, or switch."""
+"""The decision of a report in words: keep what is in use, or the best single model, or switch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from vinelm.reports.page.document import Row, Section, Table
 _VINELM = {"signals": "VineLM over signals", "paths": "VineLM over paths"}
 
 
-def decision_sentence(judged: JudgedStore, single: str | None, n_models: int) -> str:
+def decision_sentence(judged: JudgedStore, kept: str | None, n_models: int) -> str:
     """Return the decision, one sentence first.
 
     Args:
         judged: What the rows say.
-        single: The most accurate single model of the whole store; None if there is none, or no answer at all.
+        kept: What to keep where nothing was judged; None if there is nothing, or no answer at all.
         n_models: Number of models.
     """
     if judged.decision is None:
         why = judged.unjudged or "no policy met the bounds of both halves"
-        return f"{_keep(single, n_models)}: {why.rstrip('.')}."
+        return f"{_keep(kept, n_models)}: {why.rstrip('.')}."
     shown = judged.decision.shown
     rival, own = _rival(shown), _VINELM[shown.policy]
     costs = f"{thousand(shown.cost_usd.value)} against {thousand(shown.rival_cost_usd.value)} per 1,000 requests"
@@ -41,13 +41,13 @@ def decision_sentence(judged: JudgedStore, single: str | None, n_models: int) ->
 
 
 def _rival(shown: PlanComparison) -> str:
-    return " or ".join(shown.rival_models)
+    return " or ".join(shown.rival_names)
 
 
-def _keep(single: str | None, n_models: int) -> str:
-    if single is None:
+def _keep(kept: str | None, n_models: int) -> str:
+    if kept is None:
         return "Nothing to decide yet"
-    return f"Keep {single}{' for now' if n_models > 1 else ''}"
+    return f"Keep {kept}{' for now' if n_models > 1 else ''}"
 
 
 def _open(shown: PlanComparison, own: str) -> str:
@@ -59,9 +59,10 @@ def _open(shown: PlanComparison, own: str) -> str:
 
 
 def decision_section(decision: SwitchDecision) -> Section:
-    """Return both comparisons with the most accurate single model as a table."""
+    """Return both comparisons with the rival as a table."""
     first = decision.comparisons[0]
-    single = ("most accurate single model", _percent(first.rival_accuracy), _thousand(first.rival_cost_usd))
+    rival = f"in use today: {_rival(first)}" if first.is_in_use else "most accurate single model"
+    single = (rival, _percent(first.rival_accuracy), _thousand(first.rival_cost_usd))
     rows = [row for one in decision.comparisons for row in _rows(one)]
     rows.append(Row(role="single", cells=(*single, "reference", "reference", "-"), detail=" / ".join(first.rivals)))
     return Section(
@@ -71,7 +72,7 @@ def decision_section(decision: SwitchDecision) -> Section:
         findings=tuple(decision_findings(decision)),
         parts=(
             Table(
-                title="Against the most accurate single model",
+                title="Against what is in use today" if first.is_in_use else "Against the most accurate single model",
                 columns=("plan", "accuracy", "$ per 1,000", "points more right", "saved", "says"),
                 rows=tuple(rows),
                 note="In parentheses: paired 97.5 % intervals, since there are two ways to say “switch”. “The same accuracy” "
@@ -81,15 +82,15 @@ def decision_section(decision: SwitchDecision) -> Section:
     )
 
 
-def _rows(one: PlanComparison) -> tuple[Row, Row]:
+def _rows(one: PlanComparison) -> tuple[Row, ...]:
     """VineLM's plan, and the best static plan for the same objective."""
     aim = "cheaper, same accuracy" if one.kind == "cheaper" else "more accurate, same cost"
     own = (f"{_VINELM[one.policy]}: {aim}", _percent(one.accuracy), _thousand(one.cost_usd))
     static = (f"best static plan: {aim}", _percent(one.static_accuracy), _thousand(one.static_cost_usd))
-    return (
-        Row(role="vinelm", cells=(*own, _points(one.gain), _saved(one), _verdict(one)), detail=" / ".join(one.plans)),
-        Row(role="static", cells=(*static, "-", "-", "-"), detail=" / ".join(one.static_plans)),
-    )
+    vinelm = Row(role="vinelm", cells=(*own, _points(one.gain), _saved(one), _verdict(one)), detail=" / ".join(one.plans))
+    if not one.static_plans:
+        return (vinelm,)
+    return vinelm, Row(role="static", cells=(*static, "-", "-", "-"), detail=" / ".join(one.static_plans))
 
 
 def decision_findings(decision: SwitchDecision) -> list[str]:
@@ -102,6 +103,11 @@ def decision_findings(decision: SwitchDecision) -> list[str]:
     if not shown.is_judged:
         lines = [f"Too few rows follow {_VINELM[shown.policy]} and {_rival(shown)} to their ends to tell them apart."]
     over = shown.over_static
+    if not shown.static_plans:
+        return [
+            *lines,
+            f"No static plan promises {'that accuracy' if shown.kind == 'cheaper' else 'to stay within that cost'}.",
+        ]
     if not over.is_identified:
         return [*lines, "The rows do not tell VineLM's plan from the best static plan."]
     if over.is_same:

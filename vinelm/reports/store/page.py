@@ -8,10 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api import JudgedRows, require_same_workflow
 from vinelm.errors import EvidenceError, InfeasibleError
-from vinelm.evaluation import ContingentPlans, JudgedStore, Plans, judge_store, plan_words, plans_over, showcase
+from vinelm.evaluation import (
+    ContingentPlans,
+    JudgedStore,
+    PathPlan,
+    PlanInUse,
+    Plans,
+    StagePlan,
+    judge_store,
+    plan_words,
+    plans_over,
+    showcase,
+)
 from vinelm.objective import Objective
 from vinelm.observation import Observation
 from vinelm.reports.charts import cost_chart
@@ -41,6 +54,7 @@ def store_page(
     store: str | Path,
     trie: AnnotatedTrie | str | Path,
     *,
+    in_use: str | Path | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> Report:
@@ -49,13 +63,14 @@ def store_page(
     Args:
         store: Path of the observation store.
         trie: The annotated trie, or the path of its ``.vine`` file.
+        in_use: What the application runs today: a model, or a file with a plan; see :func:`~vinelm.report`.
         seed: Decides which half of the requests plans, and the resamples of the bootstrap.
         on_done: Called as ``on_done(done, total, what)``.
 
     Raises:
         StoreError: The store cannot be read.
         TrieFileError: The trie file cannot be read.
-        ConfigError: The trie was estimated for another workflow or dataset.
+        ConfigError: The trie was estimated for another workflow or dataset, or ``in_use`` is no fixed plan of it.
         EvidenceError: The store holds no observation.
     """
     from vinelm.traces import ObservationStore
@@ -69,9 +84,10 @@ def store_page(
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
-    judged = judge_store(requests, rows, annotated, seed=seed, on_done=on_done)
+    today = None if in_use is None else PlanInUse.of(in_use, annotated)
+    judged = judge_store(requests, rows, annotated, in_use=today, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
-    return _StorePage(identity, annotated, rows, judged, verdicts is not None).report(facts)
+    return _StorePage(identity, annotated, rows, judged, verdicts is not None, today).report(facts)
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ class _StorePage:
     rows: Sequence[Observation]
     judged: JudgedStore
     has_judge: bool
+    in_use: PlanInUse | None = None
 
     def report(self, provenance: Facts) -> Report:
         decision = self.judged.decision
@@ -117,16 +134,23 @@ class _StorePage:
         return plans_over(self.annotated)
 
     @cached_property
-    def single(self) -> ShownPlan | None:
-        """The most accurate single model; None if no model can run every stage."""
-        found = self.plans.fixed(Objective(maximize="accuracy"), "single")
-        if found is None:
+    def rival(self) -> ShownPlan | None:
+        """What VineLM's plan is compared with, on a trie of paths; None if there is nothing, or the trie branches."""
+        found = self._rival_plan
+        if not isinstance(found, PathPlan) or not isinstance(self.plans, Plans):
             return None
-        words = found.text
-        if isinstance(self.plans, Plans):
-            decision = self.plans.decision(Objective(maximize="accuracy"), "single")
-            return ShownPlan(name="single model", words=words, decision=decision)
-        return None
+        only = np.arange(len(self.plans.trie)) == found.node
+        decision = self.plans.planner.plan(
+            Objective(maximize="accuracy"), candidates=only, elapsed_s=float(self.annotated.latency_s[0])
+        )
+        return ShownPlan(name="single model" if self.in_use is None else "in use today", words=found.text, decision=decision)
+
+    @cached_property
+    def _rival_plan(self) -> PathPlan | StagePlan | None:
+        """What is in use today, else the most accurate single model; None if no model can run every stage."""
+        if self.in_use is not None:
+            return self.in_use.under(self.plans)
+        return self.plans.fixed(Objective(maximize="accuracy"), "single")
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
@@ -137,8 +161,8 @@ class _StorePage:
 
     @cached_property
     def objective(self) -> Objective:
-        """What VineLM's plan is made for: the single model's accuracy for less, or more accuracy for its dollars."""
-        decision, best = self.judged.decision, self.plans.fixed(Objective(maximize="accuracy"), "single")
+        """What VineLM's plan is made for: the rival's accuracy for less, or more accuracy for its dollars."""
+        decision, best = self.judged.decision, self._rival_plan
         if best is None:
             return Objective(maximize="accuracy")
         if decision is not None and decision.shown.kind == "better":
@@ -163,7 +187,7 @@ class _StorePage:
         sweep = self.judged.sweep("max_cost_usd")
         policy = "signals" if self.searched is not self.annotated else "paths"
         swept = () if sweep is None else sweep.points.get(policy, ())  # type: ignore[call-overload]
-        shown = [self.vinelm] if self.single is None else [self.vinelm, self.single]
+        shown = [self.vinelm] if self.rival is None else [self.vinelm, self.rival]
         found = (
             flow_section(self.vinelm, self.searched, swept),
             spending_section(shown, self.annotated),
@@ -175,7 +199,9 @@ class _StorePage:
 
     @property
     def _kept(self) -> str | None:
-        """The single model that a page without a decision says to keep."""
+        """What a page without a decision says to keep: what is in use, or the best single model."""
+        if self.in_use is not None:
+            return self.in_use.name
         found = self.plans.fixed(Objective(maximize="accuracy"), "single")
         has_answers = any(row.failure is None for row in self.rows)
         return self.plans.model_of(found) if found is not None and has_answers else None  # type: ignore[arg-type]
@@ -197,7 +223,7 @@ class _StorePage:
         accuracy, cost = (shown.accuracy, shown.cost_usd) if is_switch else (shown.rival_accuracy, shown.rival_cost_usd)
         if not accuracy.is_identified:
             return None
-        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rival_models)}"
+        name = "chosen: VineLM" if is_switch else f"chosen: {' or '.join(shown.rival_names)}"
         return Mark(x=1000 * max(cost.value, 0.0), y=min(max(accuracy.value, 0.0), 1.0), label=name)
 
     def _findings(self) -> list[str]:
@@ -208,7 +234,8 @@ class _StorePage:
             lines.append(f"{sum(failed.values()):,} of {len(self.rows):,} observations failed: {kinds}.")
         if not any(row.cost_usd or row.tool_cost_usd for row in self.rows):
             lines.append("Every observation was free: there are no dollars to weigh, and accuracy alone is compared.")
-        for plan, words in ((self.vinelm, "VineLM's plan"), (self.single, "The most accurate single model")):
+        today = "The most accurate single model" if self.in_use is None else "In use today"
+        for plan, words in ((self.vinelm, "VineLM's plan"), (self.rival, today)):
             if plan is not None:
                 figures = (
                     f"estimated {percent(plan.decision.accuracy)} right at {thousand(plan.decision.path_cost_usd)} per 1,000"

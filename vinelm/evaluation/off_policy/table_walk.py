@@ -1,0 +1,79 @@
+"""A policy followed over a complete table of answers: requests that have shown the same so far are followed as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL, OutcomeCell, OutcomeTable
+from vinelm.template import Template
+
+
+class WalkEnd(NamedTuple):
+    """Requests that a policy ends alike.
+
+    Args:
+        rows: Their rows in the table, shape (requests,).
+        columns: The columns of the systems that ran, in their order.
+        returned: Which of these answers is returned, an index into ``columns``.
+        seen: The rows of one of the requests: what they showed, not what they cost.
+    """
+
+    rows: npt.NDArray[np.intp]
+    columns: tuple[int, ...]
+    returned: int
+    seen: Seen
+
+    def right(self, table: OutcomeTable) -> int:
+        """Return how many of the requests end with a right answer."""
+        return int(table.success[self.rows, self.columns[self.returned]].sum())
+
+
+def walk_ends(policy: StepPolicy, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
+    """Yield where a policy ends the requests of a table; each request is in one end.
+
+    Args:
+        policy: Decides by what requests show, not by dollars or seconds.
+        table: The requests, at least one.
+        template: Linear, bound to the table's systems.
+    """
+    yield from _ends(policy, table, template, np.arange(len(table)), ())
+
+
+def _ends(
+    policy: StepPolicy, table: OutcomeTable, template: Template, rows: npt.NDArray[np.intp], systems: tuple[str, ...]
+) -> Iterator[WalkEnd]:
+    columns = tuple(table.column[name] for name in systems)
+    seen = _seen(table, template, int(rows[0]), systems)
+    step = policy.step(seen)
+    if step.model is None:
+        yield WalkEnd(rows, columns, range(len(columns))[step.returned], seen)
+        return
+    shown = _shown(table, rows, (*columns, table.column[step.model]))
+    for kind in np.flatnonzero(np.bincount(shown)):
+        yield from _ends(policy, table, template, rows[shown == kind], (*systems, step.model))
+
+
+def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
+    """A number for what the last of these answers showed: verdict, signal, and the first answer that it agrees with."""
+    last = columns[-1]
+    kind = table.answer_class[rows, last]
+    agrees = np.full(len(rows), len(columns))
+    for i in range(len(columns) - 2, -1, -1):
+        agrees[(table.answer_class[rows, columns[i]] == kind) & (kind != NO_ANSWER)] = i
+    agrees[kind == NO_ANSWER] = len(columns) - 1
+    signals = len(table.labels) - NO_SIGNAL
+    number = (agrees * signals + table.signal[rows, last] - NO_SIGNAL) * 2 + table.passed[rows, last]
+    return np.asarray(number, np.intp)
+
+
+def _seen(table: OutcomeTable, template: Template, row: int, systems: tuple[str, ...]) -> Seen:
+    cells, has_passed = [], False
+    for depth, name in enumerate(systems, start=1):
+        cells.append(OutcomeCell(row, systems[:depth], has_passed))
+        has_passed |= bool(table.passed[row, table.column[name]])
+    return tuple(table.observations_of(cells, template))
