@@ -21,7 +21,7 @@ from typing import Any
 
 from result_files import add_results_option, provenance, write_results
 
-from vinelm.catalog.prices import price_of_id
+from vinelm.catalog import find_price
 
 COVERAGE, CALLS = 0.02, 3
 TOKENS_IN, TOKENS_OUT, FAILS = 1_200, 300, 0.4
@@ -49,10 +49,10 @@ MODELS = {
 
 def call_usd(price_id: str) -> float:
     """Dollars of one call at the list price."""
-    price = price_of_id(price_id)
-    if price is None:
+    found = find_price(*price_id.split("/", 1))
+    if found is None:
         raise SystemExit(f"error: no price is known for {price_id}")
-    return price.cost_usd(TOKENS_IN, TOKENS_OUT)
+    return found.price.cost_usd(TOKENS_IN, TOKENS_OUT)
 
 
 def complete_usd(requests: int, calls_usd: Sequence[float], fails: float = FAILS, calls: int = CALLS) -> float:
