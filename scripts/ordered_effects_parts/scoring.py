@@ -54,6 +54,7 @@ def fitted(rows: Sequence[Observation], stages: Sequence[str], *, ordered: bool)
         label_rates=model.label_rates[place],
         same_again=np.where(again, 0.0, np.nan),
         cost_usd=model.cost_usd[place],
+        cost_by_fit=model.cost_by_fit[place],
     )
 
 

@@ -49,6 +49,7 @@ def test_a_model_that_repeats_its_mistake_is_foreseen_with_ordered_effects_only(
     found = {}
     for name in ("with", "without"):
         model = scoring.fitted(stubborn.training, stubborn.stages, ordered=name == "with")
+        assert len(model.cost_by_fit) == len(model.cost_usd) == len(model.contexts)  # plans need dollars of every context
         levels = scoring.levels_of(model, stubborn.stages, stubborn.models)
         found[name] = scoring.forecasts(model, levels, stubborn.models, stubborn.held_out)
     assert found["with"].keys() == found["without"].keys()
