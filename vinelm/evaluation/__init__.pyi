@@ -17,6 +17,7 @@ from .judging.cross_fit import judged_policies as judged_policies
 from .judging.planning_half import TITLES as TITLES
 from .judging.result import Evaluation as Evaluation
 from .judging.result import JudgedPolicy as JudgedPolicy
+from .judging.result import ServingOffer as ServingOffer
 from .judging.result import SettlingPrice as SettlingPrice
 from .judging.store_evaluation import evaluate as evaluate
 from .off_policy.buying import BoughtRows as BoughtRows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vinelm.evaluation import LEAST_EFFECTIVE, MOST_UNSUPPORTED, Evaluation, JudgedPolicy, OffPolicyEstimate
+from vinelm.evaluation import LEAST_EFFECTIVE, MOST_UNSUPPORTED, Evaluation, JudgedPolicy, OffPolicyEstimate, ServingOffer
+from vinelm.objective import Objective
 from vinelm.reports.formatting import objective_words, percent, seconds, usd
 
 NOT_IDENTIFIED = "not identified"
@@ -53,7 +54,7 @@ def evaluation_rows(found: Evaluation) -> list[tuple[str, ...]]:
             f"{one.accuracy.effective:,.0f}",
         )
         if one.accuracy.is_identified
-        else (one.title, "-", NOT_IDENTIFIED, "-", f"{one.accuracy.effective:,.0f}")
+        else (one.title, *_by_the_model(one), f"{one.accuracy.effective:,.0f}")
         for one in found.policies
     ]
 
@@ -73,6 +74,12 @@ def gain_title(found: Evaluation) -> str:
 def evaluation_lines(found: Evaluation) -> list[str]:
     """Return what stands below the table, a paragraph each."""
     lines = [_basis(found), *_plans(found), *found.notes]
+    if any(not one.accuracy.is_identified for one in found.policies):
+        lines.append(
+            "~: where no row was bought, the estimate of the planning half stands in. That is no judgement, and no verdict"
+            " rests on it."
+        )
+    lines += [_offer(found, one) for one in found.offers()]
     own = found.headline
     if own.optimism is not None:
         more = "more" if own.optimism >= 0 else "less"
@@ -119,6 +126,38 @@ def _price(found: Evaluation) -> str | None:
         )
     what = f"To see a difference of {_amount(found, price.difference)} with 80 % power"
     return f"{what}: {', or '.join(ways)}." if ways else f"{what}, all rows that there could be would not do."
+
+
+def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
+    """Accuracy, interval and dollars of a policy that the rows do not identify."""
+    right = min(max(one.accuracy.value, 0.0), 1.0)
+    return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
+
+
+def _offer(found: Evaluation, offer: ServingOffer) -> str:
+    """Why a policy is not identified, and what would identify it."""
+    own = offer.policy
+    gains = " and ".join(
+        f"{_number(found, own.against[other.name].value)} {_unit(found)} over the {_name(other)}"
+        for name in ("static", "single")
+        if (other := found.policy(name)) is not None and other.name in own.against
+    )
+    told = "" if offer.reach is None else f", and tells its gain to within {100 * offer.reach:.0f} points or less"
+    command = f"{_options(offer.objective)} --serve {offer.requests}"
+    model = f" By the model it would gain {gains}." if gains else ""
+    return (
+        f"{_name(own)} is not identified: {_lacking(offer.without_rows, offer.effective)}. Serving it identifies it:"
+        f" `{command}` costs about {usd(offer.usd)} for all plans{told}.{model}"
+    )
+
+
+def _options(objective: Objective) -> str:
+    """The objective as options of the command, by what is set in it."""
+    told = [f"--{name} {value}" for name in ("maximize", "minimize") if (value := getattr(objective, name)) is not None]
+    for name in ("min_accuracy", "max_cost_usd", "max_latency_s"):
+        value = getattr(objective, name)
+        told += [] if value is None else [f"--{name.replace('_', '-')} {value:g}"]
+    return " ".join([*told, *(["--cost-budget per_request"] if objective.cost_budget == "per_request" else [])])
 
 
 def _spends(found: Evaluation) -> str:
@@ -184,8 +223,10 @@ def _percents(one: OffPolicyEstimate) -> str:
 def _why_not_identified(found: Evaluation) -> str:
     own = found.headline
     compared = (own.accuracy, *own.against.values())
-    unsupported = max(one.unsupported for one in compared)
-    if unsupported > MOST_UNSUPPORTED:
-        return f"{percent(unsupported)} of the requests come to a step of a plan for which no row was bought"
-    few = min(one.effective for one in compared)
-    return f"they follow the plans for {few:.0f} effective requests only, and at least {LEAST_EFFECTIVE:.0f} are needed"
+    return _lacking(max(one.unsupported for one in compared), min(one.effective for one in compared))
+
+
+def _lacking(without_rows: float, effective: float) -> str:
+    if without_rows > MOST_UNSUPPORTED:
+        return f"{percent(without_rows)} of the requests come to a step of a plan for which no row was bought"
+    return f"the rows follow the plans for {effective:.0f} effective requests, and {LEAST_EFFECTIVE:.0f} are needed"

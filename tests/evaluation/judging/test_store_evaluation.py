@@ -192,7 +192,19 @@ def test_steps_without_rows_are_not_identified(tmp_path):
     found = vinelm.evaluate(path, objective=BEST)
     assert not found.policy("paths").accuracy.is_identified
     assert found.policy("paths").accuracy.unsupported > 0.1
-    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[1:4] == ("-", "not identified", "-")
+    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[2] == "not identified"
+    assert next(cells for cells in evaluation_rows(found) if cells[0] == "VineLM, paths")[1].startswith("~")
+    (offer,) = found.offers()
+    assert (offer.policy.name, offer.objective, offer.without_rows) == (
+        "paths",
+        BEST,
+        found.policy("paths").accuracy.unsupported,
+    )
+    served = [found.policy(name).cost_usd.value for name in ("paths", "static", "single")]
+    assert offer.usd == pytest.approx(200 * sum(served))
+    (line,) = (line for line in evaluation_lines(found) if "Serving it identifies it" in line)
+    assert "`--maximize accuracy --serve 200` costs" in line
+    assert "By the model it would gain " in line
 
 
 # -- the benchmark -----------------------------------------------------------------------------------------------

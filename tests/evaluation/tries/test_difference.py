@@ -94,11 +94,32 @@ def test_tries_that_cannot_be_compared_are_refused():
         compare_tries(trie, a_trie([0.5, 0.6], [0.1, 0.2], workflow="other"))
     with pytest.raises(ConfigError, match="stop rules"):
         compare_tries(trie, replace(trie, template=trie.template.with_stop("workflow")))
+    with pytest.raises(ConfigError, match="one of the tries branches"):
+        compare_tries(trie, branching_trie())
+
+
+def branching_trie(**changed):
     template = Template((Stage("plan"), Branch({"x": (Stage("x"),), "y": (Stage("y"),)}))).bind(("a", "b"))
-    branching, half = Trie.from_template(template), np.full(11, 0.5)
-    size = len(branching)
-    half = np.full(size, 0.5)
-    arms = {"arm": half, "arm_success": half}
-    other = AnnotatedTrie(branching, template, trie.catalog, *(half,) * 7, **arms, meta={})
-    with pytest.raises(ConfigError, match="contingent"):
-        compare_tries(trie, other)
+    branching = Trie.from_template(template)
+    half = np.full(len(branching), 0.5)
+    fields = dict.fromkeys(("success", "stop", "stop_success", "cost_usd", "cost_var", "latency_s", "latency_var"), half)
+    errors = dict.fromkeys(("accuracy_se", "cost_se", "latency_se"), 0.001 * half)
+    arms = {"arm": half, "arm_success": 0.5 * half}
+    catalog = a_trie([0.5, 0.6], [0.1, 0.2]).catalog
+    return AnnotatedTrie(branching, template, catalog, **(fields | errors | arms | changed), meta={})
+
+
+def test_of_tries_that_branch_the_ways_are_compared():
+    before = branching_trie()
+    cost = before.cost_usd.copy()
+    node = next(u for u in range(1, len(cost)) if list(before.trie.edges(u)) == [("plan", "b"), ("y", "a")])
+    cost[node] += 0.2
+    found = compare_tries(before, branching_trie(cost_usd=cost))
+    assert (found.common, found.only_before, found.only_after) == (len(cost) - 1, 0, 0)
+    assert found.has_same_answers
+    assert [one.path for one in found.metrics["cost"].moved] == [("plan b", "y a")]
+    assert found.metrics["cost"].moved[0].after - found.metrics["cost"].moved[0].before == pytest.approx(
+        0.2 * before.reach[node]
+    )
+    assert found.metrics["accuracy"].moved == ()
+    assert found.flips is None

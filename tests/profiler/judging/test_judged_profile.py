@@ -1,10 +1,12 @@
 """A profile whose answers a judge scores: each is asked about once, paid from the budget, and never 0 for want of a verdict."""
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
 from judge_toy import (
+    BOUND_USD,
     ENTRY,
     JUDGE_USD,
     JudgeBackend,
@@ -76,6 +78,53 @@ def test_other_workers_make_the_same_rows_and_pay_the_same_kind_of_money(tmp_pat
         judge_usd = sum(found.cost_usd for found in judgements.values())
         assert judge_usd >= JUDGE_USD
         assert other.committed_usd() == pytest.approx(rows_usd + judge_usd)
+
+
+@pytest.mark.long
+def test_a_unit_that_is_killed_while_it_is_judged_is_in_the_ledger(tmp_path):
+    """kill -9 in the judge's second call about q1, both times that the unit is tried: the first call was paid."""
+    workflow = judged_toy()
+    source = WorkflowSource(function="judge_toy:load_dying", arguments={"doomed": "number 1"})
+    with judged_store(tmp_path / "s.db", workflow) as store:
+        run(
+            workflow,
+            store,
+            backends(),
+            execution=ExecutionConfig(isolation="process", workers=1, source=source),
+            keep_going=True,
+        )
+        rows, found = store.observations(), Judgements(store).latest()
+        dead = [row for row in rows if row.failure == "crash"]
+        assert {row.request_id for row in dead} == {"q1"}
+        assert all(row.cost_usd == pytest.approx(cost_of(row.request_id, row.prefix) + JUDGE_USD) for row in dead)
+        tried = 2 * sum(cost_of(row.request_id, row.prefix) + JUDGE_USD + BOUND_USD for row in dead)
+        whole = sum(row.cost_usd for row in rows if row.failure is None) + sum(one.cost_usd for one in found.values())
+        assert store.committed_usd() == pytest.approx(whole + tried)
+
+
+KILLED = """
+import sys
+from judge_toy import backends, dies_over, judged_store, judged_toy
+from profiling_toy import catalog_for
+from vinelm.profiler import profile
+workflow = judged_toy()
+with judged_store(sys.argv[1], workflow) as store:
+    profile(workflow, catalog_for(workflow), backends(dies_over("number 1")), store, sampler="exhaustive")
+"""
+
+
+def test_a_run_that_is_killed_while_it_judges_is_in_the_ledger(tmp_path, python):
+    """kill -9 of the whole run in a judge's call: what it may have cost stays booked, and the next run pays for the rest."""
+    path, workflow = tmp_path / "s.db", judged_toy()
+    with python.start(KILLED, str(path)) as child:
+        assert child.wait() == -signal.SIGKILL
+    with judged_store(path, workflow) as store:
+        assert run(workflow, store, backends()).stopped_by == "complete"
+        rows, found = store.observations(), Judgements(store).latest()
+        assert {(row.request_id, row.prefix) for row in rows} == set(found) == set(reachable(workflow))
+        known = sum(row.cost_usd for row in rows) + sum(one.cost_usd for one in found.values())
+        lost = store.committed_usd() - known
+        assert lost >= JUDGE_USD + BOUND_USD  # the call that ended without a verdict, and the one it died in
 
 
 def test_no_cap_is_passed_and_a_refused_judge_is_asked_first_by_the_next_run(tmp_path):

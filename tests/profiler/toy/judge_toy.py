@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +90,32 @@ def load_judged() -> LoadedWorkflow:
     """The judged toy by name, for fresh processes."""
     workflow = judged_toy(label="label", truth=truth)
     return LoadedWorkflow(workflow, catalog_for(workflow), backends())
+
+
+def dies(question, answer):
+    """Kills the process that asks, as the kernel does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_over(doomed):
+    """Answers without a verdict about the doomed question, and kills the process when it is asked again; else honest."""
+    asked = set()
+
+    def reply(question, answer):
+        if question != doomed:
+            return honest(question, answer)
+        if question in asked:
+            dies(question, answer)
+        asked.add(question)
+        return "no verdict"
+
+    return reply
+
+
+def load_dying(doomed: str) -> LoadedWorkflow:
+    """The judged toy, whose judge dies over one question in its second call."""
+    workflow = judged_toy()
+    return LoadedWorkflow(workflow, catalog_for(workflow), backends(dies_over(doomed)))
 
 
 def truth(request, state):

@@ -19,6 +19,11 @@ MARGIN = 0.02
 LEAST_SEEN = 0.03
 """The smallest difference that buying more evidence is priced for, in the same units."""
 
+FIRST_SERVED = 200
+"""Held-out requests of which it is said what serving them would cost and tell."""
+SERVED: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
+"""The policies that are served."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedPolicy:
@@ -85,6 +90,37 @@ class SettlingPrice:
     def to_dict(self) -> dict[str, Any]:
         """Return the price as plain JSON types."""
         return {name: getattr(self, name) for name in ("difference", "rows_usd", "serve_requests", "serve_usd")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingOffer:
+    """What serving would say about a policy that the rows do not identify.
+
+    Attributes:
+        policy: The policy.
+        objective: What to serve it for; of a sweep the middle one.
+        without_rows: Share of the requests that come to a step for which no row was bought.
+        effective: Effective requests that its rows follow to the end.
+        requests: Held-out requests to serve under every plan.
+        usd: Expected dollars of that, by the estimates.
+        reach: Half of the 95 % interval of its gain then, at most; None without accuracies.
+    """
+
+    policy: JudgedPolicy
+    objective: Objective
+    without_rows: float
+    effective: float
+    requests: int
+    usd: float
+    reach: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the offer as plain JSON types, with the gains by the model: no verdict rests on those."""
+        gains = {name: one.value for name, one in self.policy.against.items()}
+        facts = ("without_rows", "effective", "requests", "usd", "reach")
+        numbers = {name: getattr(self, name) for name in facts}
+        named = {"policy": self.policy.name, "objective": self.objective.to_dict(), "model_based_gain_over": gains}
+        return {**named, **numbers}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +241,33 @@ class Evaluation:
             return math.ceil(times * self.requests)
         if self.target != "accuracy":
             return None
-        shares = [min(max(one.accuracy.value, 0.02), 0.98) for one in (self.headline, self.rival)]
-        variance = sum(p * (1.0 - p) for p in shares)
+        variance = _variance(self.headline) + _variance(self.rival)
         return math.ceil(((Z_LEVEL + Z_POWER) / wanted) ** 2 * variance)
+
+    def offers(self) -> tuple[ServingOffer, ...]:
+        """Return what serving would say of each VineLM policy that the rows do not identify."""
+        names = () if self.is_served else ("signals", "paths")
+        found = [one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one)]
+        return tuple(map(self._offer, found))
+
+    def _offer(self, own: JudgedPolicy) -> ServingOffer:
+        served = [one for name in SERVED if (one := self.policy(name)) is not None]
+        objective = self.objectives[len(self.objectives) // 2]
+        cap = math.inf if objective.max_cost_usd is None else objective.max_cost_usd
+        compared = (own.accuracy, *own.against.values())
+        reach = None
+        if self.target == "accuracy":
+            variance = max(_variance(own) + _variance(other) for other in served if other.name in own.against)
+            reach = Z_LEVEL * math.sqrt(variance / FIRST_SERVED)
+        return ServingOffer(
+            policy=own,
+            objective=objective,
+            without_rows=max(one.unsupported for one in compared),
+            effective=min(one.effective for one in compared),
+            requests=FIRST_SERVED,
+            usd=FIRST_SERVED * sum(min(max(one.cost_usd.value, 0.0), cap) for one in served),
+            reach=reach,
+        )
 
     @property
     def _unit(self) -> float:
@@ -232,5 +292,12 @@ class Evaluation:
             "gain": self.gain.to_dict(),
             "price": None if self.price is None else self.price.to_dict(),
             "policies": [one.to_dict() for one in self.policies],
+            "not_identified": [one.to_dict() for one in self.offers()],
             "notes": list(self.notes),
         }
+
+
+def _variance(one: JudgedPolicy) -> float:
+    """Variance of one request's success. Shares near 0 and 1 are kept off them."""
+    share = min(max(one.accuracy.value, 0.02), 0.98)
+    return share * (1.0 - share)

@@ -39,7 +39,7 @@ class MovedNode:
     """A path whose estimate moved beyond noise.
 
     Attributes:
-        path: The models from the root.
+        path: The models from the root; of a trie that branches the stage and model of each invocation, as ``search a``.
         before: Fraction, dollars or seconds in the first trie.
         after: The same in the second.
         standard_error: Of the difference, if the tries share no rows; None where the difference is exact.
@@ -111,7 +111,7 @@ class TrieDifference:
             seconds is no noise.
         prices: Model to its price in the first and in the second trie, where they differ.
         metrics: What moved, by metric.
-        flips: Plans that changed, by rising cap.
+        flips: Plans that changed, by rising cap; None where the tries branch, whose plans are no single paths.
     """
 
     common: int
@@ -120,7 +120,7 @@ class TrieDifference:
     has_same_answers: bool
     prices: Mapping[str, tuple[Price, Price]]
     metrics: Mapping[MovedMetric, MovedPaths]
-    flips: tuple[PlanFlip, ...]
+    flips: tuple[PlanFlip, ...] | None
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
@@ -131,12 +131,16 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     5 % of the paths that are named are expected to be false alarms. Where both tries come partly from the same rows, their
     errors go together, and the test names fewer paths than it might.
 
+    Of tries that branch, invocations with the same stages and models before them are compared: the share of all requests that
+    take this way and are right at its end or before, and what they spend and wait on it. Their plans are not compared.
+
     Args:
         before: The first trie.
         after: The second trie; other models, other prices, more invocations or other rows.
 
     Raises:
-        ConfigError: A trie's plans are contingent, or the tries belong to different workflows or stop rules.
+        ConfigError: A trie merges histories, one branches and the other does not, or the tries belong to different workflows or
+            stop rules.
     """
     _require_comparable(before, after)
     one, other = _common(before, after)
@@ -148,16 +152,17 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
         has_same_answers=has_same_answers,
         prices=_prices(before, after),
         metrics={name: _moved(before, after, one, other, name, is_exact=has_same_answers) for name in METRICS},
-        flips=_flips(before, after),
+        flips=None if before.is_contingent else _flips(before, after),
     )
 
 
 def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
-    if before.is_contingent or after.is_contingent:
+    if before.trie.is_merged or after.trie.is_merged:
         raise ConfigError(
-            "plans over a trie that branches or merges histories are contingent, with no single path to compare: compare what "
-            "`vinelm plan` makes of each"
+            "a node of a trie that merges histories has no single path to compare: compare what `vinelm plan` makes of each"
         )
+    if before.is_contingent != after.is_contingent:
+        raise ConfigError("one of the tries branches and the other does not: compare two of the same workflow")
     mine, theirs = (annotated.meta.get("workflow") for annotated in (before, after))
     if mine is not None and theirs is not None and mine != theirs:
         raise ConfigError(f"the tries belong to different workflows, {mine!r} and {theirs!r}: compare two of the same")
@@ -218,10 +223,9 @@ def _moved(
     named = discoveries(2.0 * ndtr(-distance), FALSE_DISCOVERIES)
     size = np.where(np.isinf(distance), np.abs(gap), distance)
     order = [int(i) for i in np.argsort(-size, kind="stable") if named[i]]
-    trie = before.trie
     moved = [
         MovedNode(
-            path=trie.prefix(int(one[i])),
+            path=_shown_path(before, int(one[i])),
             before=float(a[i]),
             after=float(b[i]),
             standard_error=None if is_exact else float(se[i]),
@@ -229,6 +233,11 @@ def _moved(
         for i in order
     ]
     return MovedPaths(tested=len(gap), mean=float(gap.mean()), moved=tuple(moved))
+
+
+def _shown_path(annotated: AnnotatedTrie, node: int) -> tuple[str, ...]:
+    trie = annotated.trie
+    return tuple(f"{stage} {model}" for stage, model in trie.edges(node)) if annotated.is_contingent else trie.prefix(node)
 
 
 def discoveries(p_values: FloatArray, level: float) -> BoolArray:

@@ -29,6 +29,7 @@ def command(*, before: Path, after: Path, top: int, as_json: bool) -> None:
 
     A path is named only if two independent estimates with its standard errors would hardly differ so much (false discovery rate
     5 % over all paths). The plans are those of highest accuracy within caps on the mean dollars of a request.
+    Of tries that branch, the ways through the application are compared, and not the plans.
 
     Example: vinelm trie diff nl2sql-monday.vine nl2sql.vine
     """
@@ -94,10 +95,13 @@ def _cells(node: MovedNode, figure: Any, *, scale: float) -> tuple[str, ...]:
     return " > ".join(node.path), figure(node.before), figure(node.after), f"{scale * (node.after - node.before):+.3g}", width
 
 
-def _show_flips(flips: tuple[PlanFlip, ...]) -> None:
+def _show_flips(flips: tuple[PlanFlip, ...] | None) -> None:
     from vinelm.cli.console import say, show_table
     from vinelm.reports import usd
 
+    if flips is None:
+        say("Plans over tries that branch are no single paths: compare what `vinelm plan` makes of each.")
+        return
     if not flips:
         say("No plan changes: for every cap on the dollars of a request the most accurate path is the same.")
         return
@@ -143,5 +147,5 @@ def _plain(found: TrieDifference) -> dict[str, Any]:
             }
             for name, moved in found.metrics.items()
         },
-        "flips": [flip(one) for one in found.flips],
+        "flips": None if found.flips is None else [flip(one) for one in found.flips],
     }
