@@ -104,8 +104,8 @@ $(AUDIT)/runtime/.installed: $(VENV)/.demo requirements/runtime.txt
 audit: $(AUDIT)/tools/.installed $(AUDIT)/runtime/.installed ## known vulnerabilities of requirements/, and dist/sbom.cdx.json; STRICT=1: fail if not audited
 	@$(BIN)/python scripts/audit.py $(if $(STRICT),--strict)
 
-release: $(VENV)/.dev audit ## build the tagged commit into dist/: wheel, source archive, SBOM, SHA256SUMS; uploads nothing
-	@$(BIN)/python scripts/release.py
+release: $(VENV)/.dev audit ## build the tagged commit into dist/: wheel, source archive, SBOM, SHA256SUMS; uploads nothing; REPOSITORY=https://...
+	@$(BIN)/python scripts/release.py --repository "$(REPOSITORY)"
 
 clean: ## remove what the build made; runs/ stays
 	@rm -rf $(VENV) build dist *.egg-info

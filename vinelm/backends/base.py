@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+
+from vinelm.catalog import Model
 
 M = TypeVar("M", bound=BaseChatModel)
 
@@ -31,6 +35,23 @@ def _prototype(kind: type[BaseChatModel]) -> BaseChatModel:
     prototype = kind.model_construct(binding=None)
     prototype._serialized  # noqa: B018 - LangChain computes it on first use and stores it with the fields: compute it once for all instances
     return prototype
+
+
+LANGSMITH_PROVIDERS: Mapping[str, str] = MappingProxyType(
+    {"bedrock": "amazon_bedrock", "gemini": "google_genai", "vertex": "google_vertexai"}
+)
+"""Providers that LangChain's own integrations, and so LangSmith's prices, call otherwise."""
+
+
+def langsmith_names(model: Model) -> tuple[str, str]:
+    """Return provider and name of a model as LangSmith knows them.
+
+    Of a LangChain model, they are in ``provider:model``; a ready chat model has brought its provider as the engine.
+    """
+    if model.provider != "langchain":
+        return LANGSMITH_PROVIDERS.get(model.provider, model.provider), model.model_id
+    provider, colon, name = model.model_id.partition(":")
+    return (provider, name) if colon else (model.engine, model.model_id)
 
 
 CHARS_PER_TOKEN = 4

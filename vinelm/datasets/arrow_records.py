@@ -1,10 +1,10 @@
-"""Records of Parquet and Arrow files and of Hugging Face ``datasets`` folders, read batch by batch. Needs pyarrow."""
+"""Records of Parquet and Arrow files and of Hugging Face ``datasets`` folders, read batch by batch: extra ``parquet``."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -12,10 +12,8 @@ from typing import Any
 
 from vinelm.datasets.text_records import Record
 from vinelm.errors import DatasetError
-from vinelm.io import require_pyarrow
+from vinelm.io import read_arrow, read_parquet
 
-_BATCH = 256
-"""Rows at a time: a row of a dataset may hold a long document."""
 _SPLIT = re.compile(r"(.+?)-\d+-of-\d+")
 """The name of a file of a split, as ``datasets`` writes it: ``train-00000-of-00002``."""
 
@@ -25,43 +23,19 @@ def parquet_records(path: Path) -> Iterator[Record]:
 
     Raises:
         DatasetError: The file is not Parquet, or damaged.
-        ConfigError: pyarrow is not installed.
+        MissingExtra: pyarrow is not installed.
     """
-    arrow, parquet = require_pyarrow(path)
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", _plain(row)
-    except (OSError, arrow.ArrowException) as error:
-        raise _damaged(path, error) from error
+    yield from _records(path, read_parquet(path, called="dataset"))
 
 
 def arrow_records(path: Path) -> Iterator[Record]:
     """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it; errors as of :func:`parquet_records`."""
-    arrow, _ = require_pyarrow(path)
-    number = 0
-    try:
-        with arrow.memory_map(str(path)) as source:
-            for batch in _batches(arrow, source):
-                for start in range(0, batch.num_rows, _BATCH):
-                    for row in batch.slice(start, _BATCH).to_pylist():
-                        number += 1
-                        yield f"{path}, row {number}", _plain(row)
-    except (OSError, arrow.ArrowException) as error:
-        raise _damaged(path, error) from error
+    yield from _records(path, read_arrow(path, called="dataset"))
 
 
-def _batches(arrow: Any, source: Any) -> Iterator[Any]:
-    if source.read(6) == b"ARROW1":
-        source.seek(0)
-        reader = arrow.ipc.open_file(source)
-        yield from (reader.get_batch(index) for index in range(reader.num_record_batches))
-    else:
-        source.seek(0)
-        yield from arrow.ipc.open_stream(source)
+def _records(path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Record]:
+    for number, row in rows:
+        yield f"{path}, row {number}", _plain(row)
 
 
 def folder_records(path: Path) -> Iterator[Record]:
@@ -124,11 +98,6 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
-
-
-def _damaged(path: Path, error: BaseException) -> DatasetError:
-    text = str(error).strip() or type(error).__name__
-    return DatasetError(f"{path}: cannot read the dataset: {text.splitlines()[0]}")
 
 
 __all__ = ["arrow_records", "folder_records", "parquet_records"]

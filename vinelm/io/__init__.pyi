@@ -1,3 +1,7 @@
+from .arrow_tables import parquet_note as parquet_note
+from .arrow_tables import read_arrow as read_arrow
+from .arrow_tables import read_parquet as read_parquet
+from .arrow_tables import write_parquet as write_parquet
 from .atomic import atomic_path as atomic_path
 from .atomic import draft_path as draft_path
 from .atomic import require_regular as require_regular
@@ -22,9 +26,6 @@ from .operating_system import lock as lock
 from .operating_system import reaped as reaped
 from .tables import Row as Row
 from .tables import kind_of as kind_of
-from .tables import parquet_note as parquet_note
 from .tables import read_table as read_table
-from .tables import require_pyarrow as require_pyarrow
 from .tables import write_csv as write_csv
-from .tables import write_parquet as write_parquet
 from .terminal import visible as visible

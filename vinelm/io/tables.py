@@ -10,11 +10,10 @@ from typing import Any, TextIO, cast
 
 from vinelm.dataset import json_objects
 from vinelm.errors import ConfigError, DatasetError
-from vinelm.extras import required_extra
+from vinelm.io.arrow_tables import read_parquet
 
 Row = Mapping[str, Any]
 _MAX_FIELD_CHARS = 2**24
-_BATCH = 20_000
 
 
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
@@ -40,7 +39,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[int, R
     """
     kind = kind_of(path)
     if kind == "parquet":
-        yield from _with_columns(_read_parquet(path), columns, path)
+        yield from _with_columns(read_parquet(path), columns, path)
         return
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as opened:
@@ -79,28 +78,6 @@ def _read_csv(text: TextIO, path: Path, columns: Sequence[str]) -> Iterator[tupl
         raise DatasetError(f"{path}:{reader.line_num}: not valid CSV: {error}") from error
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Row]]:
-    arrow, parquet = require_pyarrow(path)
-    try:
-        number = 0
-        for batch in parquet.ParquetFile(path).iter_batches(_BATCH):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except (OSError, arrow.ArrowException) as error:
-        raise DatasetError(f"{path}: cannot read the table: {_first_line(error)}") from error
-
-
-def parquet_note(path: Path, key: str) -> str | None:
-    """Return the text that the file's metadata holds under ``key`` (see :func:`write_parquet`); None if there is none."""
-    arrow, parquet = require_pyarrow(path)
-    try:
-        found = (parquet.read_schema(path).metadata or {}).get(key.encode())
-    except (OSError, arrow.ArrowException) as error:
-        raise DatasetError(f"{path}: cannot read the table: {_first_line(error)}") from error
-    return None if found is None else str(found, "utf-8")
-
-
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, is_gzipped: bool) -> None:
     """Write rows as CSV with a header; None is an empty field, numbers round-trip exactly, equal rows give equal bytes."""
     with path.open("wb") as raw:
@@ -124,58 +101,3 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
     for row in rows:
         writer.writerow(row)
         yield line.text
-
-
-def write_parquet(
-    path: Path, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, notes: Mapping[str, str], shown_as: Path
-) -> None:
-    """Write rows as Parquet.
-
-    Args:
-        path: the file to write.
-        columns: name to type: ``string``, ``list`` (of strings), ``bool``, ``int`` or ``float``.
-        rows: one sequence of values per row, in the order of ``columns``.
-        notes: text for the file's metadata, by key.
-        shown_as: the path that errors name.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-    """
-    arrow, parquet = require_pyarrow(shown_as)
-    kinds = {
-        "string": arrow.string(),
-        "list": arrow.list_(arrow.string()),
-        "bool": arrow.bool_(),
-        "int": arrow.int64(),
-        "float": arrow.float64(),
-    }
-    schema = arrow.schema([(name, kinds[kind]) for name, kind in columns.items()], metadata=dict(notes))
-    with parquet.ParquetWriter(path, schema) as writer:
-        for batch in _batches(rows):
-            arrays = [
-                arrow.array(values, type=field.type) for values, field in zip(zip(*batch, strict=True), schema, strict=True)
-            ]
-            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-
-def _batches(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
-    batch: list[Sequence[Any]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def require_pyarrow(path: Path) -> tuple[Any, Any]:
-    """Import ``pyarrow`` and ``pyarrow.parquet``; :class:`ConfigError` if they are not installed."""
-    with required_extra("parquet", f"{path}: a table of this format"):
-        import pyarrow
-        import pyarrow.parquet
-    return pyarrow, pyarrow.parquet
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from vinelm.adapters.calls.tool_binding import aimed, bind_lazily, structured_chain, whole_chunk
+from vinelm.adapters.calls.traced_model import name_model
 from vinelm.errors import CallError
 
 REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malformed")
@@ -87,13 +88,17 @@ class FallbackModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        first: BaseChatModel = self.binding.answering
         while True:
             chosen: BaseChatModel = self.binding.answering
             model, options = aimed(chosen, kwargs)
             try:
                 if model.rate_limiter:
                     model.rate_limiter.acquire(blocking=True)
-                return model._generate(messages, stop=stop, run_manager=run_manager, **options)
+                result = model._generate(messages, stop=stop, run_manager=run_manager, **options)
+                if chosen is not first:
+                    name_model(result.generations[0], chosen)
+                return result
             except CallError as error:
                 if not self.binding.fall_back(chosen, error):
                     raise
@@ -105,13 +110,17 @@ class FallbackModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        first: BaseChatModel = self.binding.answering
         while True:
             chosen: BaseChatModel = self.binding.answering
             model, options = aimed(chosen, kwargs)
             try:
                 if model.rate_limiter:
                     await model.rate_limiter.aacquire(blocking=True)
-                return await model._agenerate(messages, stop=stop, run_manager=run_manager, **options)
+                result = await model._agenerate(messages, stop=stop, run_manager=run_manager, **options)
+                if chosen is not first:
+                    name_model(result.generations[0], chosen)
+                return result
             except CallError as error:
                 if not self.binding.fall_back(chosen, error):
                     raise
@@ -124,11 +133,14 @@ class FallbackModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         is_begun = False
+        first: BaseChatModel = self.binding.answering
         while True:
             chosen: BaseChatModel = self.binding.answering
             try:
                 with closing(_chunks(chosen, messages, stop, kwargs)) as chunks:
                     for chunk in chunks:
+                        if chosen is not first and not is_begun:
+                            name_model(chunk, chosen)
                         is_begun = True
                         yield chunk
                 return
@@ -144,11 +156,14 @@ class FallbackModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         is_begun = False
+        first: BaseChatModel = self.binding.answering
         while True:
             chosen: BaseChatModel = self.binding.answering
             try:
                 async with aclosing(_achunks(chosen, messages, stop, kwargs)) as chunks:
                     async for chunk in chunks:
+                        if chosen is not first and not is_begun:
+                            name_model(chunk, chosen)
                         is_begun = True
                         yield chunk
                 return

@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, field_validator
 
-from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, structured_chain, whole_chunk
+from vinelm.adapters.calls import REPEATABLE, aimed, bind_lazily, name_model, structured_chain, whole_chunk
 from vinelm.adapters.langgraph import AdapterHolder, ChatCall, halted_here, node_of
 from vinelm.errors import CallError
 from vinelm.objective import Objective
@@ -72,6 +72,7 @@ class VineChatModel(BaseChatModel):
         return {"stage": self.stage}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangChain's tracers show until the answer names the chosen model."""
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"] = "vinelm"
         params.setdefault("ls_model_name", self.stage or "vinelm")
@@ -125,7 +126,9 @@ class VineChatModel(BaseChatModel):
             with call:
                 if call.model.rate_limiter:
                     call.model.rate_limiter.acquire(blocking=True)
-                return call.model._generate(messages, run_manager=run_manager, **call.options)
+                result = call.model._generate(messages, run_manager=run_manager, **call.options)
+                name_model(result.generations[0], call.model)
+                return result
         raise AssertionError("unreachable")
 
     async def _agenerate(
@@ -139,7 +142,9 @@ class VineChatModel(BaseChatModel):
             with call:
                 if call.model.rate_limiter:
                     await call.model.rate_limiter.aacquire(blocking=True)
-                return await call.model._agenerate(messages, run_manager=run_manager, **call.options)
+                result = await call.model._agenerate(messages, run_manager=run_manager, **call.options)
+                name_model(result.generations[0], call.model)
+                return result
         raise AssertionError("unreachable")
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
@@ -162,7 +167,7 @@ class VineChatModel(BaseChatModel):
         for call in self._calls(stop, kwargs):
             with call, closing(_chunks(call, messages)) as chunks:
                 for chunk in chunks:
-                    call.is_begun = True
+                    call.begins(chunk)
                     yield chunk
                 return
 
@@ -177,7 +182,7 @@ class VineChatModel(BaseChatModel):
             with call:
                 async with aclosing(_achunks(call, messages)) as chunks:
                     async for chunk in chunks:
-                        call.is_begun = True
+                        call.begins(chunk)
                         yield chunk
                 return
 
@@ -216,6 +221,12 @@ class _Call:
         is_native = self.is_async_native or type(self.model)._stream is not BaseChatModel._stream
         off = self.model.disable_streaming
         self.streams = is_native and off is not True and not (off == "tool_calling" and self.options.get("tools"))
+
+    def begins(self, chunk: ChatGenerationChunk) -> None:
+        """Note that a chunk of the answer has come."""
+        if not self.is_begun:
+            self.is_begun = True
+            name_model(chunk, self.model)
 
     def __enter__(self) -> _Call:
         return self

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel, LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall, tool_call_chunk
@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from vinelm.backends.base import bound_instance
+from vinelm.backends.base import bound_instance, langsmith_names
 from vinelm.backends.offline.tool_script import next_step
 from vinelm.catalog import Model
 from vinelm.clock import WallClock
@@ -83,6 +83,12 @@ class OfflineChatModel(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return {"model": self.binding.model.name, "model_id": self.binding.model.model_id}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What LangChain's tracers show of the model."""
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"], params["ls_model_name"] = langsmith_names(self.binding.model)
+        return params
 
     def _generate(
         self,

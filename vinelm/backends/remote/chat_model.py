@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from vinelm.backends.base import bound_instance, estimate_tokens
+from vinelm.backends.base import bound_instance, estimate_tokens, langsmith_names
 from vinelm.backends.remote.call_meter import MeteredCall
 from vinelm.backends.remote.failures import own_failure, unforeseen
 from vinelm.backends.remote.response import Delta
@@ -57,8 +57,9 @@ class RemoteChatModel(BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """What LangChain's tracers show of the model."""
         params = super()._get_ls_params(stop=stop, **kwargs)
-        params["ls_provider"] = self.binding.model.provider
-        params["ls_model_name"] = kwargs.get("model") or self.binding.model.model_id
+        provider, name = langsmith_names(self.binding.model)
+        params["ls_provider"] = provider
+        params["ls_model_name"] = kwargs.get("model") or name
         return params
 
     def bind_tools(
