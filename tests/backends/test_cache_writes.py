@@ -22,6 +22,22 @@ def test_bedrock():
     assert cost(counts) == pytest.approx(10 + 0.5 + 50 + 10)
 
 
+@pytest.mark.parametrize("details", [[{"ttl": "1h", "inputTokens": 30}, {"ttl": "5m", "inputTokens": 10}], "odd", [7], None])
+def test_bedrock_says_how_long_a_write_is_kept(details):
+    used = {"inputTokens": 10, "outputTokens": 1, "cacheWriteInputTokens": 40, "cacheDetails": details}
+    assert cost(bedrock._counts(used)) == pytest.approx(
+        10 + 10 + (12.5 + 60 if isinstance(details, list) and details[1:] else 50)
+    )
+
+
+def test_langchain_says_how_long_a_write_is_kept():
+    """In langchain-anthropic and langchain-aws the sum is then 0."""
+    details = {"cache_creation": 0, "ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 30}
+    counts = langchain._counts({"input_tokens": 50, "output_tokens": 1, "total_tokens": 51, "input_token_details": details})
+    assert (counts.written, counts.written_1h) == (40, 30)
+    assert cost(counts) == pytest.approx(10 + 10 + 12.5 + 60)
+
+
 def test_langchain():
     details = {"cache_read": 5, "cache_creation": 40}
     usage = {"input_tokens": 55, "output_tokens": 1, "total_tokens": 56, "input_token_details": details}

@@ -1,11 +1,64 @@
-"""A conversation as alternating turns of the user and the model, as most providers require."""
+"""LangChain messages in the form that most providers require: alternating turns, plain parts, complete tool calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_openai_messages
+
+NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
+"""Parts of a content that belong to the model that wrote them, or repeat the message's tool calls."""
+
+
+class MadeCall(NamedTuple):
+    """A tool call of an earlier answer."""
+
+    id: str | None
+    name: str | None
+    arguments: Mapping[str, Any]
+
+
+def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
+    """Yield the tool calls of a message, also those that could not be parsed: tool messages answer them, too."""
+    if isinstance(message, AIMessage):
+        for call in message.tool_calls:
+            yield MadeCall(call["id"], call["name"], call["args"])
+        for broken in message.invalid_tool_calls:
+            yield MadeCall(broken["id"], broken["name"], {"invalid_json": broken["args"]})
+
+
+def plain_parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    """Yield texts and attachments of a message in the OpenAI format, into which LangChain translates the others.
+
+    Texts keep their ``cache_control``; empty ones, :data:`NOT_SENT` and tool calls are left out. What LangChain raises on
+    content that it does not know is not caught.
+    """
+    parts: Sequence[Any] = [message.content] if isinstance(message.content, str) else message.content
+    for part in parts:
+        if isinstance(part, str) or part.get("type") == "text":
+            block = {"text": part} if isinstance(part, str) else part
+            if block["text"]:
+                kept = {key: block[key] for key in ("cache_control",) if block.get(key)}
+                yield {"type": "text", "text": block["text"], **kept}
+        elif part.get("type") not in NOT_SENT:
+            without_calls: dict[str, Any] = {"tool_calls": []} if isinstance(message, AIMessage) else {}
+            plain = message.model_copy(update={"content": [part], **without_calls})
+            yield from convert_to_openai_messages([plain], text_format="block")[0]["content"]
+
+
+def inline_image(part: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the format ("png") and the data of a part of :func:`plain_parts`; :class:`ValueError` if it is no such image."""
+    head, _, data = part["image_url"]["url"].partition(";base64,")
+    kind, _, image_format = head.removeprefix("data:").partition("/")
+    if kind != "image" or not data:
+        raise ValueError("not an image as base64 data")
+    try:
+        return image_format, base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
 
 
 def joined_turns(

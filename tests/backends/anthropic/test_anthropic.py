@@ -350,5 +350,5 @@ def test_without_the_sdk_it_is_one_line(client, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(ConfigError, match=r"Anthropic needs its SDK: pip install 'vinelm\[anthropic\]'"):
+    with pytest.raises(ConfigError, match=r"Anthropic needs anthropic: pip install 'vinelm\[anthropic\]'"):
         client().chat()

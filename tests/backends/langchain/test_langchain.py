@@ -80,6 +80,18 @@ class Streaming(Whole):
         )
 
 
+class Beside(Streaming):
+    """Gives its finish reason beside the message, as langchain-openai does; and that of a whole answer as Anthropic's does."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        message = AIMessage(self.step(messages, stop, kwargs), usage_metadata=USAGE)
+        return ChatResult(generations=[ChatGeneration(message=message)], llm_output=self.metadata)
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        yield ChatGenerationChunk(message=AIMessageChunk(self.step(messages, stop, kwargs), usage_metadata=USAGE))
+        yield ChatGenerationChunk(message=AIMessageChunk(""), generation_info=self.metadata)
+
+
 class Live(Client):
     """The kit's client, on a ready chat model."""
 
@@ -106,6 +118,20 @@ def test_answer_and_usage(kind, mode):
     ((messages, stop, options),) = chat.asked
     assert ([m.content for m in messages], stop, options["temperature"]) == (["2 + 2?"], ["\n"], 0.5)
     assert message.usage_metadata["output_tokens"] == 7
+
+
+@pytest.mark.parametrize(("mode", "streams"), [(mode, streams) for mode in MODES for streams in (True, False)])
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_a_finish_reason_beside_the_message_is_seen(mode, streams, reason):
+    made = Live(Beside(metadata={"finish_reason": reason}), stream=streams)
+    if reason == "stop":
+        assert made.ask(mode).text == "four"
+    else:
+        with pytest.raises(CallError):
+            made.ask(mode)
+    (usage,) = made.usages
+    assert (usage.finish_reason, usage.cost_usd) == (reason, COST)
+    assert usage.failure == {"length": "truncated"}.get(reason, reason if reason != "stop" else None)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -9,15 +9,16 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from vinelm.backends.anthropic.client import KEY_ENV, AnthropicSdkTransport, check_sdk, timeout_of
+from vinelm.backends.anthropic.messages import Thinking
 from vinelm.backends.anthropic.rehearsal import rehearsing_clients
 from vinelm.backends.anthropic.request import attempt_bound, check_options, message_request
 from vinelm.backends.anthropic.response import FINISH_FAILURES, MessageReader, begun, failed
-from vinelm.backends.anthropic.thinking import ThinkingBlocks
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S
 from vinelm.backends.openai.backend import adrained, drained
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
+from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.backends.remote.transport import TransportRequest
@@ -33,7 +34,7 @@ class AnthropicTransport(AnthropicSdkTransport):
 
     def __init__(self) -> None:
         super().__init__()
-        self._thinking = ThinkingBlocks()
+        self._thinking: CallMemory[Thinking] = CallMemory()
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the model's key or the SDK is missing."""

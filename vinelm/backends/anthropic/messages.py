@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.anthropic.thinking import ThinkingBlocks
-from vinelm.backends.turns import joined_turns
+from vinelm.backends.remote.call_memory import CallMemory
+from vinelm.backends.turns import joined_turns, made_calls, plain_parts
 from vinelm.errors import WorkflowError
 
-_NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})
+Thinking = tuple[Mapping[str, Any], ...] | None
+"""The thinking blocks before a tool call, in their order; empty if the model did not think, None if that is not known."""
 _ODD_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -24,7 +25,7 @@ def system_blocks(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     return [block for message in messages if isinstance(message, SystemMessage) for block in _checked(message)]
 
 
-def conversation(messages: Sequence[BaseMessage], model_id: str, known: ThinkingBlocks | None) -> list[dict[str, Any]]:
+def conversation(messages: Sequence[BaseMessage], model_id: str, known: CallMemory[Thinking] | None) -> list[dict[str, Any]]:
     """Convert the other messages to user and assistant turns; joins turns of one role, as results of parallel calls require.
 
     Args:
@@ -38,26 +39,26 @@ def conversation(messages: Sequence[BaseMessage], model_id: str, known: Thinking
     return joined_turns(messages, lambda message: [*_thought(message, model_id, known), *_checked(message)])
 
 
-def is_thinking_answered(messages: Sequence[BaseMessage], model_id: str, known: ThinkingBlocks) -> bool:
+def is_thinking_answered(messages: Sequence[BaseMessage], model_id: str, known: CallMemory[Thinking]) -> bool:
     """Return whether the thinking of every tool call since the user's last turn is known."""
     for message in reversed(messages):
         if isinstance(message, AIMessage):
-            if any(known.get(model_id, call_id) is None for call_id in _call_ids(message)):
+            if any(known.get(model_id, call_id, None) is None for call_id in _call_ids(message)):
                 return False
         elif not isinstance(message, ToolMessage | SystemMessage):
             return True
     return True
 
 
-def _thought(message: BaseMessage, model_id: str, known: ThinkingBlocks | None) -> Iterator[dict[str, Any]]:
+def _thought(message: BaseMessage, model_id: str, known: CallMemory[Thinking] | None) -> Iterator[dict[str, Any]]:
     if known is None or not isinstance(message, AIMessage):
         return
     for call_id in _call_ids(message)[:1]:
-        yield from (dict(block) for block in known.get(model_id, call_id) or ())
+        yield from (dict(block) for block in known.get(model_id, call_id, None) or ())
 
 
 def _call_ids(message: AIMessage) -> list[str]:
-    return [str(call["id"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    return [str(call.id) for call in made_calls(message)]
 
 
 def _checked(message: BaseMessage) -> list[dict[str, Any]]:
@@ -76,12 +77,8 @@ def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield {**result, "is_error": True} if message.status == "error" else result
         return
     yield from _content(message)
-    if isinstance(message, AIMessage):
-        for call in message.tool_calls:
-            yield {"type": "tool_use", "id": _id(call["id"]), "name": call["name"], "input": call["args"]}
-        for broken in message.invalid_tool_calls:
-            arguments = {"invalid_json": broken["args"]}
-            yield {"type": "tool_use", "id": _id(broken["id"]), "name": broken["name"] or "unknown", "input": arguments}
+    for call in made_calls(message):
+        yield {"type": "tool_use", "id": _id(call.id), "name": call.name or "unknown", "input": call.arguments}
 
 
 def _id(call_id: Any) -> str:
@@ -90,19 +87,11 @@ def _id(call_id: Any) -> str:
 
 
 def _content(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """The parts of a message; the API refuses empty texts."""
-    parts: Sequence[Any] = [message.content] if isinstance(message.content, str) else message.content
-    for part in parts:
-        if isinstance(part, str) or part.get("type") == "text":
-            text = part if isinstance(part, str) else part["text"]
-            marks = {} if isinstance(part, str) else {key: part[key] for key in ("cache_control",) if part.get(key)}
-            if text.strip():
-                yield {"type": "text", "text": text, **marks}
-        elif part.get("type") not in _NOT_SENT:
-            without_calls: dict[str, Any] = {"tool_calls": []} if isinstance(message, AIMessage) else {}
-            plain = message.model_copy(update={"content": [part], **without_calls})
-            (converted,) = convert_to_openai_messages([plain], text_format="block")
-            yield from (_attachment(sent) for sent in converted["content"])
+    for part in plain_parts(message):
+        if part["type"] != "text":
+            yield _attachment(part)
+        elif part["text"].strip():  # the API refuses blank texts
+            yield part
 
 
 def _attachment(part: Mapping[str, Any]) -> dict[str, Any]:

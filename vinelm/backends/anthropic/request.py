@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from vinelm.backends.anthropic.messages import conversation, is_thinking_answered, system_blocks
-from vinelm.backends.anthropic.thinking import ThinkingBlocks
+from vinelm.backends.anthropic.messages import Thinking, conversation, is_thinking_answered, system_blocks
 from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.call_memory import CallMemory
+from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -27,7 +26,7 @@ NOT_SENT = ("anthropic_version",)
 
 
 def message_request(
-    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], known: ThinkingBlocks, *, is_streamed: bool
+    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], known: CallMemory[Thinking], *, is_streamed: bool
 ) -> TransportRequest:
     """Build the body. Options go into it under the API's names; ``stop`` and ``response_format`` are translated.
 
@@ -41,12 +40,11 @@ def message_request(
     own = {key: value for key, value in model.options.items() if key not in NOT_SENT}
     asked = asked_of(model, own, options, OURS)
     body: dict[str, Any] = {**_in_words_of_the_api(model, asked.rest), "max_tokens": asked.limit}
+    is_parallel = body.pop("parallel_tool_calls", None)
     if system := system_blocks(messages):
         body["system"] = system
     if asked.tools:
-        body["tools"] = [_tool(model, tool) for tool in asked.tools]
-        body |= _choice(model, asked.choice, body.pop("parallel_tool_calls", None), body["tools"])
-    body.pop("parallel_tool_calls", None)
+        body |= _tools(model, asked.tools, asked.choice, is_parallel)
     is_answered = is_thinking_answered(messages, model.model_id, known)
     is_off = _must_not_think(body, is_answered=is_answered)
     if is_off:
@@ -94,36 +92,20 @@ def _in_words_of_the_api(model: Model, options: Mapping[str, Any]) -> dict[str, 
     return given
 
 
-def _tool(model: Model, tool: Any) -> dict[str, Any]:
-    if isinstance(tool, Mapping) and "type" in tool and tool["type"] != "function":
+def _tools(model: Model, tools: Sequence[Any], choice: Any, is_parallel: Any) -> dict[str, Any]:
+    if any(isinstance(tool, Mapping) and tool.get("type", "function") != "function" for tool in tools):
         raise ConfigError(f"model {model.name!r}: a tool that runs at Anthropic is billed apart, which is not supported")
-    function = convert_to_openai_tool(tool)["function"]
-    sent: dict[str, Any] = {
-        "name": function["name"],
-        "input_schema": function.get("parameters") or {"type": "object", "properties": {}},
-    }
-    if function.get("description"):
-        sent["description"] = function["description"]
-    if function.get("strict"):
-        sent["strict"] = True
-    return sent
-
-
-def _choice(model: Model, choice: Any, is_parallel: Any, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = [tool["name"] for tool in tools]
-    if isinstance(choice, Mapping):
-        choice = (choice.get("function") or {}).get("name") or choice.get("name") or choice.get("type")
-    if choice in names:
-        chosen: dict[str, Any] = {"type": "tool", "name": choice}
-    elif choice in ("any", "required", True):
-        chosen = {"type": "any"}
-    elif choice in (None, "auto"):
-        chosen = {"type": "auto"}
-    else:
-        raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
+    functions = functions_of(tools)
+    chosen = chosen_of(model, choice, functions)
+    how: dict[str, Any] = {"type": chosen.mode, **({"name": chosen.name} if chosen.name else {})}
     if is_parallel is False:
-        chosen["disable_parallel_tool_use"] = True
-    return {} if chosen == {"type": "auto"} else {"tool_choice": chosen}
+        how["disable_parallel_tool_use"] = True
+    return {"tools": [_tool(function) for function in functions], **({} if how == {"type": "auto"} else {"tool_choice": how})}
+
+
+def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
+    more = {key: function[key] for key in ("description", "strict") if function.get(key)}
+    return {"name": function["name"], "input_schema": function["parameters"], **more}
 
 
 def _must_not_think(body: Mapping[str, Any], *, is_answered: bool) -> bool:

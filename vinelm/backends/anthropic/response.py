@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vinelm.backends.anthropic.thinking import ThinkingBlocks
+from vinelm.backends.anthropic.messages import Thinking
 from vinelm.backends.base import Counts, counted
 from vinelm.backends.openai import response as openai_response
+from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.failures import status_may_be_billed, was_sent
-from vinelm.backends.remote.response import Delta, ToolPiece
+from vinelm.backends.remote.response import Delta, ToolPiece, parses, stated_text
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 
@@ -51,29 +52,15 @@ _NO_CREDIT = re.compile(r"credit balance", re.I)
 class MessageReader:
     """Parses the events of one attempt in order, or its whole message, and remembers thinking that belongs to tool calls."""
 
-    def __init__(self, model_id: str, known: ThinkingBlocks) -> None:
+    def __init__(self, model_id: str, known: CallMemory[Thinking]) -> None:
         self._model_id, self._known = model_id, known
         self._usage: dict[str, Any] = {}
         self._thinking: dict[int, dict[str, Any]] = {}
         self._calls: list[str] = []
 
-    def delta(self, event: Any) -> Delta:
-        """Parse the next event; :class:`AttemptFailed` (malformed) if it is invalid."""
-        try:
-            return self._of_event(event)
-        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-            pass  # their message may quote the answer
-        raise AttemptFailed("malformed", "the server's answer is no message of Anthropic's API")
-
+    @parses("message of Anthropic's API")
     def whole(self, message: Any) -> Delta:
         """Parse a whole message; :class:`AttemptFailed` (malformed) if it is none."""
-        try:
-            return self._of_message(message)
-        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-            pass
-        raise AttemptFailed("malformed", "the server's answer is no message of Anthropic's API")
-
-    def _of_message(self, message: Any) -> Delta:
         if message.type != "message":
             raise ValueError("no message")
         self._see_usage(message.usage)
@@ -84,11 +71,13 @@ class MessageReader:
             text="".join(piece.text for piece in pieces),
             reasoning="".join(piece.reasoning for piece in pieces),
             tools=[tool for piece in pieces for tool in piece.tools],
-            finish_reason=_text(message.stop_reason) or None,
+            finish_reason=stated_text(message.stop_reason) or None,
             counts=self._counts(),
         )
 
-    def _of_event(self, event: Any) -> Delta:
+    @parses("message of Anthropic's API")
+    def delta(self, event: Any) -> Delta:
+        """Parse the next event; :class:`AttemptFailed` (malformed) if it is invalid."""
         if event.type == "message_start":
             self._see_usage(event.message.usage)
             return Delta()
@@ -99,36 +88,40 @@ class MessageReader:
         if event.type == "message_delta":
             self._see_usage(event.usage)
             self._remember()
-            return Delta(finish_reason=_text(event.delta.stop_reason) or None, counts=self._counts())
+            return Delta(finish_reason=stated_text(event.delta.stop_reason) or None, counts=self._counts())
         if event.type in ("content_block_stop", "message_stop", "ping"):
             return Delta()
         raise ValueError("no event of a message")
 
     def _begun(self, index: int, block: Any, *, is_whole: bool) -> Delta:
         if block.type == "text":
-            return Delta(text=_text(block.text))
+            return Delta(text=stated_text(block.text))
         if block.type == "thinking":
-            self._thinking[index] = {"type": "thinking", "thinking": _text(block.thinking), "signature": _text(block.signature)}
-            return Delta(reasoning=_text(block.thinking))
+            self._thinking[index] = {
+                "type": "thinking",
+                "thinking": stated_text(block.thinking),
+                "signature": stated_text(block.signature),
+            }
+            return Delta(reasoning=stated_text(block.thinking))
         if block.type == "redacted_thinking":
-            self._thinking[index] = {"type": "redacted_thinking", "data": _text(block.data)}
+            self._thinking[index] = {"type": "redacted_thinking", "data": stated_text(block.data)}
             return Delta()
         if block.type == "tool_use":
-            self._calls.append(_text(block.id))
+            self._calls.append(stated_text(block.id))
             arguments = json.dumps(block.input, ensure_ascii=False) if is_whole else ""
-            return Delta(tools=[ToolPiece(index, arguments, _text(block.id), _text(block.name))])
+            return Delta(tools=[ToolPiece(index, arguments, stated_text(block.id), stated_text(block.name))])
         raise ValueError("no block that was asked for")
 
     def _piece(self, index: int, delta: Any) -> Delta:
         if delta.type == "text_delta":
-            return Delta(text=_text(delta.text))
+            return Delta(text=stated_text(delta.text))
         if delta.type == "input_json_delta":
-            return Delta(tools=[ToolPiece(index, _text(delta.partial_json))])
+            return Delta(tools=[ToolPiece(index, stated_text(delta.partial_json))])
         if delta.type == "thinking_delta":
-            self._thinking[index]["thinking"] += _text(delta.thinking)
-            return Delta(reasoning=_text(delta.thinking))
+            self._thinking[index]["thinking"] += stated_text(delta.thinking)
+            return Delta(reasoning=stated_text(delta.thinking))
         if delta.type == "signature_delta":
-            self._thinking[index]["signature"] += _text(delta.signature)
+            self._thinking[index]["signature"] += stated_text(delta.signature)
             return Delta()
         if delta.type == "citations_delta":
             return Delta()
@@ -137,7 +130,7 @@ class MessageReader:
     def _remember(self) -> None:
         blocks = [block for _, block in sorted(self._thinking.items())]
         for call_id in self._calls:
-            self._known.put(self._model_id, call_id, blocks)
+            self._known.put(self._model_id, call_id, tuple(blocks))
 
     def _see_usage(self, usage: Any) -> None:
         """Later counts replace earlier ones: they are cumulative."""
@@ -166,12 +159,6 @@ class MessageReader:
             written=written,
             written_1h=usage.get("hour"),
         )
-
-
-def _text(value: Any) -> str:
-    if value is not None and not isinstance(value, str):
-        raise TypeError("not a text")
-    return value or ""
 
 
 def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:

@@ -6,21 +6,19 @@ Wire format: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
-from vinelm.backends.turns import joined_turns
+from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import WorkflowError
 
 OWN_OPTIONS = ("region",)
 INFERENCE = {"temperature": "temperature", "top_p": "topP", "topP": "topP", "stop": "stopSequences"}
@@ -91,64 +89,36 @@ def _blocks(message: BaseMessage) -> Iterator[dict[str, Any]]:
         yield {"toolResult": result}
         return
     yield from _parts(message)
-    if isinstance(message, AIMessage):
-        for call in message.tool_calls:
-            yield {"toolUse": {"toolUseId": call["id"], "name": call["name"], "input": call["args"]}}
-        for broken in message.invalid_tool_calls:
-            yield {"toolUse": {"toolUseId": broken["id"], "name": broken["name"], "input": {"invalid_json": broken["args"]}}}
+    for call in made_calls(message):
+        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments}}
 
 
 def _parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """Convert text and images, by way of the OpenAI format, into which LangChain translates the others."""
-    if isinstance(message.content, str):
-        if message.content.strip():  # Converse rejects blank texts
-            yield {"text": message.content}
-        return
-    parts = [part for part in message.content if isinstance(part, str) or part.get("type") not in _NOT_SENT]
-    plain = message.model_copy(update={"content": parts, **({"tool_calls": []} if isinstance(message, AIMessage) else {})})
-    for converted in convert_to_openai_messages([plain], text_format="block"):
-        for part in converted["content"]:
-            if part["type"] == "text":
-                if part["text"].strip():
-                    yield {"text": part["text"]}
-            else:
-                yield _image(part["image_url"]["url"])
-
-
-def _image(url: str) -> dict[str, Any]:
-    head, _, data = url.partition(";base64,")
-    kind, _, image_format = head.removeprefix("data:").partition("/")
-    if kind != "image" or not data:
-        raise ValueError("not an image as base64 data")
-    try:
-        return {"image": {"format": image_format, "source": {"bytes": base64.b64decode(data, validate=True)}}}
-    except binascii.Error:
-        raise ValueError("not base64") from None
+    for part in plain_parts(message):
+        if part["type"] != "text":
+            image_format, data = inline_image(part)
+            yield {"image": {"format": image_format, "source": {"bytes": data}}}
+        elif part["text"].strip():  # Converse rejects blank texts
+            yield {"text": part["text"]}
 
 
 def _tool_config(model: Model, tools: Sequence[Any], choice: Any) -> dict[str, Any]:
-    functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+    functions = functions_of(tools)
     specs = [
         {
             "name": function["name"],
-            **({"description": function["description"]} if function.get("description") else {}),
-            "inputSchema": {"json": function.get("parameters") or {"type": "object", "properties": {}}},
+            **({"description": function["description"]} if function["description"] else {}),
+            "inputSchema": {"json": function["parameters"]},
         }
         for function in functions
     ]
     config: dict[str, Any] = {"tools": [{"toolSpec": spec} for spec in specs]}
-    if choice in ("any", "required", True):
-        config["toolChoice"] = {"any": {}}
-    elif choice in [spec["name"] for spec in specs]:
-        config["toolChoice"] = {"tool": {"name": choice}}
-    elif choice not in (None, "auto"):
-        raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
+    chosen = chosen_of(model, choice, functions)
+    if chosen.mode != "auto":
+        config["toolChoice"] = {"any": {}} if chosen.mode == "any" else {"tool": {"name": chosen.name}}
     return config
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
     prompt = {key: body[key] for key in ("messages", "system", "toolConfig", "additionalModelRequestFields") if key in body}
     return json.dumps(prompt, ensure_ascii=False, default=lambda data: base64.b64encode(data).decode())
-
-
-_NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})

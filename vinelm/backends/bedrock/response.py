@@ -15,7 +15,7 @@ from typing import Any
 from vinelm.backends.base import Counts, counted, seconds_of
 from vinelm.backends.openai import response as openai_response
 from vinelm.backends.remote.failures import status_may_be_billed
-from vinelm.backends.remote.response import Delta, ToolPiece
+from vinelm.backends.remote.response import Delta, ToolPiece, parses
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 
@@ -56,25 +56,9 @@ def begun(response: Mapping[str, Any]) -> Delta:
     return Delta(request_id=response.get("ResponseMetadata", {}).get("RequestId"))
 
 
+@parses("conversation turn")
 def whole(response: Mapping[str, Any]) -> Delta:
     """Parse a whole ``converse`` response; :class:`AttemptFailed` (malformed) if it is invalid."""
-    try:
-        return _whole(response)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        pass  # their message may quote the answer
-    raise AttemptFailed("malformed", "the server's answer is no conversation turn")
-
-
-def pieces(event: Mapping[str, Any]) -> Delta:
-    """Parse one event of a stream; :class:`AttemptFailed` (malformed) if it is invalid."""
-    try:
-        return _event(event)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        pass
-    raise AttemptFailed("malformed", "the server's answer is no event of a conversation")
-
-
-def _whole(response: Mapping[str, Any]) -> Delta:
     content = response["output"]["message"]["content"]
     return Delta(
         text="".join(block["text"] for block in content if "text" in block),
@@ -93,7 +77,9 @@ def _tools(content: list[Any]) -> Iterator[ToolPiece]:
             yield ToolPiece(index, json.dumps(call["input"], ensure_ascii=False), call["toolUseId"], call["name"])
 
 
-def _event(event: Mapping[str, Any]) -> Delta:
+@parses("event of a conversation")
+def pieces(event: Mapping[str, Any]) -> Delta:
+    """Parse one event of a stream; :class:`AttemptFailed` (malformed) if it is invalid."""
     if start := event.get("contentBlockStart"):
         call = start.get("start", {}).get("toolUse")
         return Delta(tools=[ToolPiece(start["contentBlockIndex"], "", call["toolUseId"], call["name"])] if call else ())
@@ -120,7 +106,14 @@ def _counts(usage: Any) -> Counts | None:
     parts = [counted(part) for part in (usage.get("inputTokens"), read or 0, written or 0)]
     if None in parts:
         return None
-    return Counts.stated(sum(part or 0 for part in parts), usage.get("outputTokens"), read, written=written)
+    hour = _kept_an_hour(usage.get("cacheDetails"))
+    return Counts.stated(sum(part or 0 for part in parts), usage.get("outputTokens"), read, written=written, written_1h=hour)
+
+
+def _kept_an_hour(details: Any) -> int:
+    """Return the tokens that were written to a cache for an hour, which cost more than those for five minutes."""
+    parts = details if isinstance(details, list) else ()
+    return sum(counted(part.get("inputTokens")) or 0 for part in parts if isinstance(part, Mapping) and part.get("ttl") == "1h")
 
 
 def _latency_s(response: Mapping[str, Any]) -> float | None:

@@ -12,11 +12,12 @@ from vinelm.backends.gemini.client import clients_of, kept_responses
 from vinelm.backends.gemini.rehearsal import rehearsing_clients
 from vinelm.backends.gemini.request import attempt_bound, check_options, config_options, content_request
 from vinelm.backends.gemini.response import FINISH_FAILURES, GeminiStreamReader, failed
-from vinelm.backends.gemini.thought_signatures import Signatures
+from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.openai.client import named_key
 from vinelm.backends.openai.response import begun
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.backend import RemoteBackend, check_base
+from vinelm.backends.remote.call_memory import CallMemory
 from vinelm.backends.remote.client_pool import EventLoopClients, SdkTransport
 from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import AttemptFailed
@@ -37,13 +38,13 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._signatures = Signatures()
+        self._signatures: CallMemory[bytes | None] = CallMemory()
 
     def request(
         self, model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], *, is_streamed: bool
     ) -> TransportRequest:
         """Build the contents and the config."""
-        return content_request(model, messages, options, self._signatures, is_streamed=is_streamed)
+        return content_request(model, messages, options, self._signed(model), is_streamed=is_streamed)
 
     def attempt_bound(self, model: Model, body: Mapping[str, Any]) -> AttemptBound:
         """Return the most tokens that one attempt can cost."""
@@ -61,7 +62,10 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
 
     def send(self, model: Model, request: TransportRequest) -> Generator[Delta]:
         """Make one attempt."""
-        models, reader = self.clients.of(model).sync().models, GeminiStreamReader(self._signatures.of(model.model_id))
+        models, reader = (
+            self.clients.of(model).sync().models,
+            GeminiStreamReader(self._signed(model)),
+        )
         arguments = _arguments(model, request)
         kept: list[Any] = []
         try:
@@ -82,7 +86,7 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
         """Like :meth:`send`, for a coroutine."""
         models = (await self.clients.of(model).asynchronous()).aio.models
-        reader = GeminiStreamReader(self._signatures.of(model.model_id))
+        reader = GeminiStreamReader(self._signed(model))
         arguments = _arguments(model, request)
         kept: list[Any] = []
         chunks: Any = None
@@ -110,6 +114,9 @@ class GeminiTransport(SdkTransport["Client", "Client"]):
         twin = GeminiTransport()
         twin.clients = rehearsing_clients()
         return twin
+
+    def _signed(self, model: Model) -> ModelSignatures:
+        return ModelSignatures(self._signatures, model.model_id)
 
     def _made(self, model: Model) -> EventLoopClients[Client, Client]:
         return clients_of(base_url=model.api_base, **self.credentials(model))

@@ -6,22 +6,20 @@ Wire format: https://ai.google.dev/api/generate-content
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_openai_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from vinelm.backends.gemini.thought_signatures import ModelSignatures, Signatures
+from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.call_options import asked_of, refuse_ours
+from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
 from vinelm.backends.remote.transport import TransportRequest
-from vinelm.backends.turns import joined_turns
+from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
-from vinelm.errors import ConfigError, WorkflowError
+from vinelm.errors import WorkflowError
 
 OURS = (
     "contents", "system_instruction", "candidate_count", "max_output_tokens", "max_tokens", "http_options",
@@ -33,7 +31,7 @@ VERTEX_OPTIONS = ("project", "location")
 
 
 def content_request(
-    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], signatures: Signatures, *, is_streamed: bool
+    model: Model, messages: Sequence[BaseMessage], options: Mapping[str, Any], signatures: ModelSignatures, *, is_streamed: bool
 ) -> TransportRequest:
     """Build ``contents`` and ``config`` of ``generate_content``. Options go into the config under the SDK's names.
 
@@ -50,7 +48,7 @@ def content_request(
         config["system_instruction"] = "\n\n".join(map(str, system))
     if asked.tools:
         config |= _tools(model, asked.tools, asked.choice)
-    body = {"contents": _conversation(messages, signatures.of(model.model_id)), "config": config}
+    body = {"contents": _conversation(messages, signatures), "config": config}
     return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
 
@@ -76,7 +74,7 @@ def check_options(model: Model, options: Mapping[str, Any]) -> None:
 
 def _conversation(messages: Sequence[BaseMessage], signatures: ModelSignatures) -> list[dict[str, Any]]:
     """Convert messages to user and model turns; joins turns of the same role, as results of parallel calls require."""
-    names = {call["id"]: call["name"] for message in messages if isinstance(message, AIMessage) for call in _all_calls(message)}
+    names = {call.id: call.name for message in messages for call in made_calls(message)}
     with suppress(ValueError, KeyError, TypeError, AttributeError):  # their message contains the chat message
         return joined_turns(messages, lambda message: _parts(message, names, signatures), model_role="model", key="parts")
     raise WorkflowError("a message has content that Gemini's API cannot represent: send text or images as base64 data")
@@ -88,63 +86,28 @@ def _parts(message: BaseMessage, names: Mapping[Any, Any], signatures: ModelSign
         key = "error" if message.status == "error" else "output"
         yield {"function_response": {"name": name, "response": {key: str(message.text)}}}
         return
-    yield from _content(message)
-    if isinstance(message, AIMessage):
-        for call in _all_calls(message):
-            signature = signatures.known(call["id"])
-            signed = {} if signature is None else {"thought_signature": signature}
-            yield {"function_call": {"name": call["name"], "args": call["args"]}, **signed}
-
-
-def _all_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
-    for call in message.tool_calls:
-        yield {"id": call["id"], "name": call["name"], "args": call["args"]}
-    for broken in message.invalid_tool_calls:
-        yield {"id": broken["id"], "name": broken["name"], "args": {"invalid_json": broken["args"]}}
-
-
-def _content(message: BaseMessage) -> Iterator[dict[str, Any]]:
-    """Convert text and images, by way of the OpenAI format, into which LangChain translates the others."""
-    if isinstance(message.content, str):
-        if message.content:
-            yield {"text": message.content}
-        return
-    parts = [part for part in message.content if isinstance(part, str) or part.get("type") not in _NOT_SENT]
-    plain = message.model_copy(update={"content": parts, **({"tool_calls": []} if isinstance(message, AIMessage) else {})})
-    for converted in convert_to_openai_messages([plain], text_format="block"):
-        for part in converted["content"]:
-            yield {"text": part["text"]} if part["type"] == "text" else _image(part["image_url"]["url"])
-
-
-def _image(url: str) -> dict[str, Any]:
-    head, _, data = url.partition(";base64,")
-    kind = head.removeprefix("data:")
-    if not kind.startswith("image/") or not data:
-        raise ValueError("not an image as base64 data")
-    try:
-        return {"inline_data": {"mime_type": kind, "data": base64.b64decode(data, validate=True)}}
-    except binascii.Error:
-        raise ValueError("not base64") from None
+    for part in plain_parts(message):
+        if part["type"] == "text":
+            yield {"text": part["text"]}
+        else:
+            image_format, data = inline_image(part)
+            yield {"inline_data": {"mime_type": f"image/{image_format}", "data": data}}
+    for call in made_calls(message):
+        signature = signatures.known(str(call.id))
+        signed = {} if signature is None else {"thought_signature": signature}
+        yield {"function_call": {"name": call.name, "args": call.arguments}, **signed}
 
 
 def _tools(model: Model, tools: Sequence[Any], choice: Any) -> dict[str, Any]:
-    functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+    functions = functions_of(tools)
     declared = [
-        {
-            "name": function["name"],
-            "description": function.get("description") or "",
-            "parameters_json_schema": function.get("parameters") or {"type": "object", "properties": {}},
-        }
-        for function in functions
+        {"name": f["name"], "description": f["description"], "parameters_json_schema": f["parameters"]} for f in functions
     ]
     config: dict[str, Any] = {"tools": [{"function_declarations": declared}]}
-    names = [function["name"] for function in functions]
-    if choice in ("any", "required", True):
-        config["tool_config"] = {"function_calling_config": {"mode": "ANY"}}
-    elif choice in names:
-        config["tool_config"] = {"function_calling_config": {"mode": "ANY", "allowed_function_names": [choice]}}
-    elif choice not in (None, "auto"):
-        raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
+    chosen = chosen_of(model, choice, functions)
+    if chosen.mode != "auto":
+        allowed = {"allowed_function_names": [chosen.name]} if chosen.mode == "tool" else {}
+        config["tool_config"] = {"function_calling_config": {"mode": "ANY", **allowed}}
     return config
 
 
@@ -155,6 +118,3 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
 
 def _as_text(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-_NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_use", "function_call"})

@@ -16,7 +16,7 @@ from vinelm.backends.base import Counts, counted
 from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.openai import response as openai_response
 from vinelm.backends.remote.failures import status_may_be_billed
-from vinelm.backends.remote.response import Delta, ToolPiece
+from vinelm.backends.remote.response import Delta, ToolPiece, parses
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 
@@ -59,15 +59,9 @@ class GeminiStreamReader:
         self._signatures = signatures
         self._tools = 0
 
+    @parses("generated content")
     def delta(self, response: Any) -> Delta:
         """Parse the next chunk or the whole answer; :class:`AttemptFailed` (malformed) if it is invalid."""
-        try:
-            return self._delta(response)
-        except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-            pass  # their message may quote the answer
-        raise AttemptFailed("malformed", "the server's answer is no generated content")
-
-    def _delta(self, response: Any) -> Delta:
         counts = _counts(response.usage_metadata)
         if not response.candidates:
             is_blocked = response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None

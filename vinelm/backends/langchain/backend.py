@@ -90,10 +90,10 @@ class LangChainTransport:
         if request.is_streamed:
             with closing(chat._stream(body["messages"], stop=body["stop"], **body["options"])) as chunks:  # type: ignore[type-var]
                 for chunk in chunks:
-                    yield reader.delta(chunk.message)
+                    yield reader.chunk(chunk)
         else:
             result = chat._generate(body["messages"], stop=body["stop"], **body["options"])
-            yield reader.delta(result.generations[0].message)
+            yield reader.whole(result)
         yield self._last(model, reader)
 
     async def asend(self, model: Model, request: TransportRequest) -> AsyncGenerator[Delta]:
@@ -104,10 +104,10 @@ class LangChainTransport:
             stream = chat._astream(body["messages"], stop=body["stop"], **body["options"])
             async with aclosing(stream) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
-                    yield reader.delta(chunk.message)
+                    yield reader.chunk(chunk)
         else:
             result = await chat._agenerate(body["messages"], stop=body["stop"], **body["options"])
-            yield reader.delta(result.generations[0].message)
+            yield reader.whole(result)
         yield self._last(model, reader)
 
     def failed(self, error: Exception) -> AttemptFailed | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.outputs import ChatGeneration, ChatResult
 
-from vinelm.backends.base import Counts
+from vinelm.backends.base import Counts, counted
 from vinelm.backends.remote.failures import status_may_be_billed, was_sent
 from vinelm.backends.remote.response import Delta, ToolPiece
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
@@ -41,17 +42,29 @@ _BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
 
 
 class LangChainStreamReader:
-    """Parses the messages of one attempt in order; sums their token counts and numbers their tool calls."""
+    """Parses the chunks of one attempt in order, or its whole result; sums the token counts and numbers the tool calls."""
 
     def __init__(self) -> None:
         self._usage: UsageMetadata | None = None
         self._has_reason = False
         self._tools = 0
 
-    def delta(self, message: BaseMessage) -> Delta:
-        """Parse the next chunk or a whole answer; :class:`AttemptFailed` (malformed) if it is invalid."""
+    def chunk(self, chunk: ChatGeneration) -> Delta:
+        """Parse the next chunk; :class:`AttemptFailed` (malformed) if it is invalid.
+
+        Integrations put the finish reason into the message, or beside it: only LangChain's ``invoke`` and ``stream``, which are
+        not called here, bring the two together.
+        """
+        return self._checked(chunk, {})
+
+    def whole(self, result: ChatResult) -> Delta:
+        """Parse a whole answer; :class:`AttemptFailed` (malformed) if it is invalid."""
+        return self._checked(result.generations[0], result.llm_output or {})
+
+    def _checked(self, generation: ChatGeneration, more: Mapping[str, Any]) -> Delta:
         try:
-            return self._delta(message)
+            message: Any = generation.message
+            return self._delta(message, {**more, **(generation.generation_info or {}), **message.response_metadata})
         except (AttributeError, TypeError, ValueError, KeyError):
             pass  # their message may quote the answer
         raise AttemptFailed("malformed", "the chat model's answer is no AIMessage")
@@ -68,10 +81,10 @@ class LangChainStreamReader:
         """
         return Delta() if self._has_reason or always_has_reason else Delta(finish_reason=NOT_REPORTED)
 
-    def _delta(self, message: Any) -> Delta:
+    def _delta(self, message: Any, metadata: Mapping[str, Any]) -> Delta:
         if message.usage_metadata:
             self._add(message.usage_metadata)
-        reason = next((message.response_metadata[key] for key in _REASON_KEYS if message.response_metadata.get(key)), None)
+        reason = next((metadata[key] for key in _REASON_KEYS if metadata.get(key)), None)
         self._has_reason |= reason is not None
         return Delta(
             text=str(message.text),
@@ -110,12 +123,16 @@ def _counts(usage: UsageMetadata | None) -> Counts | None:
         return None
     parts: list[Any] = [usage.get("input_token_details"), usage.get("output_token_details")]
     into, out = [part if isinstance(part, Mapping) else {} for part in parts]
+    hour = counted(into.get("ephemeral_1h_input_tokens"))
+    # Anthropic's and Amazon's integrations state either the sum or, with 0 for the sum, how long the parts are kept.
+    written = [counted(into.get(key)) or 0 for key in ("cache_creation", "ephemeral_5m_input_tokens")]
     return Counts.stated(
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         into.get("cache_read"),
         out.get("reasoning"),
-        written=into.get("cache_creation"),
+        written=sum(written) + (hour or 0),
+        written_1h=hour,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from vinelm.backends.base import Counts, counted, seconds_of
 from vinelm.backends.remote.failures import status_may_be_billed, was_sent
-from vinelm.backends.remote.response import Delta, ToolPiece
+from vinelm.backends.remote.response import Delta, ToolPiece, parses, stated_text
 from vinelm.backends.remote.retry import AttemptFailed, retry_after_s
 from vinelm.errors import FailureKind
 
@@ -52,38 +52,25 @@ def begun(headers: Mapping[str, str], *, is_streamed: bool) -> Delta:
     return Delta(request_id=headers.get("x-request-id"), provider_latency_s=latency_s)
 
 
+@parses("chat completion")
 def delta_of(response: Any, *, is_streamed: bool) -> Delta:
     """Parse a chunk of a stream or a whole completion; :class:`AttemptFailed` (malformed) if it is neither."""
-    try:
-        return _delta(response, is_streamed)
-    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
-        pass  # their message may quote the answer
-    raise AttemptFailed("malformed", "the server's answer is no chat completion")
-
-
-def _delta(response: Any, is_streamed: bool) -> Delta:
     if not is_streamed and not response.choices:
         raise ValueError("no choices")
     counts = _counts(getattr(response, "usage", None))
     if not response.choices:  # the chunk with the usage
-        return Delta(counts=counts, request_id=_text(response.id) or None)
+        return Delta(counts=counts, request_id=stated_text(response.id) or None)
     choice = response.choices[0]
     said = choice.delta if is_streamed else choice.message
     return Delta(
-        text=_text(said.content),
-        reasoning=_text(getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None)),
+        text=stated_text(said.content),
+        reasoning=stated_text(getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None)),
         tools=[_tool(index, call) for index, call in enumerate(said.tool_calls or ())],
-        is_refused=bool(_text(getattr(said, "refusal", None))),
-        finish_reason=_text(choice.finish_reason) or None,
+        is_refused=bool(stated_text(getattr(said, "refusal", None))),
+        finish_reason=stated_text(choice.finish_reason) or None,
         counts=counts,
-        request_id=None if is_streamed else _text(response.id) or None,
+        request_id=None if is_streamed else stated_text(response.id) or None,
     )
-
-
-def _text(value: Any) -> str:
-    if value is not None and not isinstance(value, str):
-        raise TypeError("not a text")
-    return value or ""
 
 
 def _tool(position: int, call: Any) -> ToolPiece:
@@ -93,7 +80,7 @@ def _tool(position: int, call: Any) -> ToolPiece:
     if isinstance(arguments, dict):  # some servers parse them already
         arguments = json.dumps(arguments, ensure_ascii=False)
     name = function.name if function is not None else None
-    return ToolPiece(position if index is None else int(index), _text(arguments), call.id, name)
+    return ToolPiece(position if index is None else int(index), stated_text(arguments), call.id, name)
 
 
 def _counts(usage: Any) -> Counts | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -35,6 +37,33 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
         raise ConfigError(f"model {model.name!r}: max_tokens is the entry's, {model.max_tokens}: a call may only ask for less")
     refuse_ours(model, given, ours)
     return CallOptions(limit, tools if tools and choice not in ("none", False) else None, choice, given)
+
+
+class Chosen(NamedTuple):
+    """Which tools a call must use: "auto" is any or none, "any" at least one, "tool" the one named ``name``."""
+
+    mode: Literal["auto", "any", "tool"]
+    name: str = ""
+
+
+def functions_of(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return name, description and JSON schema (``parameters``) of each tool; the last two are always there."""
+    functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+    nothing = {"type": "object", "properties": {}}
+    return [{**f, "description": f.get("description") or "", "parameters": f.get("parameters") or nothing} for f in functions]
+
+
+def chosen_of(model: Model, choice: Any, functions: Sequence[Mapping[str, Any]]) -> Chosen:
+    """Return what LangChain's ``tool_choice`` asks for; :class:`ConfigError` if it is neither a mode nor the name of a tool."""
+    if isinstance(choice, Mapping):  # in OpenAI's form, or in Anthropic's
+        choice = (choice.get("function") or {}).get("name") or choice.get("name") or choice.get("type")
+    if choice in [function["name"] for function in functions]:
+        return Chosen("tool", str(choice))
+    if choice in ("any", "required", True):
+        return Chosen("any")
+    if choice in (None, "auto"):
+        return Chosen("auto")
+    raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
 
 
 def refuse_ours(model: Model, options: Mapping[str, Any], ours: Container[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from langchain_core.messages import AIMessage, AIMessageChunk, UsageMetadata
 from langchain_core.messages.tool import default_tool_parser, invalid_tool_call, tool_call_chunk
@@ -13,6 +14,8 @@ from langchain_core.messages.tool import default_tool_parser, invalid_tool_call,
 from vinelm.backends.base import Counts
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.catalog import redacted
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,34 @@ class Delta:
         tools = [tool_call_chunk(name=t.name, args=t.arguments, id=t.id, index=t.index) for t in self.tools]
         more = {"reasoning_content": _encodable(self.reasoning)} if self.reasoning else {}
         return AIMessageChunk(content=_encodable(self.text), additional_kwargs=more, tool_call_chunks=tools)
+
+
+def parses(kind: str) -> Callable[[Callable[P, Delta]], Callable[P, Delta]]:
+    """Return a decorator for functions that parse a piece of an answer, of a server or SDK that may send anything.
+
+    What they raise on something else than they expect becomes :class:`AttemptFailed` (malformed): "the server's answer is no
+    ``kind``". The original exception is dropped, because its message may quote the answer.
+    """
+
+    def decorate(parse: Callable[P, Delta]) -> Callable[P, Delta]:
+        @wraps(parse)
+        def checked(*given: P.args, **named: P.kwargs) -> Delta:
+            try:
+                return parse(*given, **named)
+            except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+                pass
+            raise AttemptFailed("malformed", f"the server's answer is no {kind}")
+
+        return checked
+
+    return decorate
+
+
+def stated_text(value: Any) -> str:
+    """Return a text as a server states it, "" for null; :class:`TypeError` for anything else."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError("not a text")
+    return value or ""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from vinelm.backends.base import Counts, seconds_of
 from vinelm.backends.openai import response as openai_response
-from vinelm.backends.remote.response import Delta
+from vinelm.backends.remote.response import Delta, parses
 from vinelm.backends.remote.retry import AttemptFailed
 from vinelm.errors import FailureKind
 
@@ -29,15 +29,9 @@ class SGLangStreamReader:
         self._is_incremental = is_incremental
         self._seen = ""
 
+    @parses("generation")
     def delta(self, response: Any) -> Delta:
         """Parse the next event or the whole answer; :class:`AttemptFailed` if it is malformed or the request was aborted."""
-        try:
-            return self._delta(response)
-        except (AttributeError, TypeError, ValueError, KeyError):
-            pass  # their message may quote the answer
-        raise AttemptFailed("malformed", "the server's answer is no generation")
-
-    def _delta(self, response: Mapping[str, Any]) -> Delta:
         facts = response["meta_info"]
         reason = facts.get("finish_reason")
         if isinstance(reason, Mapping) and reason.get("type") == "abort":

@@ -1,0 +1,40 @@
+"""The benchmark of provider code: what it serves is what the providers read, and its figures are those of the calls."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture
+def bench_wire(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import bench_wire
+
+    yield bench_wire
+    for name in [name for name in sys.modules if name.split(".")[0] in {"bench_wire", "hostile_parts"}]:
+        del sys.modules[name]
+
+
+def test_the_ways_take_turns_and_are_timed(bench_wire):
+    asked = []
+    figures = bench_wire.timed({way: lambda way=way: asked.append(way) for way in ("a", "b", "c")}, calls=4)
+    assert asked[:9] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert len(asked) == 3 * (bench_wire.WARM + 4)
+    assert all(0 <= it["median_us"] <= it["p99_us"] for it in figures.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "bedrock"])
+def test_every_provider_reads_what_the_server_writes(bench_wire, provider, monkeypatch, tmp_path):
+    for name, value in {**bench_wire.KEYS, **bench_wire.AWS}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(bench_wire, "WARM", 1)
+    file = tmp_path / "wire.json"
+    monkeypatch.setattr(sys, "argv", ["bench_wire.py", "--provider", provider, "--calls", "2", "--json", str(file)])
+    bench_wire.main()
+    found = json.loads(file.read_text())["us_per_call"][provider]
+    assert all({"http", "vinelm"} <= set(by_way) for by_way in found.values())
