@@ -21,6 +21,7 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from vinelm.estimator.latent.logistic_regression import sigmoid
 from vinelm.estimator.signals.answers import AnswerTable, Context, Ints
@@ -193,6 +194,11 @@ class Labelings:
     pattern: Ints
     counts: FloatArray
 
+    @cached_property
+    def sparse(self) -> tuple[csr_array, csr_array]:
+        """The counts and their transpose without the zeros, which are most of them: the fit multiplies by both often."""
+        return csr_array(self.counts), csr_array(self.counts.T)
+
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
         """Enumerate the labelings of all requests."""
@@ -293,13 +299,14 @@ def fit_answers(
 class _Fit:
     def __init__(self, labelings: Labelings, weights: FloatArray, usual: Features) -> None:
         self.labelings, self.usual = labelings, usual
+        self.counts, self.transposed = labelings.sparse
         self.weights = np.bincount(labelings.pattern_of, weights)
         self.starts = np.searchsorted(labelings.pattern, np.arange(len(self.weights)))
 
     def run(self, model: AnswerFit, iterations: int) -> AnswerFit:
         for _ in range(iterations):
             posterior = self.posterior(model)
-            counts = (self.labelings.counts.T @ posterior).reshape(len(model.contexts), N_TYPES, -1)
+            counts = (self.transposed @ posterior).reshape(len(model.contexts), N_TYPES, -1)
             of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
             model = replace(
                 model,
@@ -323,7 +330,7 @@ class _Fit:
 
     def posterior(self, model: AnswerFit) -> FloatArray:
         """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
-        log = self.labelings.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
+        log = self.counts @ model.log_types.reshape(-1, len(model.grid)) + model.log_weights
         highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.pattern]
         mass = np.exp(log - highest[:, None])
         total = np.add.reduceat(mass.sum(axis=1), self.starts)

@@ -166,12 +166,27 @@ def test_the_demo_says_the_same_again(demo, capsys):
 
 def test_the_demo_reads_well_in_80_columns(demo, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = run(capsys, *DEMO).out
+    text = run(capsys, *DEMO, "--details").out
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.startswith("Simulated models")
     assert "\nVerdict. With the workflow's own check: " in text
     assert text.index("1. With the workflow's own check") < text.index("2. With an oracle") < text.index("\nVerdict. ")
     assert text.rstrip().endswith("Report: out/report.html")
+
+
+def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(demo, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    text = run(capsys, *DEMO, "--open").out
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 21  # and two of what it does, above, and the prompt
+    assert text.startswith("Simulated models")
+    assert "\nVerdict. With the workflow's own check: " in text
+    assert "\n  Minimize cost, accuracy >= " in text
+    assert text.index("\nVerdict. ") < text.index("With an oracle") < text.index("\nReport: out/report.html (opened")
+    assert [address.endswith("/demo/out/report.html") for address in opened] == [True]
 
 
 def test_ctrl_c_while_it_profiles_ends_the_demo(shop, capsys, monkeypatch):

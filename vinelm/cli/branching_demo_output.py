@@ -6,20 +6,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vinelm.cli.console import echo
-from vinelm.cli.demo_output import result_facts, show_comparison, show_each_model
+from vinelm.cli.demo_output import result_facts, show_advice, show_comparison, show_each_model
 
 if TYPE_CHECKING:
     from vinelm.demo import BranchingDemoResult
 
 
-def show_branching(result: BranchingDemoResult, page: Path) -> None:
-    """Print the plans, the results as served and the verdict of a demo of a workflow that branches."""
-    from vinelm.cli.arms_table import show_arms
+def show_branching(result: BranchingDemoResult) -> None:
+    """Print what was profiled and the verdict: a screen of 80 columns and 24 lines."""
     from vinelm.cli.console import say
-    from vinelm.demo import interval_note
-    from vinelm.reports import percent, template_words, usd, verdict_headline, verdict_lines
+    from vinelm.reports import verdict_headline
 
-    profile, annotated, verdict = result.profiled.result, result.annotated, result.verdict
+    _show_profile(result)
+    say(f"{len(result.held_out)} held-out tickets were served through the LangGraph app.")
+    say(f"Verdict. {verdict_headline(result.verdict)}", bold=True)
+    show_advice(result.verdict)
+
+
+def _show_profile(result: BranchingDemoResult) -> None:
+    from vinelm.cli.console import say
+    from vinelm.reports import percent, template_words, usd
+
+    profile, annotated = result.profiled.result, result.annotated
     say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
     say(f"The workflow branches: {template_words(annotated.template)}.")
     say(
@@ -27,7 +35,18 @@ def show_branching(result: BranchingDemoResult, page: Path) -> None:
         f"{percent(profile.coverage)} of the cost of all {annotated.trie.n_nodes:,} histories."
     )
     echo()
-    show_arms(annotated)
+
+
+def show_branching_details(result: BranchingDemoResult) -> None:
+    """Print the plans, the results as served and the verdict of a demo of a workflow that branches."""
+    from vinelm.cli.arms_table import show_arms
+    from vinelm.cli.console import say
+    from vinelm.demo import interval_note
+    from vinelm.reports import verdict_headline, verdict_lines
+
+    verdict = result.verdict
+    _show_profile(result)
+    show_arms(result.annotated)
     say("1. Plans from this sample", bold=True)
     _show_contingent_plans(result)
     say(f"2. {len(result.held_out)} held-out tickets served through the LangGraph app", bold=True)
@@ -38,7 +57,6 @@ def show_branching(result: BranchingDemoResult, page: Path) -> None:
     for line in verdict_lines(verdict):
         say(line, indent="  ", hanging=2)
     say(interval_note(verdict))
-    echo(f"\nReport: {page}")
 
 
 def _show_contingent_plans(result: BranchingDemoResult) -> None:

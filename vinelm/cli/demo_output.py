@@ -104,21 +104,59 @@ def sweep_facts(sweep: SweepVerdict) -> dict[str, Any]:
     }
 
 
-def show_demo(result: DemoResult, page: Path) -> None:
+def show_demo(result: DemoResult) -> None:
+    """Print what was profiled and the verdict: a screen of 80 columns and 24 lines."""
+    from vinelm.cli.console import say
+    from vinelm.demo import demo_headline, oracle_line, sweep_findings
+
+    own = result.own_check.verdict
+    _show_profile(result)
+    say(f"Verdict. {demo_headline(result)}", bold=True)
+    for line in sweep_findings(own):
+        say(line, indent="  ", hanging=2)
+    show_advice(own)
+    say(oracle_line(result.oracle_stop.verdict))
+    say("In parentheses: 95 % intervals.")
+
+
+def show_advice(verdict: Verdict) -> None:
+    """Print what to use for each objective, a line or two each."""
+    from vinelm.cli.console import say
+    from vinelm.reports import objective_words, short_advice
+
+    for compared in verdict.results:
+        words = objective_words(compared.comparison.objective)
+        say(f"{words}: {short_advice(compared)}.", indent="  ", hanging=2)
+
+
+def show_page(page: Path, *, is_opened: bool) -> None:
+    """Print where the report is."""
+    echo(f"\nReport: {page}{' (opened in the browser)' if is_opened else ''}")
+
+
+def _show_profile(result: DemoResult) -> None:
+    from vinelm.cli.console import say
+    from vinelm.reports import percent, usd
+
+    profile = result.profiled.result
+    say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
+    say(
+        f"Profiled {sum(profile.counts):,} (request, path) cells of {len(result.table.request_ids)} requests for "
+        f"{usd(profile.spent_usd)}: {percent(profile.coverage)} of the cost of all {result.table.trie.n_nodes:,} paths. Each "
+        "half of the requests is answered by plans made from the rows of the other half."
+    )
+    echo()
+
+
+def show_details(result: DemoResult) -> None:
     """Print the plans, the results under both stop rules and the verdict; the workflow's own check comes first."""
     from vinelm.cli.console import say
     from vinelm.demo import demo_headline, interval_note, oracle_line, stop_note, sweep_findings
-    from vinelm.reports import percent, usd, verdict_lines
+    from vinelm.reports import verdict_lines
 
-    profile, own, oracle = result.profiled.result, result.own_check.verdict, result.oracle_stop.verdict
+    own, oracle = result.own_check.verdict, result.oracle_stop.verdict
     n_requests = len(result.table.request_ids)
-    say("Simulated models: answers, prices and latencies are not those of real models.", bold=True)
-    say(
-        f"Profiled {sum(profile.counts):,} (request, path) cells of {n_requests} requests for {usd(profile.spent_usd)}: "
-        f"{percent(profile.coverage)} of the cost of all {result.table.trie.n_nodes:,} paths. Each half of the requests is "
-        "answered by plans made from the rows of the other half."
-    )
-    echo()
+    _show_profile(result)
     say("1. With the workflow's own check", bold=True)
     say(stop_note(result.table))
     say(
@@ -142,7 +180,6 @@ def show_demo(result: DemoResult, page: Path) -> None:
         say(line, indent="  ", hanging=2)
     say(oracle_line(oracle), bold=True)
     say(interval_note(own))
-    echo(f"\nReport: {page}")
 
 
 def _show_plans(result: DemoResult) -> None:

@@ -24,7 +24,9 @@ _SILENT_S = 5.0
 """Seconds after the grace at which the process is given up, should the machine be too busy to kill it in time."""
 
 
-def run_limited(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
+def run_limited(
+    database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000, max_steps: int | None = None
+) -> SqlResult:
     """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
 
     Answers as :func:`vinelm.workflows.nl2sql.sql.run_sql` does. Besides, a statement that takes more memory than its process
@@ -38,8 +40,9 @@ def run_limited(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: i
         DatasetError: the file is missing, is not SQLite, is damaged, or is held by a writer.
     """
     if not is_supported():
-        return run_sql(database, sql, timeout_s=timeout_s, max_rows=max_rows)
-    question = {"database": os.fspath(database.absolute()), "sql": sql, "timeout_s": timeout_s, "rows": max_rows}
+        return run_sql(database, sql, timeout_s=timeout_s, max_rows=max_rows, max_steps=max_steps)
+    limits = {"timeout_s": timeout_s, "rows": max_rows, "steps": max_steps}
+    question = {"database": os.fspath(database.absolute()), "sql": sql, **limits}
     with SESSIONS.one() as session:
         started = time.monotonic()
         session.settimeout(timeout_s + GRACE_S + _SILENT_S)

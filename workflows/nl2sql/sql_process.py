@@ -34,7 +34,8 @@ def _answer(line: bytes, answers: BinaryIO) -> None:
     question = json.loads(line)
     with deadline(question["timeout_s"]):
         try:
-            result = _run(Path(question["database"]), question["sql"], question["timeout_s"], question["rows"])
+            limits = question["timeout_s"], question["rows"], question["steps"]
+            result = _run(Path(question["database"]), question["sql"], *limits)
         except DatasetError as error:
             _write(answers, {"file_at_fault": str(error)})
         except MemoryError:
@@ -61,14 +62,14 @@ def _write(answers: BinaryIO, plain: Any) -> None:
     answers.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
 
 
-def _run(database: Path, sql: str, timeout_s: float, max_rows: int) -> SqlResult:
+def _run(database: Path, sql: str, timeout_s: float, max_rows: int, max_steps: int | None) -> SqlResult:
     """As :func:`~vinelm.workflows.nl2sql.sql.run_sql`, with limits on SQLite's memory."""
     started = time.monotonic()
     try:
         with closing(open_reading(database)) as connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-            statement = _Statement(connection, sql, started + timeout_s, max_rows)
+            statement = _Statement(connection, sql, started + timeout_s, max_rows, max_steps)
             status, error = statement.run()
     except sqlite3.Error as failure:
         raise DatasetError(_blame(database, failure)) from failure

@@ -14,6 +14,10 @@ from vinelm.workflows.nl2sql.databases import Databases
 from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, answer_sql, load_dataset
 from vinelm.workflows.nl2sql.graph import make_build
 
+BUNDLED_STEPS = 10_000_000
+"""Steps of SQLite that a statement on the bundled databases may take, a fraction of a second. The longest that a simulated
+model writes take under a million, but for a few recursions without end, each of which would take its full 5 seconds."""
+
 
 class Scorer:
     """Scores a state by execution accuracy: compares the results of its SQL with those of the gold SQL, in full.
@@ -77,4 +81,4 @@ def load_bundled() -> Dataset:
     data = bundled_dataset()
     keys = ("question", "db_id", "gold_sql")
     requests = tuple(Request(str(row["question_id"]), {key: row[key] for key in keys}) for row in data.questions)
-    return Dataset(requests, Databases(data.databases))
+    return Dataset(requests, Databases(data.databases, max_steps=BUNDLED_STEPS))

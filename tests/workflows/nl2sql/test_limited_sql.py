@@ -1,5 +1,6 @@
 """Model-written SQL in a process with limits: the same answers, and an end to what the guards of SQLite cannot stop."""
 
+import copy
 import os
 import signal
 import sqlite3
@@ -71,10 +72,26 @@ def test_a_call_of_a_function_does_not_outlast_its_time(shop):
     assert run_limited(shop, "SELECT 1").rows == ((1,),)
 
 
+@pytest.mark.parametrize("run", [run_limited, run_sql])
+def test_a_limit_of_steps_ends_a_statement_long_before_its_time(shop, run):
+    started = time.monotonic()
+    result = run(shop, ENDLESS + "SELECT count(*) FROM c", timeout_s=60.0, max_steps=1_000_000)
+    assert (result.status, result.error) == ("timeout", "the statement ran too long")
+    assert time.monotonic() - started < 30.0
+    assert run(shop, "SELECT count(*) FROM customer", max_steps=1_000_000).status == "ok"
+
+
+def test_databases_pass_on_their_limit_of_steps(shop):
+    databases = copy.copy(Databases(shop.parent, max_steps=1_000_000))  # as it is pickled
+    result = databases.run("shop", ENDLESS + "SELECT count(*) FROM c")
+    assert result.status == "timeout"
+    assert result.elapsed_s < 5.0  # its limit in seconds
+
+
 def test_a_workflow_runs_model_written_sql_there(shop, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "vinelm.workflows.nl2sql.databases.run_limited", lambda path, sql: asked.append(sql) or run_sql(path, sql)
+        "vinelm.workflows.nl2sql.databases.run_limited", lambda path, sql, **_: asked.append(sql) or run_sql(path, sql)
     )
     Databases(shop.parent).run("shop", "SELECT 1")
     assert asked == ["SELECT 1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import fsum
 
 from langchain_core.language_models import BaseChatModel
@@ -40,6 +41,9 @@ FAILURES: tuple[FailureKind, ...] = ("rate_limit", "server", "timeout")
 """How calls fail where a failure rate is asked for. None of them is billed."""
 OPTIONS = ("failure_rate", "cached_share")
 """Options of a simulated model; both are fractions."""
+
+_lasting = lru_cache(maxsize=65_536)(normal)
+"""Draws that all invocations of a question share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class SimulatedBackend:
     ) -> None:
         self.is_virtual_time = not real_time
         self._writer = writer
+        self._stages = writer if isinstance(writer, StagedWriter) else None  # asked once: a protocol's isinstance is slow
         self._seed = seed
         self._failure_rate = _checked_rate(failure_rate, "failure_rate")
         self._catalog = simulated_catalog() if catalog is None else catalog
@@ -119,8 +124,8 @@ class SimulatedBackend:
         return int(_checked_rate(share, f"model {model.name!r}: cached_share") * tokens_in) if is_warm else 0
 
     def _task(self, request: Request, stage: str) -> _Task:
-        if isinstance(self._writer, StagedWriter):
-            writer = self._writer.at(stage)
+        if self._stages is not None:
+            writer = self._stages.at(stage)
             return _Task(writer, request, f"{request.id}/{stage}", writer.ease)
         return _Task(self._writer, request, request.id)
 
@@ -146,9 +151,9 @@ class SimulatedBackend:
             behaviour.ability
             - demanded
             + task.ease
-            + HARDNESS_SD * normal(seed, task.request.id, "question")
-            + behaviour.family_sd * normal(seed, asked, behaviour.family, "family")
-            + behaviour.persistent_sd * normal(seed, asked, model_id, "persistent")
+            + HARDNESS_SD * _lasting(seed, task.request.id, "question")
+            + behaviour.family_sd * _lasting(seed, asked, behaviour.family, "family")
+            + behaviour.persistent_sd * _lasting(seed, asked, model_id, "persistent")
         )
 
     def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
@@ -157,7 +162,7 @@ class SimulatedBackend:
         With stages that write different things, the previous one had another task: nothing is learned from its error.
         """
         model = self._catalog.get(before[-1]) if before else None
-        if model is None or model.provider != "simulated" or isinstance(self._writer, StagedWriter):
+        if model is None or model.provider != "simulated" or self._stages is not None:
             return False
         visible = task.writer.visible_kinds if isinstance(task.writer, ShowsErrors) else VISIBLE_KINDS
         return self._error(task, behaviour_of(model), model.model_id, before) in visible

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.demo_output import demo_facts, show_demo
+from vinelm.cli.demo_output import demo_facts, show_demo, show_details, show_page
 from vinelm.cli.options import dataset_option, limit_option, output_options, seed_option
 
 if TYPE_CHECKING:
@@ -25,9 +27,11 @@ PRESETS = {"nl2sql": "paper", "support": "paper-4"}
 COVERAGE = {"nl2sql": 0.05, "support": 0.02}
 """Default coverage of each demo. Where requests go no further than their own check, everything costs less, and 2 % of it leaves
 two halves of the requests with a handful of rows for each model."""
+LENGTH = "under a minute"
+"""How long a demo takes on two cores."""
 
 
-@click.command("demo", short_help="Tour on simulated models: no API keys, no network, about a minute.")
+@click.command("demo", short_help="Tour on simulated models: no API keys, no network, under a minute.")
 @click.argument("workflow", type=click.Choice(["nl2sql", "support"]), default="nl2sql")
 @click.option(
     "--output-dir",
@@ -49,18 +53,27 @@ two halves of the requests with a handful of rows for each model."""
 @seed_option
 @limit_option
 @output_options
+@click.option("--details", is_flag=True, help="Print all plans and results, not the verdict alone.")
+@click.option(
+    "--open/--no-open",
+    "opens",
+    default=None,
+    help="Open the report in the browser [default: on a terminal of a machine with a desktop].",
+)
 def command(
     *,
     workflow: str,
     output_dir: Path | None,
     as_json: bool,
     quiet: bool,
+    details: bool,
+    opens: bool | None,
     preset: str | None,
     coverage: float | None,
     seed: int,
     **data: Any,
 ) -> None:
-    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, about a minute.
+    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, under a minute.
 
     nl2sql (the default): simulated models write SQL, which is really executed. The demo profiles a sample, plans from each half
     of the requests and serves the other half, under the workflow's own check, and compares VineLM with the best static plan,
@@ -73,7 +86,7 @@ def command(
 
     Example: vinelm demo support --seed 1 --output-dir runs/demo
     """
-    from vinelm.cli.console import progress
+    from vinelm.cli.console import echo, progress
     from vinelm.cli.inputs import load_inputs
     from vinelm.demo import DemoSettings
     from vinelm.errors import ConfigError
@@ -83,6 +96,8 @@ def command(
     if not 0.0 < coverage <= 1.0:
         raise ConfigError(f"--coverage is {coverage}: it must be a fraction in (0, 1]")
     folder = output_dir or Path("runs/demo" if workflow == "nl2sql" else f"runs/demo-{workflow}")
+    if sys.stderr.isatty() and not quiet:
+        echo(f"Profile, estimate, plan, serve and report on simulated models: {LENGTH}.\nAll files go to {folder}.", err=True)
     with progress(quiet=quiet) as start:
         inputs = load_inputs(workflow, seed=seed, **data)
         settings = DemoSettings(
@@ -90,31 +105,61 @@ def command(
             coverage=coverage, recorded_table=partial(_recorded_table, seed=seed, **data) if workflow == "nl2sql" else None,
             answers=_answers(inputs) if workflow == "nl2sql" else None,
         )  # fmt: skip
-        finish = _run(settings, start) if workflow == "nl2sql" else _run_branching(settings, start)
-    finish(as_json)
+        shown = _run(settings, start) if workflow == "nl2sql" else _run_branching(settings, start)
+    shown.present(as_json=as_json, details=details, opens=opens)
 
 
-def _run(settings: DemoSettings, start: Callable[[str], Any]) -> Callable[[bool], None]:
-    """Run the demo of a workflow without branches, and return what prints it, as JSON or not."""
-    from vinelm.cli.console import print_json
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a demo prints: its report, its facts as JSON, the verdict, and all tables."""
+
+    page: Path
+    facts: Callable[[], dict[str, Any]]
+    verdict: Callable[[], None]
+    tables: Callable[[], None]
+
+    def present(self, *, as_json: bool, details: bool, opens: bool | None) -> None:
+        """Print the result, and open the report; ``opens`` is None where that is to depend on the terminal."""
+        from vinelm.cli.browser import has_desktop, open_page
+        from vinelm.cli.console import echo, print_json
+
+        is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(self.page)
+        if as_json:
+            print_json(self.facts())
+        else:
+            (self.tables if details else self.verdict)()
+            show_page(self.page, is_opened=is_opened)
+            if not details:
+                echo("It has the tables of all plans and results; --details prints them here.")
+        if opens and not is_opened:
+            echo("No browser could be started: open the report yourself.", err=True)
+
+
+def _run(settings: DemoSettings, start: Callable[[str], Any]) -> _Shown:
+    """Run the demo of a workflow without branches."""
     from vinelm.demo import demo_page, run_demo
     from vinelm.reports import write_page
 
     result = run_demo(settings, start)
     page = write_page(demo_page(result), settings.output_dir / "report.html")
-    return lambda as_json: print_json(demo_facts(result, page)) if as_json else show_demo(result, page)
+    return _Shown(
+        page=page, facts=partial(demo_facts, result, page), verdict=partial(show_demo, result),
+        tables=partial(show_details, result),
+    )  # fmt: skip
 
 
-def _run_branching(settings: DemoSettings, start: Callable[[str], Any]) -> Callable[[bool], None]:
+def _run_branching(settings: DemoSettings, start: Callable[[str], Any]) -> _Shown:
     """The same for a workflow that branches."""
-    from vinelm.cli.branching_demo_output import branching_facts, show_branching
-    from vinelm.cli.console import print_json
+    from vinelm.cli.branching_demo_output import branching_facts, show_branching, show_branching_details
     from vinelm.demo import branching_page, run_branching_demo
     from vinelm.reports import write_page
 
     result = run_branching_demo(settings, start)
     page = write_page(branching_page(result), settings.output_dir / "report.html")
-    return lambda as_json: print_json(branching_facts(result, page)) if as_json else show_branching(result, page)
+    return _Shown(
+        page=page, facts=partial(branching_facts, result, page), verdict=partial(show_branching, result),
+        tables=partial(show_branching_details, result),
+    )  # fmt: skip
 
 
 def _recorded_table(request_ids: Sequence[str], *, seed: int, **data: Any) -> RecordedTable:
