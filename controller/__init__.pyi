@@ -1,10 +1,13 @@
 from .fleet.columns import LiveState as LiveState
+from .fleet.config import FleetConfig as FleetConfig
+from .fleet.fleet import Fleet as Fleet
 from .fleet.fleet_reader import FleetReader as FleetReader
 from .fleet.live_invocations import InvocationStart as InvocationStart
 from .fleet.live_invocations import LiveInvocations as LiveInvocations
 from .fleet.live_invocations import session_number as session_number
 from .fleet.member import FleetMember as FleetMember
 from .fleet.redis_link import RedisLink as RedisLink
+from .fleet.session_rows import SessionRows as SessionRows
 from .fleet.snapshot import Snapshot as Snapshot
 from .fleet.view import FleetView as FleetView
 from .load.background import BackgroundLoadMonitor as BackgroundLoadMonitor

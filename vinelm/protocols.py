@@ -74,6 +74,8 @@ class CallContext:
         rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
         on_exchange: receives the messages of each call and the answer as far as there is one; None unless an observer
             captures content.
+        on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent; None
+            if nobody asks. Backends without rate limits do not call it.
     """
 
     stage: str
@@ -84,6 +86,7 @@ class CallContext:
     guard: CallGuard | None = None
     rate_limiter: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
+    on_gate: Callable[[bool], None] | None = None
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from hashlib import blake2b
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,11 @@ _ROW = np.dtype(
 )
 _FIRST_ROWS = 64
 _NONE = math.nan
+_QUEUED, _RUNNING = int(LiveState.QUEUED), int(LiveState.RUNNING)
+
+
+Rest = Callable[[], tuple[float, float]]
+"""Returns the expected rest of a request, in seconds and in dollars."""
 
 
 class InvocationStart(NamedTuple):
@@ -53,16 +58,20 @@ class LiveInvocations:
         self.process = process
         self._now = now
         self._lock = Lock()
-        self._rows = np.zeros(_FIRST_ROWS, _ROW)
+        self._use(np.zeros(_FIRST_ROWS, _ROW))
         self._free = list(range(_FIRST_ROWS - 1, -1, -1))
+        self._unknown: dict[int, Rest] = {}
         self._names: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._rows) - len(self._free)
 
-    def begin(self, start: InvocationStart) -> int:
-        """Enter an invocation that runs from now on, and return its place in the table."""
+    def begin(self, start: InvocationStart, rest: Rest | None = None) -> int:
+        """Enter an invocation that runs from now on, and return its place in the table.
+
+        ``rest`` is called for the snapshots, in their thread, if the start does not know the rest.
+        """
         now = self._now()
         with self._lock:
             if not self._free:
@@ -74,7 +83,7 @@ class LiveInvocations:
                 self._place("tenant", start.tenant),
                 self._place("stage", start.stage),
                 self._place("engine", start.engine),
-                LiveState.RUNNING,
+                _RUNNING,
                 start.deadline_s,
                 start.rest_s,
                 start.rest_usd,
@@ -83,41 +92,54 @@ class LiveInvocations:
                 0.0,
                 True,
             )
+            if rest is not None:
+                self._unknown[slot] = rest
         return slot
 
     def queue(self, slot: int) -> None:
         """Note that the invocation waits for rate limits from now on."""
         with self._lock:
-            row = self._rows[slot]
-            if row["state"] != LiveState.QUEUED:
-                row["state"], row["queued_at"] = LiveState.QUEUED, self._now()
+            if self._state[slot] != _QUEUED:
+                self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
 
     def run(self, slot: int) -> None:
         """Note that the invocation was sent."""
         with self._lock:
-            row = self._rows[slot]
-            if row["state"] == LiveState.QUEUED:
-                row["state"] = LiveState.RUNNING
-                row["waited"] += self._now() - row["queued_at"]
+            if self._state[slot] == _QUEUED:
+                self._state[slot] = _RUNNING
+                self._waited[slot] += self._now() - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
         """Take the invocation out of the table; its place is given to another."""
         with self._lock:
-            if self._rows[slot]["is_live"]:
-                self._rows[slot]["is_live"] = False
+            if self._is_live[slot]:
+                self._is_live[slot] = False
+                self._unknown.pop(slot, None)
                 self._free.append(slot)
 
     def snapshot(self) -> Snapshot:
         """Return the invocations that are live now."""
+        self._find_rests()
         now = self._now()
         with self._lock:
             rows = self._rows[self._rows["is_live"]]  # a copy
             names = {column: tuple(known) for column, known in self._names.items()}
-        queued = rows["state"] == LiveState.QUEUED
+        queued = rows["state"] == _QUEUED
         columns = {name: rows[name] for name in COLUMNS if name not in ("waited_s", "elapsed_s")}
         columns["waited_s"] = rows["waited"] + np.where(queued, now - rows["queued_at"], 0.0)
         columns["elapsed_s"] = now - rows["arrived_at"]
         return Snapshot(self.process, columns, names)
+
+    def _find_rests(self) -> None:
+        """Ask for the rests that are not known yet, without the lock: a plan over a large trie may take a while."""
+        with self._lock:
+            unknown = dict(self._unknown)
+        found = {slot: _rest_of(rest) for slot, rest in unknown.items()}
+        with self._lock:
+            for slot, (rest_s, rest_usd) in found.items():
+                if self._unknown.get(slot) is unknown[slot]:  # still the same invocation
+                    del self._unknown[slot]
+                    self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _place(self, column: str, name: str) -> int:
         """The place of a name in its vocabulary. Names beyond what the column can count share the last place."""
@@ -129,10 +151,23 @@ class LiveInvocations:
             place = known[name] = len(known)
         return place
 
+    def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
+        """Make this the table; the columns that single invocations change are kept at hand, which is ten times as fast."""
+        self._rows = rows
+        self._state, self._queued_at = rows["state"], rows["queued_at"]
+        self._waited, self._is_live = rows["waited"], rows["is_live"]
+
     def _grow(self) -> None:
         n = len(self._rows)
-        self._rows = np.concatenate([self._rows, np.zeros(n, _ROW)])
+        self._use(np.concatenate([self._rows, np.zeros(n, _ROW)]))
         self._free.extend(range(2 * n - 1, n - 1, -1))
+
+
+def _rest_of(rest: Rest) -> tuple[float, float]:
+    try:
+        return rest()
+    except Exception:  # a view with an unknown rest is better than none
+        return _NONE, _NONE
 
 
 def session_number(conversation: str) -> int:

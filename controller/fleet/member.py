@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import Event, Thread
 from typing import Protocol
 
@@ -22,8 +23,18 @@ ALONE = "the fleet's Redis does not answer: this process goes on alone, within i
 class Chore(Protocol):
     """What else is to be done in every round."""
 
-    def do(self, link: RedisLink, now: float) -> None:
-        """Do it; ``now`` is the time of the member's clock.
+    def do(self, link: RedisLink) -> None:
+        """Do it.
+
+        Raises:
+            FleetUnreachable: Redis does not answer.
+        """
+
+    def go_alone(self) -> None:
+        """Redis does not answer; called in every round until it does."""
+
+    def close(self, link: RedisLink) -> None:
+        """This process leaves the fleet in good order.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -77,7 +88,7 @@ class FleetMember:
     @property
     def note(self) -> str:
         """What a trace has to say: empty while Redis answers."""
-        return ALONE if self.is_alone and self._version > 1 else ""
+        return ALONE if self.is_alone else ""
 
     def start(self) -> None:
         """Start the thread."""
@@ -89,7 +100,7 @@ class FleetMember:
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """End the thread after its round, do the chores once more, and delete what was published."""
+        """End the thread after its round, close the chores, and delete what was published."""
         self._is_stopped = True
         self._wake.set()
         if self._thread is not None:
@@ -104,11 +115,13 @@ class FleetMember:
                 self.live.process, self._version, load_summary(snapshot), snapshot.to_bytes(), ttl_s=GONE_AFTER_S
             )
             for chore in self.chores:
-                chore.do(self._link, self._now())
+                chore.do(self._link)
             found = self._link.loads()
         except FleetUnreachable:
             self.is_alone = True
-            self._neighbours.forget()
+            self._neighbours.expire(self._now())
+            for chore in self.chores:
+                chore.go_alone()
             return False
         found.pop(self.live.process, None)
         self._neighbours.update(found, self._now())
@@ -123,10 +136,8 @@ class FleetMember:
             pause_s = self._every_s if answered else min(2 * pause_s, LONGEST_PAUSE_S)
             if self._wake.wait(pause_s):
                 self._wake.clear()
-        try:
+        with suppress(FleetUnreachable):
             for chore in self.chores:
-                chore.do(self._link, self._now())
+                chore.close(self._link)
             self._link.withdraw(self.live.process)
-        except FleetUnreachable:
-            pass
         self._link.close()

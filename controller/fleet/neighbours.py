@@ -53,16 +53,17 @@ class Neighbours:
                 live = _live(load)
                 if live is not None:
                     self._seen[name] = _Seen(version, now, live)
-        self._seen = {name: seen for name, seen in self._seen.items() if name in found and now - seen.at < GONE_AFTER_S}
+        self._seen = {name: seen for name, seen in self._seen.items() if name in found}
+        self.expire(now)
+
+    def expire(self, now: float) -> None:
+        """Forget those that have published nothing new for too long."""
+        self._seen = {name: seen for name, seen in self._seen.items() if now - seen.at < GONE_AFTER_S}
         total: dict[str, int] = {}
         for seen in self._seen.values():
             for engine, count in seen.live.items():
                 total[engine] = total.get(engine, 0) + count
         self.live = MappingProxyType(total)
-
-    def forget(self) -> None:
-        """Forget all: they can no longer be seen."""
-        self._seen, self.live = {}, MappingProxyType({})
 
     def versions(self) -> dict[str, tuple[int, float]]:
         """Return version and the time at which it was first seen, by process."""

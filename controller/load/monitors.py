@@ -58,19 +58,30 @@ class InFlightLoadMonitor:
     Args:
         curves: Slowdown curves by engine.
         clock: Measures ages; the wall clock by default.
+
+    Attributes:
+        others: Returns the calls that other processes have in flight, by engine. They count like our own on the slowdown
+            curves. None: they are not known. Must not block.
     """
 
     def __init__(self, curves: Mapping[str, SlowdownCurve] | None = None, *, clock: Clock | None = None) -> None:
+        self.others: Callable[[], Mapping[str, int]] | None = None
         self._curves = dict(curves or {})
         self._clock: Clock = clock or WallClock()
         self._own: dict[str, _OwnCalls] = {}
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine that we have called."""
+        """Return the delay of each engine that we have called, or that others are calling and has a curve."""
         now = self._clock.now()
+        others = {} if self.others is None else self.others()
         with self._lock:
-            return {engine: EngineDelay(self._extra_s(engine, own, now)) for engine, own in self._own.items()}
+            for engine in others:
+                if engine in self._curves:
+                    self._own.setdefault(engine, _OwnCalls())
+            return {
+                engine: EngineDelay(self._extra_s(engine, own, now, others.get(engine, 0))) for engine, own in self._own.items()
+            }
 
     def dispatched(self, engine: str) -> None:
         """Count a call as in flight."""
@@ -85,9 +96,9 @@ class InFlightLoadMonitor:
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
                 own.add(self._clock.now(), excess_s)
 
-    def _extra_s(self, engine: str, own: _OwnCalls, now: float) -> float:
+    def _extra_s(self, engine: str, own: _OwnCalls, now: float, others: int) -> float:
         curve = self._curves.get(engine)
-        expected = curve.at(own.in_flight) if curve else 0.0
+        expected = curve.at(own.in_flight + others) if curve else 0.0
         return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
 
 

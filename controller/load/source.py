@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from vinelm.controller.load.background import BackgroundLoadMonitor
@@ -17,24 +17,32 @@ NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
 
 
 def load_source(
-    load: LoadSource | LoadMonitor | str | Path | None, engines: Collection[str]
+    load: LoadSource | LoadMonitor | str | Path | None,
+    engines: Collection[str],
+    others: Callable[[], Mapping[str, int]] | None = None,
 ) -> LoadSource | LoadMonitor | None:
     """Return the source that is meant: a path is read as a file of slowdown curves, applied to our own calls in flight.
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm calibrate`` wrote, or None.
         engines: those of the catalog.
+        others: returns the calls that other processes have in flight, by engine; they count beside our own where the source
+            is our own calls. Functions and engines' reports see them already.
 
     Raises:
         ConfigError: the file has curves of other engines only.
     """
+    if isinstance(load, InFlightLoadMonitor):
+        load.others = others or load.others
     if not isinstance(load, str | Path):
         return load
     curves = load_curves(load)
     if not set(engines) & set(curves):
         there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
         raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")
-    return InFlightLoadMonitor(curves)
+    monitor = InFlightLoadMonitor(curves)
+    monitor.others = others
+    return monitor
 
 
 def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from vinelm.clock import Clock
+from vinelm.controller.fleet.session_rows import SessionRows
 from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
@@ -65,6 +66,11 @@ class Session(StopRulePolicy):
         default: returns a stage's default model; by default what the template declares.
         template: the workflow's shape; by default the trie's.
         on_spent: called with the dollars of each recorded invocation, with the lock held.
+        rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
+
+    Attributes:
+        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
+            or is sent; None if nobody asks.
     """
 
     guard: SpendGuard | None
@@ -88,6 +94,7 @@ class Session(StopRulePolicy):
         default: Callable[[str], str] | None = None,
         template: Template | None = None,
         on_spent: Callable[[float], None] | None = None,
+        rows: SessionRows | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -109,6 +116,8 @@ class Session(StopRulePolicy):
         self._load = None if load is None else SessionLoad(load, planner)
         self._default = default
         self._on_spent = on_spent
+        self._rows = rows
+        self.on_gate = None if rows is None else rows.gate
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
         self._inherited_usd = 0.0
@@ -133,12 +142,17 @@ class Session(StopRulePolicy):
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
         """Return the model for the invocation of ``stage`` after ``prefix``."""
         with self._lock:
+            decision: Decision | None = None
             asked, model = self._chosen.get(prefix, (stage, None))
             if model is None or (asked != stage and self.planner.is_contingent):
                 model = self._choose(stage, prefix)
                 self._chosen[prefix] = (stage, model)
+                decision = self.steps[-1].decision
+            elapsed_s = self._elapsed_s
         if self._load is not None:
             self._load.dispatched(model)
+        if self._rows is not None:
+            self._rows.began(stage, (*prefix, model), elapsed_s, decision)
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -148,6 +162,8 @@ class Session(StopRulePolicy):
             excess_s = None if self._load is None else self._excess_s(invocation)
         if self._load is not None:
             self._load.finished(invocation.prefix[-1], excess_s)
+        if self._rows is not None:
+            self._rows.ended(invocation.prefix)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -163,6 +179,8 @@ class Session(StopRulePolicy):
         """Note that the invocation has no result and will be run again: its call is no longer in flight."""
         if self._load is not None:
             self._load.finished(prefix[-1], None)
+        if self._rows is not None:
+            self._rows.ended(prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -207,8 +225,11 @@ class Session(StopRulePolicy):
             return None
         with self._lock:
             model = self._fallback(failed, tried)
+            decision, elapsed_s = self.steps[-1].decision, self._elapsed_s
         if model is not None and self._load is not None:
             self._load.dispatched(model)
+        if model is not None and self._rows is not None:
+            self._rows.began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
         return model
 
     def note_failure(
@@ -280,6 +301,9 @@ class Session(StopRulePolicy):
         model = planned if planned is not None and self.mode == "enforce" else self.default_model(stage)
         if self.mode == "observe" and planned is not None:
             note = f"observed only: would have run {planned}"
+        if self._rows is not None:
+            alone = self._rows.note()
+            note = f"{note}; {alone}" if note and alone else note or alone
         self.steps.append(TraceStep("model", prefix, stage, model, elapsed_s, spent_usd, decision, note))
         return model
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, overload
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.served_fleet import RunLabel, ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.clock import Clock
 from vinelm.controller import (
+    Fleet,
+    FleetConfig,
     LoadSource,
     Mode,
     Planner,
@@ -73,6 +76,11 @@ class VineLM:
             most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective.
         signal, signal_edges, agree, answer: what an invocation shows, as the profiled workflow declares it; see
             :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
+        fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
+            :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
+        conversation_id, tenant: in a fleet, how a run names its conversation and whose request it is: a key of LangGraph's
+            ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
+            process.
     """
 
     def __init__(
@@ -92,6 +100,9 @@ class VineLM:
         signal_edges: Sequence[float] = (),
         agree: Agree | None = None,
         answer: Sequence[str] = (),
+        fleet: str | FleetConfig | None = None,
+        conversation_id: RunLabel = "thread_id",
+        tenant: RunLabel = "tenant",
     ) -> None:
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
@@ -115,7 +126,11 @@ class VineLM:
         self._planners: ServedPlanners | None = None
         self.correct_spend = correct_spend
         self._spend_controls: dict[Objective, SpendControl] = {}
-        self._load_source = load_source(load, {model.engine for model in self.catalog.models})
+        self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models, conversation_id, tenant)
+        others = None if self.fleet is None else self.fleet.others
+        self._load_source = load_source(load, {model.engine for model in self.catalog.models}, others)
+        if self.fleet is not None:
+            self.adapter.tells_config, self.adapter.account_of = True, self.fleet.account_of
         if annotated is not None:
             self.load(annotated)
 
@@ -312,6 +327,7 @@ class VineLM:
         clock: Clock | None = None,
         started_at: float | None = None,
         returns_earlier: bool | None = None,
+        configurable: Mapping[str, Any] | None = None,
     ) -> Session:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
@@ -325,6 +341,7 @@ class VineLM:
             started_at: the request's arrival in seconds of ``clock``; by default now.
             returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
                 ``vine.finish``.
+            configurable: LangGraph's, in a fleet: names the conversation and the tenant.
 
         Raises:
             ConfigError: no trie is loaded.
@@ -349,6 +366,7 @@ class VineLM:
             least_call_usd=self.models.least_call_usd,
             default=self._served_default,
             on_spent=None if control is None else control.spent,
+            rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
         )
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
@@ -395,4 +413,5 @@ class VineLM:
             request=context.request,
             started_at=context.started_at,
             returns_earlier=context.returns_earlier,
+            configurable=context.configurable,
         )

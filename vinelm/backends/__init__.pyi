@@ -17,5 +17,8 @@ from .registry import rate_limiters_of as rate_limiters_of
 from .remote.rate_limits import WINDOW_S as WINDOW_S
 from .remote.rate_limits import EngineRateLimiter as EngineRateLimiter
 from .remote.rate_limits import RateLimits as RateLimits
+from .remote.rate_share import RateAmounts as RateAmounts
+from .remote.rate_share import RateDemand as RateDemand
+from .remote.rate_share import RateShare as RateShare
 from .resolver import ModelResolver as ModelResolver
 from .settings import ProviderSettings as ProviderSettings

@@ -102,7 +102,10 @@ def test_without_redis_a_process_is_alone_until_it_is_back(redis_server, fleet_n
     one.round()
     redis_server.kill()
     assert not one.round()
-    assert (one.is_alone, one.others, one.note) == (True, {}, ALONE)
+    assert (one.is_alone, one.others, one.note) == (True, {"east": 1}, ALONE)  # what was known is not old yet
+    clock.now += GONE_AFTER_S
+    one.round()
+    assert one.others == {}
     with pytest.raises(FleetUnreachable):
         RedisLink(redis_server.url, fleet_name).ping()
     redis_server.start()  # empty

@@ -25,7 +25,7 @@ from vinelm.clock import Clock
 from vinelm.errors import ConfigError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.policies import OnError
-from vinelm.protocols import ChatModelSource, Policy
+from vinelm.protocols import CallGuard, ChatModelSource, Policy
 from vinelm.signals import Signals
 from vinelm.telemetry import Observer, ObserverGroup
 from vinelm.template import Loop, Template, stages_of
@@ -55,6 +55,9 @@ class GraphAdapter:
         invoke, path_of, run_here: what nodes, edges and chat models ask; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         default_model, policy_of: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
+        tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
+        account_of: returns what authorizes the calls of a new run beside its policy's guard: an account that requests share.
+            None, or a result of None: nothing does. To be set before the first run.
 
     Args:
         models: makes the chat models.
@@ -84,6 +87,8 @@ class GraphAdapter:
         self.models = models
         self.signals = signals
         self.on_error: OnError = on_error
+        self.tells_config = False
+        self.account_of: Callable[[RunContext], CallGuard | None] | None = None
         self.template = None if template is None else template.bind(tuple(models.catalog))
         self.observers = ObserverGroup()
         self._stages: dict[str, str | None] = {}
@@ -95,7 +100,13 @@ class GraphAdapter:
         self._has_finish = False
         defaults = DefaultRuns(self, self._stages, new_policy, enforces=enforces, fallback=fallback)
         default = defaults.any_default if on_error == "default" else None
-        self._runs = RunRegistry(defaults.policy_of, observers=self.observers, default=default, signals=signals)
+        self._runs = RunRegistry(
+            defaults.policy_of,
+            observers=self.observers,
+            default=default,
+            signals=signals,
+            account_of=lambda context: None if self.account_of is None else self.account_of(context),
+        )
         finder = RunFinder(self, self._runs, defaults)
         self.invoke, self.path_of, self.run_here = finder.invoke, finder.path_of, finder.run_here
         self.default_model, self.policy_of = defaults.default_model, defaults.policy_of

@@ -17,7 +17,7 @@ from vinelm.adapters.langgraph.runs.steady_clock import steady
 from vinelm.adapters.langgraph.runs.superstep import Superstep
 from vinelm.clock import VirtualClock
 from vinelm.errors import InfeasibleError
-from vinelm.policies import BoundGuard
+from vinelm.policies import BoundGuard, GuardPair
 from vinelm.protocols import CallGuard, Invocation, Policy
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -43,7 +43,8 @@ class GraphRun:
         flow: which stages may follow which; None if the template is a chain, where the length of a path says it, or unknown.
         on_error: what follows a failure of the policy itself.
         clock: the policy's; under ``on_error="default"`` one that does not fail.
-        guard: the policy's; under ``on_error="default"`` one that does not fail.
+        guard: the policy's; under ``on_error="default"`` one that does not fail. Beside it stands an account that the request
+            shares with others, if there is one.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
         outcomes: what its invocations have shown; None if the workflow declares no signals.
@@ -55,6 +56,7 @@ class GraphRun:
         "_lock",
         "_observers",
         "_places",
+        "_stand_in",
         "_superstep",
         "_turns",
         "_unwritten_usd",
@@ -81,6 +83,7 @@ class GraphRun:
         default: Callable[[str], str] | None = None,
         *,
         signals: Signals | None = None,
+        account: CallGuard | None = None,
     ) -> None:
         self.control, self.policy, self.context = control, policy, context
         self.on_error = "raise" if default is None else getattr(policy, "on_error", "raise")
@@ -92,6 +95,9 @@ class GraphRun:
                 self.clock = steady(self.clock)
             if self.guard is not None and type(self.guard) is not BoundGuard:
                 self.guard = BoundGuard(self.guard, getattr(self.guard, "limit_usd", None), self.note_failure)
+        self._stand_in = self.guard if type(self.guard) is BoundGuard else None
+        if account is not None:
+            self.guard = account if self.guard is None else GuardPair(account, self.guard)
         self._default = default
         template = policy.template
         self.flow = None if template is None or template.is_chain else template.flow
@@ -217,9 +223,9 @@ class GraphRun:
         The policy is told the stages, too, if the template does not know them.
         """
         prefix, costs_usd, stages = models_of(value), costs_of(value), stage_names(value)
-        if type(self.guard) is BoundGuard:
+        if self._stand_in is not None:
             for usd in costs_usd:
-                self.guard.add_inherited(usd)
+                self._stand_in.add_inherited(usd)
         try:
             if self.flow is not None and accepts(self.policy, "resumed", "stages"):
                 self.policy.resumed(prefix, costs_usd, stages=stages)  # type: ignore[call-arg]

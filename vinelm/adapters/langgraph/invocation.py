@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,7 @@ class InvocationScope:
         self._tokens: list[Any] = []
         self._started_s = run.clock.now()
         hears = False
+        on_gate = getattr(run.policy, "on_gate", None)
         if observers is not None:
             with suppress(Exception):
                 hears = observers.hears
@@ -110,6 +112,7 @@ class InvocationScope:
             request=run.policy.request,
             guard=run.guard,
             on_exchange=self._exchanged if hears else None,
+            on_gate=None if on_gate is None else partial(on_gate, path),
         )
         try:
             self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)

@@ -72,6 +72,8 @@ class RunContext:
         chat_host: in charge of each of their calls, where the run is a profiled one.
         returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
             when the run begins, for whoever makes its policy.
+        configurable: LangGraph's ``config["configurable"]`` of the run. Filled in when the run begins, where the adapter
+            ``tells_config``.
     """
 
     objective: Objective | None = None
@@ -82,6 +84,7 @@ class RunContext:
     owner: ContextOwner = field(default_factory=ContextOwner, compare=False, repr=False)
     chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
     returns_earlier: bool = field(default=False, compare=False, repr=False)
+    configurable: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 def attach(run: RunContext, user: Any) -> Any:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from vinelm.adapters.langgraph.graph_run import NOBODY, GraphRun
 from vinelm.adapters.langgraph.path_channel import ChannelSession
 from vinelm.adapters.langgraph.run_context import RunContext
-from vinelm.protocols import Policy
+from vinelm.protocols import CallGuard, Policy
 from vinelm.signals import Signals
 from vinelm.telemetry import ObserverGroup
 
@@ -28,6 +28,7 @@ class RunRegistry:
         observers: notified of the runs' decisions.
         default: returns a stage's default model.
         signals: what the workflow declares.
+        account_of: returns what authorizes the calls of a new run beside its policy's own guard; None: nothing does.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class RunRegistry:
         observers: ObserverGroup = NOBODY,
         default: Callable[[str], str] | None = None,
         signals: Signals | None = None,
+        *,
+        account_of: Callable[[RunContext], CallGuard | None] = lambda context: None,
     ) -> None:
-        self._new_policy, self._signals = new_policy, signals
+        self._new_policy, self._signals, self._account_of = new_policy, signals, account_of
         self._default = default
         self._bound = bound
         self._observers = observers
@@ -95,7 +98,8 @@ class RunRegistry:
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
-        return GraphRun(control, self._new_policy(context), context, self._observers, self._default, signals=self._signals)
+        policy, account = self._new_policy(context), self._account_of(context)
+        return GraphRun(control, policy, context, self._observers, self._default, signals=self._signals, account=account)
 
     def forget(self, control: Any) -> None:
         """Drop that run, if it is kept here."""

@@ -134,6 +134,7 @@ class RemoteChatModel(BaseChatModel):
         with _Account(bound, metered, request) as account:
             bound.transport.connect(bound.model)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
+                account.wait()
                 with (
                     bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket,
                     account.attempt(ticket),
@@ -154,6 +155,7 @@ class RemoteChatModel(BaseChatModel):
         with _Account(bound, metered, request) as account:
             await bound.transport.aconnect(bound.model)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
+                account.wait()
                 async with bound.rate_limiter.aadmit(_tokens(bound.model, request), sleep) as ticket:
                     with account.attempt(ticket):
                         answer = within(bound.model.timeout_s, bound.transport.asend(bound.model, request))
@@ -204,10 +206,17 @@ class _Account:
         self._permit: CallPermit | None = None
         self._last: AttemptFailed | None = None
 
+    def wait(self) -> None:
+        """Tell who asks that an attempt begins to wait for the rate limits."""
+        if self._bound.call.on_gate is not None:
+            self._bound.call.on_gate(True)
+
     @contextmanager
     def attempt(self, ticket: RatePermit) -> Iterator[None]:
         """Run one attempt: keeps its failure for :meth:`raise_attempt` and settles its tokens with the rate limits."""
         self._last = None
+        if self._bound.call.on_gate is not None:
+            self._bound.call.on_gate(False)
         self._metered.begin()
         try:
             yield

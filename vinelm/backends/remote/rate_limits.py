@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from vinelm.backends.remote.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit
 from vinelm.backends.settings import ProviderSettings
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
@@ -34,20 +35,6 @@ class RateLimits(BaseModel):
     concurrency: int | None = Field(default=None, ge=1)
 
 
-class WindowPermit:
-    """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
-
-    __slots__ = ("start_s", "tokens")
-
-    def __init__(self, start_s: float, tokens: int) -> None:
-        self.start_s = start_s
-        self.tokens = tokens
-
-    def settle(self, tokens: int) -> None:
-        """Record the tokens that the call used. Affects later calls only; waiting calls keep their place."""
-        self.tokens = tokens
-
-
 class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
@@ -62,11 +49,24 @@ class EngineRateLimiter:
         self._log: deque[WindowPermit] = deque()
         self._queue: deque[Future[None]] = deque()
         self._free = limits.concurrency or 0
+        self._share: RateShare | None = None
 
     @property
     def limits(self) -> RateLimits:
         """The limits that are enforced."""
         return self._limits
+
+    def share(self, on_short: Callable[[], None]) -> RateShare | None:
+        """Let calls start only within a share of the limits from now on, because several processes keep them together.
+
+        Returns the share, which begins as nothing; the same one if asked again; None if nothing is limited by the minute. Calls
+        that are waiting already keep their times. The limit on concurrency stays this process's own.
+        """
+        amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
+        with self._lock:
+            if self._share is None and any(amounts):
+                self._share = RateShare(amounts, WINDOW_S, self._clock, self._log, on_short)
+            return self._share
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
         """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
@@ -102,10 +102,11 @@ class EngineRateLimiter:
         try:
             if slot is not None:
                 slot.result()
-            permit, wait_s = self.reserve(tokens)
-            if wait_s > 0:
-                sleep(wait_s)
-            yield permit
+            with self._start(tokens) as turn:
+                while (wait_s := turn.pause_s()) > 0:
+                    sleep(wait_s)
+            assert turn.permit is not None
+            yield turn.permit
         finally:
             self._give(slot)
 
@@ -116,12 +117,17 @@ class EngineRateLimiter:
         try:
             if slot is not None:
                 await asyncio.wrap_future(slot)
-            permit, wait_s = self.reserve(tokens)
-            if wait_s > 0:
-                await sleep(wait_s)
-            yield permit
+            with self._start(tokens) as turn:
+                while (wait_s := turn.pause_s()) > 0:
+                    await sleep(wait_s)
+            assert turn.permit is not None
+            yield turn.permit
         finally:
             self._give(slot)
+
+    def _start(self, tokens: int) -> RateTurn | _Appointment:
+        """How a call waits for its start: in the line of the share, or until a time that is known at once."""
+        return _Appointment(*self.reserve(tokens)) if self._share is None else self._share.line_up(tokens)
 
     def _take(self) -> Future[None] | None:
         """Request a slot; returns a future that is done when it is granted, or None without a concurrency limit."""
@@ -149,6 +155,26 @@ class EngineRateLimiter:
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return
+
+
+class _Appointment:
+    """A call whose start is known: it waits once."""
+
+    __slots__ = ("_wait_s", "permit")
+
+    def __init__(self, permit: WindowPermit, wait_s: float) -> None:
+        self.permit, self._wait_s = permit, wait_s
+
+    def pause_s(self) -> float:
+        """Return the seconds to wait, once."""
+        wait_s, self._wait_s = self._wait_s, 0.0
+        return wait_s
+
+    def __enter__(self) -> _Appointment:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """A call that is cancelled while it waits keeps its reservation."""
 
 
 def rate_limiters(settings: ProviderSettings) -> Mapping[str, EngineRateLimiter]:

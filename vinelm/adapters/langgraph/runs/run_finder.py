@@ -51,6 +51,10 @@ class FinderHost(Protocol):
     def returns_earlier(self) -> bool:
         """Whether the graph has a node that can return an earlier answer wherever a request is ended."""
 
+    @property
+    def tells_config(self) -> bool:
+        """Whether the makers of policies want to know LangGraph's ``configurable`` of the run."""
+
 
 class RunFinder:
     """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
@@ -261,6 +265,8 @@ class RunFinder:
             context = replace(context, started_at=opening.at_s)
         if config is not None and self._host.returns_earlier and not streams_tokens(config):
             context = replace(context, returns_earlier=True)
+        if config is not None and self._host.tells_config:
+            context = replace(context, configurable=config.get("configurable"))
         return context
 
 

@@ -1,0 +1,49 @@
+"""How a process joins a fleet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vinelm.errors import ConfigError
+
+MOST_DAILY_USD = 1_000_000.0
+"""Sums of billionths of a dollar stay exact in Redis up to here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetConfig:
+    """How a process joins a fleet of processes that serve together.
+
+    All processes of a fleet must be given the same.
+
+    Args:
+        url: the Redis that they share: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``.
+        name: the fleet's name; fleets of different names may share a Redis.
+        required: whether a Redis that cannot be reached at the start is an error; by default the process goes on alone.
+        daily_usd: tenant to the dollars that its requests may spend on a day (UTC), in all processes together; ``"*"`` caps
+            each tenant that is not named. Needs ``journal``.
+        journal: SQLite file that keeps what was leased of ``daily_usd``; on a disk that all processes reach.
+
+    Raises:
+        ConfigError: a value is out of range, or ``daily_usd`` has no ``journal``.
+    """
+
+    url: str = field(repr=False)  # may hold a password
+    name: str = "default"
+    required: bool = False
+    daily_usd: Mapping[str, float] = field(default_factory=dict)
+    journal: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        for tenant, usd in self.daily_usd.items():
+            if not (isinstance(usd, int | float) and math.isfinite(usd) and 0 < usd <= MOST_DAILY_USD):
+                raise ConfigError(
+                    f"daily_usd of tenant {tenant!r} is {usd!r}: give dollars, above 0 and up to {MOST_DAILY_USD:g}"
+                )
+        if self.daily_usd and self.journal is None:
+            raise ConfigError("daily_usd needs a journal: give journal=, a SQLite file that all processes of the fleet reach")
+        if self.journal is not None and not self.daily_usd:
+            raise ConfigError("journal= has no effect without daily_usd: give tenants a cap, or leave the journal out")

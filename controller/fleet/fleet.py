@@ -1,0 +1,157 @@
+"""What an application's process holds of its fleet: its membership, its leases, and the view of the others."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping
+
+from vinelm.backends import EngineRateLimiter
+from vinelm.controller.fleet.config import FleetConfig
+from vinelm.controller.fleet.fleet_reader import FleetReader
+from vinelm.controller.fleet.leases.dollar_lease import DollarLease
+from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.rate_lease import RateLease
+from vinelm.controller.fleet.live_invocations import LiveInvocations, session_number
+from vinelm.controller.fleet.member import FleetMember
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.fleet.session_rows import SessionRows
+from vinelm.controller.planning.planner import Planner
+from vinelm.errors import ConfigError
+from vinelm.policies import SpendGuard
+
+
+class Fleet:
+    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, which alone talks to Redis.
+
+    After ``os.fork`` the child becomes a process of its own with the first request that it serves.
+
+    Args:
+        config: how to join.
+
+    Raises:
+        ConfigError: the URL, the name or the journal cannot be right; or Redis cannot be reached and the config requires it.
+    """
+
+    def __init__(self, config: FleetConfig) -> None:
+        self.config = config
+        self._limiters: dict[str, EngineRateLimiter] = {}
+        self._lock = threading.Lock()
+        self._join()
+        if self._member.is_alone:
+            if config.required:
+                self.stop()
+                raise ConfigError("the fleet's Redis does not answer: start it, or do not require it (required=False)")
+            warnings.warn("the fleet's Redis does not answer: this process goes on alone until it does", stacklevel=3)
+
+    @classmethod
+    def of(cls, fleet: str | FleetConfig) -> Fleet:
+        """Join the fleet at this Redis URL, or as the config says."""
+        return cls(FleetConfig(url=fleet) if isinstance(fleet, str) else fleet)
+
+    @property
+    def process(self) -> str:
+        """The name of this process in the fleet: host, process id and a random number."""
+        return self._live.process
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether Redis does not answer."""
+        return self._member.is_alone
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that live, this one included."""
+        return self._member.processes
+
+    def others(self) -> Mapping[str, int]:
+        """Return the live invocations of the other processes by engine, as of the last round."""
+        return self._member.others
+
+    def reader(self) -> FleetReader:
+        """Return a reader of all live invocations of the fleet, with a connection of its own."""
+        return FleetReader(RedisLink(self.config.url, self.config.name))
+
+    def rows(self, planner: Planner, *, conversation: str, tenant: str, deadline_s: float | None) -> SessionRows:
+        """Return where a request tells the fleet what it has under way.
+
+        Args:
+            planner: plans for the request.
+            conversation: id of its conversation; only a hash of it leaves the process.
+            tenant: whose request it is; "" if nobody's. Shown to the fleet.
+            deadline_s: its bound on seconds; None without one.
+        """
+        self._rejoin_after_fork()
+        return SessionRows(
+            self._live,
+            planner,
+            session=session_number(conversation or secrets.token_hex(8)),
+            tenant=tenant,
+            deadline_s=deadline_s,
+            note=self._note,
+        )
+
+    def account(self, tenant: str) -> SpendGuard | None:
+        """Return what authorizes the calls for a tenant; None if ``daily_usd`` does not cap it."""
+        self._rejoin_after_fork()
+        return None if self._dollars is None else self._dollars.account(tenant)
+
+    def share_limits(self, limiters: Mapping[str, EngineRateLimiter]) -> None:
+        """Keep these rate limits together with the other processes from now on.
+
+        Args:
+            limiters: by a name that is the same in all processes. Those without a limit by the minute are left as they are.
+        """
+        with self._lock:
+            new = {engine: limiter for engine, limiter in limiters.items() if engine not in self._limiters}
+            self._limiters.update(new)
+            self._lease(new.items())
+        self._member.wake()
+
+    def stop(self) -> None:
+        """Leave the fleet: give back what is leased, end the thread. Idempotent; the object is not to be used any more."""
+        if self._pid == os.getpid():
+            self._at_end()
+
+    def _note(self) -> str:
+        return self._member.note
+
+    def _join(self) -> None:
+        """Become a member under a new name, with nothing leased."""
+        self._pid = os.getpid()
+        config = self.config
+        self._live = LiveInvocations(f"{socket.gethostname()}:{self._pid}:{secrets.token_hex(4)}")
+        self._member = FleetMember(RedisLink(config.url, config.name), self._live)
+        self._dollars: DollarLease | None = None
+        if config.journal is not None:
+            member = self._member
+            self._dollars = DollarLease(
+                SpendJournal(config.journal),
+                self._live.process,
+                config.daily_usd,
+                processes=lambda: member.processes,
+                is_alone=lambda: member.is_alone,
+                wake=member.wake,
+            )
+            self._member.chores.append(self._dollars)
+        self._member.round()  # the first one at once, so that a wrong address is known
+        self._lease(self._limiters.items())
+        self._member.start()
+        self._at_end = weakref.finalize(self, self._member.stop)
+
+    def _lease(self, limiters: Iterable[tuple[str, EngineRateLimiter]]) -> None:
+        for engine, limiter in limiters:
+            share = limiter.share(self._member.wake)
+            if share is not None:
+                share.renew(self._member.wake)
+                self._member.chores.append(RateLease(engine, share, self._live.process))
+
+    def _rejoin_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            with self._lock:
+                if self._pid != os.getpid():
+                    self._join()

@@ -1,0 +1,92 @@
+"""How one request tells the fleet what it has under way. Nothing here may fail or delay the request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvocations
+from vinelm.controller.planning.contingent.decision import ContingentDecision
+from vinelm.controller.planning.decision import Decision
+from vinelm.controller.planning.metric import Metric
+from vinelm.controller.planning.planner import Planner
+
+
+class SessionRows:
+    """The live invocations of one request. Thread-safe; never raises.
+
+    Args:
+        live: those of the process.
+        planner: knows the trie and the engines.
+        session: number of the conversation; see :func:`~vinelm.controller.session_number`.
+        tenant: whose request it is; "" if nobody's.
+        deadline_s: the request's bound on seconds from its arrival; None without one.
+        note: returns what the request's trace has to say of the fleet; empty if nothing.
+    """
+
+    __slots__ = ("_deadline_s", "_engine_of", "_live", "_node", "_session", "_slots", "_tenant", "note")
+
+    def __init__(
+        self,
+        live: LiveInvocations,
+        planner: Planner,
+        *,
+        session: int,
+        tenant: str = "",
+        deadline_s: float | None = None,
+        note: Callable[[], str] = str,
+    ) -> None:
+        self._live, self._session, self._tenant, self.note = live, session, tenant, note
+        self._engine_of, self._node = planner.engine_of, planner.metrics.child
+        self._deadline_s = math.nan if deadline_s is None else deadline_s
+        self._slots: list[tuple[tuple[str, ...], int]] = []  # append and remove are atomic
+
+    def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
+        """Enter the invocation at the end of ``path``, ``elapsed_s`` seconds after the request's arrival.
+
+        ``decision`` is the plan that it follows; None if there is none.
+        """
+        with suppress(Exception):
+            engine = self._engine_of.get(path[-1])
+            if engine is None:
+                return
+            node = -1
+            if decision is not None:
+                with suppress(KeyError):
+                    node = self._node(decision.node, path[-1], stage)
+            start = InvocationStart(self._session, self._tenant, stage, node, engine, elapsed_s, self._deadline_s)
+            rest = None if decision is None else partial(expected_rest, decision)
+            self._slots.append((path, self._live.begin(start, rest)))
+
+    def gate(self, path: tuple[str, ...], waits: bool) -> None:
+        """Note that the invocation begins to wait for its engine's rate limits, or was sent."""
+        with suppress(Exception):
+            for known, slot in self._slots:
+                if known == path:
+                    (self._live.queue if waits else self._live.run)(slot)
+                    return
+
+    def ended(self, path: tuple[str, ...]) -> None:
+        """Take the invocation out; one that was not entered is ignored."""
+        with suppress(Exception):
+            for item in self._slots:
+                if item[0] == path:
+                    self._slots.remove(item)
+                    self._live.end(item[1])
+                    return
+
+    def __del__(self) -> None:
+        """A request that was dropped in the middle has nothing under way any more."""
+        with suppress(Exception):
+            for _, slot in self._slots:
+                self._live.end(slot)
+
+
+def expected_rest(decision: Decision) -> tuple[float, float]:
+    """Return the seconds at zero load and the dollars that the plan expects from the decision on; NaN where not known."""
+    if isinstance(decision, ContingentDecision):
+        return decision.remaining_latency_s, decision.remaining_cost_usd
+    seconds = decision.metrics.mean(Metric.LATENCY)
+    return float(seconds[decision.target] - seconds[decision.node]), decision.remaining_cost_usd

@@ -1,0 +1,157 @@
+"""The limits of an engine hold over all processes together, and each gets its part."""
+
+import pytest
+from shared_rates import World
+
+from vinelm.controller.fleet.leases.rate_script import GRACE_MS, RECLAIM_AFTER_MS
+
+GRACE_S, RECLAIM_S = GRACE_MS / 1000, RECLAIM_AFTER_MS / 1000
+
+
+@pytest.fixture
+def world(redis_url, fleet_name):
+    return World(redis_url, fleet_name, requests=12)
+
+
+def waiting(worker):
+    return len(worker.line)
+
+
+def test_one_process_alone_may_use_the_whole_limit(world):
+    one = world.worker()
+    for _ in range(30):
+        one.call()
+    world.run(GRACE_S + 3)
+    assert world.most_in_a_minute() == (12, 0)
+    world.run(61)
+    assert (world.most_in_a_minute(), waiting(one)) == ((12, 0), 6)  # what was used is used again after its minute
+
+
+def test_processes_together_keep_the_limit_and_each_gets_its_part(world):
+    workers = [world.worker() for _ in range(3)]
+    for worker in workers:
+        for _ in range(40):
+            worker.call()
+    world.run(190)
+    assert world.most_in_a_minute()[0] == 12
+    served = [40 - waiting(worker) for worker in workers]
+    assert sum(served) >= 12 * 3
+    assert min(served) >= 8
+
+
+def test_a_newcomer_gets_its_part_of_what_others_use_to_the_full(world):
+    first = world.worker()
+    for _ in range(100):
+        first.call()
+    world.run(70)
+    second = world.worker()
+    for _ in range(100):
+        second.call()
+    world.run(180)
+    assert world.most_in_a_minute()[0] == 12
+    assert 100 - waiting(second) >= 10
+
+
+def test_what_a_dead_process_held_is_free_a_minute_later_and_not_before(world):
+    first = world.worker()
+    for _ in range(12):
+        first.call()
+    world.run(GRACE_S + 3)
+    assert waiting(first) == 0
+    world.kill(first)
+    second = world.worker()
+    second.call()
+    world.run(RECLAIM_S - 1)
+    assert waiting(second) == 1
+    world.run(3)
+    assert waiting(second) == 0
+    assert world.most_in_a_minute()[0] <= 12
+
+
+def test_a_redis_that_forgot_grants_nothing_while_calls_of_the_dead_may_count(world):
+    first, second = world.worker(), world.worker()
+    for _ in range(11):
+        first.call()
+    second.call()
+    world.run(GRACE_S + 5)
+    assert waiting(first) + waiting(second) == 0
+    world.kill(first)
+    world.flush()
+    for _ in range(12):
+        second.call()
+    world.run(30)
+    assert world.most_in_a_minute()[0] <= 12
+    world.run(120)
+    assert waiting(second) == 0
+    assert world.most_in_a_minute()[0] <= 12
+
+
+def test_without_redis_each_goes_on_within_its_share(world):
+    workers = [world.worker(), world.worker()]
+    for worker in workers:
+        for _ in range(60):
+            worker.call()
+    world.run(30)
+    before = len(world.started)
+    world.is_up = False
+    world.run(120)
+    assert world.most_in_a_minute()[0] <= 12
+    assert len(world.started) >= before + 22  # both go on
+    world.is_up = True
+    world.run(60)
+    assert world.most_in_a_minute()[0] <= 12
+
+
+def test_a_process_that_never_reached_redis_has_the_limits_of_the_catalog(world):
+    world.is_up = False
+    one = world.worker()
+    for _ in range(20):
+        one.call()
+    world.run(1)
+    assert world.most_in_a_minute()[0] == 12
+
+
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+def test_a_step_of_the_servers_clock_frees_nothing(world, step_ms):
+    first, second = world.worker(), world.worker()
+    for _ in range(12):
+        first.call()
+    world.run(GRACE_S + 5)
+    world.kill(first)
+    second.call()
+    world.wall_offset_ms = step_ms
+    world.run(50)
+    assert world.most_in_a_minute()[0] <= 12
+    world.run(30)
+    assert waiting(second) == 0
+
+
+def test_a_call_with_many_tokens_is_served_although_others_are_busy(redis_url, fleet_name):
+    world = World(redis_url, fleet_name, tokens=1000)
+    small, large = world.worker(), world.worker()
+    for _ in range(400):
+        small.call(20)
+    world.run(30)
+    large.call(900)  # more than its half
+    large.call(5000)  # more than a minute allows: starts in an empty window
+    world.run(90)
+    assert waiting(large) <= 1
+    world.run(90)
+    assert waiting(large) == 0
+    world.started = [(at, min(tokens, 1000)) for at, tokens in world.started]
+    assert world.most_in_a_minute()[1] <= 1000
+    before = waiting(small)
+    world.run(70)
+    assert waiting(small) < before
+
+
+def test_a_slice_is_a_half_of_the_rest_by_process(redis_url, fleet_name):
+    world = World(redis_url, fleet_name, requests=1000)
+    first, second = world.worker(), world.worker()
+    world.run(GRACE_S + 1)
+    first.call()
+    world.run(0.5)  # the call asks, and the round after brings
+    assert first.share.demand().held.requests == 1000 // 4
+    second.call()
+    world.run(0.5)
+    assert second.share.demand().held.requests == 750 // 4

@@ -1,0 +1,72 @@
+"""What an application's requests tell their fleet, and what they get from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+from vinelm.adapters.langgraph import RunContext
+from vinelm.backends import ModelResolver, rate_limiters_of
+from vinelm.controller import Fleet, Planner, SessionRows
+from vinelm.errors import ConfigError
+from vinelm.objective import Objective
+from vinelm.protocols import CallGuard
+
+RunLabel = str | Callable[[Mapping[str, Any]], Any]
+"""How a run says something of itself: a key of LangGraph's ``config["configurable"]``, or a function of that mapping."""
+
+
+class ServedFleet:
+    """The fleet of one application. Thread-safe.
+
+    Args:
+        fleet: what this process holds of it.
+        models: makes the chat models, whose rate limits are shared with the other processes.
+        conversation_id, tenant: how a run names its conversation, and whose request it is.
+
+    Raises:
+        ConfigError: a label is neither a key nor a function.
+    """
+
+    def __init__(self, fleet: Fleet, models: ModelResolver, conversation_id: RunLabel, tenant: RunLabel) -> None:
+        for name, label in (("conversation_id", conversation_id), ("tenant", tenant)):
+            if not (callable(label) or (isinstance(label, str) and label)):
+                raise ConfigError(f"{name} is {label!r}: give a key of LangGraph's configurable, or a function of it")
+        self.fleet = fleet
+        self.others = fleet.others
+        self._models, self._conversation_id, self._tenant = models, conversation_id, tenant
+
+    def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
+        """Return where a request tells the fleet what it has under way."""
+        self._shared_limits  # noqa: B018 - with the first request: until then a backend may lack its key
+        given = configurable or {}
+        return self.fleet.rows(
+            planner,
+            conversation=_label(self._conversation_id, given),
+            tenant=_label(self._tenant, given),
+            deadline_s=objective.max_latency_s,
+        )
+
+    def account_of(self, context: RunContext) -> CallGuard | None:
+        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap."""
+        self._shared_limits  # noqa: B018 - see above; runs without a plan keep the limits, too
+        return self.fleet.account(_label(self._tenant, context.configurable or {}))
+
+    @cached_property
+    def _shared_limits(self) -> None:
+        """Share the rate limits of all backends; once."""
+        catalog = self._models.catalog
+        limiters = rate_limiters_of(catalog, self._models.backends)
+        self.fleet.share_limits(
+            {f"{catalog[model].provider}:{catalog[model].engine}": limiter for model, limiter in limiters.items()}
+        )
+
+
+def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:
+    """What the run says; empty if nothing, or if the application's function fails."""
+    found: Any = None
+    with suppress(Exception):
+        found = configurable.get(label) if isinstance(label, str) else label(configurable)
+    return "" if found is None else str(found)

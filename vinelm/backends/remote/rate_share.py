@@ -1,0 +1,190 @@
+"""The part of an engine's limits a minute that this process may use, where several processes share the limits.
+
+A share is a standing right: "at most so much in any minute". It may change at any time, so that a waiting call has no time at
+which it will start: it asks again, in the order of the line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from vinelm.clock import Clock
+
+HEAD_POLLS_S = 0.02
+"""Seconds after which the first call of the line asks again; the n-th after n times as many, up to ``TAIL_POLLS_S``."""
+TAIL_POLLS_S = 0.5
+
+
+class RateAmounts(NamedTuple):
+    """So many requests and tokens; 0 for what has no limit."""
+
+    requests: int
+    tokens: int
+
+
+class RateDemand(NamedTuple):
+    """What is held, what was used of it in the last minute, what the first call of the line lacks, and what it is itself.
+
+    ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` are the seconds since the first
+    call of the line has been first.
+    """
+
+    held: RateAmounts
+    used: RateAmounts
+    lacks: RateAmounts
+    call: RateAmounts
+    waited_s: float = 0.0
+
+
+class WindowPermit:
+    """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
+
+    __slots__ = ("start_s", "tokens")
+
+    def __init__(self, start_s: float, tokens: int) -> None:
+        self.start_s = start_s
+        self.tokens = tokens
+
+    def settle(self, tokens: int) -> None:
+        """Record the tokens that the call used. Affects later calls only; waiting calls keep their place."""
+        self.tokens = tokens
+
+
+class RateShare:
+    """A share of an engine's limits. Begins as nothing; :meth:`grow` and :meth:`give_back` change it. Thread-safe.
+
+    Args:
+        limits: those of the engine, for all processes; 0 for none.
+        window_s: seconds that they are for.
+        clock: measures them.
+        before: calls that have started already.
+        on_short: called when a call does not fit, each time that it asks; must not block.
+    """
+
+    def __init__(
+        self,
+        limits: RateAmounts,
+        window_s: float,
+        clock: Clock,
+        before: Iterable[WindowPermit],
+        on_short: Callable[[], None],
+    ) -> None:
+        self.limits = limits
+        self._window_s, self._clock, self._on_short = window_s, clock, on_short
+        self._log = deque(before)
+        self._held = RateAmounts(0, 0)
+        self._ceiling = limits
+        self._lacks = RateAmounts(0, 0)
+        self._first_at = 0.0
+        self._line: dict[int, RateTurn] = {}  # in order
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def renew(self, on_short: Callable[[], None]) -> None:
+        """Hold nothing and know of no calls, as at first: this is another process than the one that made them."""
+        with self._lock:
+            self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
+            self._log.clear()
+
+    def line_up(self, tokens: int) -> RateTurn:
+        """Return the place of a call at the end of the line; ``tokens`` is the most that it may use."""
+        with self._lock:
+            turn = RateTurn(self, next(self._numbers), tokens)
+            if not self._line:
+                self._first_at = self._clock.now()
+            self._line[turn.number] = turn
+        return turn
+
+    def demand(self) -> RateDemand:
+        """Return what is held, used and lacking now."""
+        with self._lock:
+            used = self._used()
+            if not self._line:
+                mean = min(-(-used.tokens // max(used.requests, 1)), self.limits.tokens)
+                return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(1, mean))
+            tokens = min(next(iter(self._line.values())).tokens, self.limits.tokens)
+            waited_s = self._clock.now() - self._first_at
+            return RateDemand(self._held, used, self._lacks, RateAmounts(1, tokens), waited_s)
+
+    def grow(self, to: RateAmounts) -> None:
+        """Hold so much from now on, and at least what is held."""
+        with self._lock:
+            self._held = RateAmounts(*map(max, self._held, to))
+
+    def cut(self, to: RateAmounts) -> None:
+        """Hold no more than so much from now on: others hold the rest, however that came."""
+        with self._lock:
+            self._held = RateAmounts(*map(min, self._held, to))
+
+    def give_back(self, keep: RateAmounts) -> RateAmounts:
+        """Use no more than ``keep`` from now on, and return what is held then.
+
+        What calls of the last minute have used stays held until they leave the window. So what is not held any more was not
+        used for a minute, and another process may use it at once.
+        """
+        with self._lock:
+            self._ceiling = keep
+            self._held = RateAmounts(*(min(h, max(k, u)) for h, k, u in zip(self._held, keep, self._used(), strict=True)))
+            return self._held
+
+    def _used(self) -> RateAmounts:
+        now_s = self._clock.now()
+        while self._log and self._log[0].start_s <= now_s - self._window_s:
+            self._log.popleft()
+        return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
+
+    def _ask(self, turn: RateTurn) -> float:
+        """Admit the turn, or return the seconds after which it should ask again."""
+        with self._lock:
+            first = next(iter(self._line))
+            if turn.number != first:
+                return min(HEAD_POLLS_S * (turn.number - first), TAIL_POLLS_S)
+            used = self._used()
+            needs = (used.requests + 1, used.tokens + min(turn.tokens, self.limits.tokens))
+            lacks, fits = [], True
+            for need, held, top, limit in zip(needs, self._held, self._ceiling, self.limits, strict=True):
+                lacks.append(max(need - held, 0) if limit else 0)
+                fits = fits and (not limit or need <= min(held, top))
+            if fits:
+                self._first_at = self._clock.now()
+                turn.permit = WindowPermit(self._first_at, turn.tokens)
+                self._log.append(turn.permit)
+                del self._line[turn.number]
+                self._lacks = RateAmounts(0, 0)
+                return 0.0
+            self._lacks = RateAmounts(*lacks)
+        self._on_short()
+        return HEAD_POLLS_S
+
+    def _leave(self, turn: RateTurn) -> None:
+        with self._lock:
+            self._line.pop(turn.number, None)
+
+
+class RateTurn:
+    """A call's place in the line of a share.
+
+    Attributes:
+        permit: the admission; None before.
+    """
+
+    __slots__ = ("_share", "number", "permit", "tokens")
+
+    def __init__(self, share: RateShare, number: int, tokens: int) -> None:
+        self._share, self.number, self.tokens = share, number, tokens
+        self.permit: WindowPermit | None = None
+
+    def pause_s(self) -> float:
+        """Return 0 once the call is admitted, else the seconds after which to ask again."""
+        return 0.0 if self.permit is not None else self._share._ask(self)
+
+    def __enter__(self) -> RateTurn:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave the line, if the call was not admitted: its caller waits no longer."""
+        self._share._leave(self)

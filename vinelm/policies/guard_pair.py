@@ -1,0 +1,54 @@
+"""Two guards for the same calls: the request's own cap, and an account that the request shares with others."""
+
+from __future__ import annotations
+
+from vinelm.observation import Usage
+from vinelm.protocols import CallGuard, CallPermit
+
+_NOT_MADE = Usage(model="", cost_usd=0.0, latency_s=0.0)
+
+
+class PairPermit:
+    """One call that both guards have authorized; see :class:`vinelm.protocols.CallPermit`."""
+
+    __slots__ = ("_permits",)
+
+    def __init__(self, *permits: CallPermit) -> None:
+        self._permits = permits
+
+    def settle(self, usage: Usage) -> None:
+        """Replace both reservations by what the call really cost."""
+        for permit in self._permits:
+            permit.settle(usage)
+
+    def close(self) -> None:
+        """Count the call at its upper bound with both, unless it is settled."""
+        for permit in self._permits:
+            permit.close()
+
+
+class GuardPair:
+    """Authorizes what both guards authorize; a :class:`vinelm.protocols.CallGuard`. Thread-safe if they are.
+
+    Args:
+        account: asked first.
+        guard: asked second; if it refuses, the account gets its reservation back.
+    """
+
+    __slots__ = ("_account", "_guard")
+
+    def __init__(self, account: CallGuard, guard: CallGuard) -> None:
+        self._account, self._guard = account, guard
+
+    def authorize(self, upper_usd: float) -> PairPermit:
+        """Reserve money with both for a call that costs at most ``upper_usd`` dollars.
+
+        Raises:
+            CallRefused: one of them does not allow the call.
+        """
+        first = self._account.authorize(upper_usd)
+        try:
+            return PairPermit(first, self._guard.authorize(upper_usd))
+        except BaseException:
+            first.settle(_NOT_MADE)
+            raise
