@@ -28,6 +28,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from release import ROOT, build, git
+from result_files import add_results_option, provenance, write_results
 
 HEAVIEST = 10
 LEFT_OUT = ("dev", "sglang")
@@ -177,16 +178,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to measure; its commit, not its changes")
-    parser.add_argument("--results", type=Path, help="write the figures into this JSON file, beside those that it has")
-    parser.add_argument("--as", dest="label", default="after", help="the name of the figures in the file")
+    add_results_option(parser)
+    parser.add_argument(
+        "--as", dest="label", default="after", help="the name of the figures in the file, beside those that it has"
+    )
     parser.add_argument("--repeats", type=int, default=15, help="processes for each time")
     options = parser.parse_args()
+    made = provenance(options)
     found = measure(options.root.resolve(), options.repeats)
     if options.results:
         kept = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}
-        command = "python scripts/weights.py --root CHECKOUT --results results/weights.json --as before|after"
-        kept = {"command": command, **kept, options.label: found}
-        options.results.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        write_results(options.results, made, {**{name: kept[name] for name in kept if name not in made}, options.label: found})
     if options.json:
         print(json.dumps(found, indent=1))
     else:
