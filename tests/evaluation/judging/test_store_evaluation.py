@@ -221,23 +221,31 @@ def coverage():
     return evaluate_coverage
 
 
-def summary(coverage, worlds, seed):
-    arguments = type("Arguments", (), {"worlds": worlds, "seed": seed, "estimator": "cascade-svd", "data": None})
-    return coverage.run(arguments)
+def drawn(coverage, kind, worlds, seed, estimator="cascade-svd"):
+    arguments = type("Arguments", (), {"seed": seed, "estimator": estimator, "jobs": 1})
+    return coverage.run_kind(arguments, kind, worlds, [])
 
 
 def test_a_few_worlds_are_covered(coverage, monkeypatch):
     monkeypatch.setattr(coverage, "FRESH", 2000)
-    found = summary(coverage, 5, 7)
+    found = drawn(coverage, "paths", 5, 7)
     values = [one for what, one in found["coverage"].items() if what.startswith("value")]
     assert sum(one["covered"] for one in values) >= 0.8 * sum(one["intervals"] for one in values) > 0
     assert found["without_gain"]["claimed"] <= 1
-    assert "worlds" in coverage.as_text(found)
+    assert found["decisions"]["a model in use"]["without_gain"]["switched"] <= 1
+    assert "gain claimed in" in coverage.as_text(found)
+
+
+@pytest.mark.long
+def test_plans_over_signals_are_judged_in_a_few_worlds(coverage, monkeypatch):
+    monkeypatch.setattr(coverage, "FRESH", 2000)
+    found = drawn(coverage, "signals", 4, 7)
+    assert found["coverage"]["value of signals"]["intervals"] > 0
 
 
 @pytest.mark.long
 def test_intervals_cover_and_gains_are_not_made_up(coverage):
     """A hundred worlds, not those of the documented figures."""
-    found = summary(coverage, 100, 11)
+    found = drawn(coverage, "paths", 100, 11, "latent")
     assert found["coverage"]["all gains"]["interval"][0] <= 0.95 <= found["coverage"]["all gains"]["interval"][1]
     assert found["without_gain"]["interval"][0] <= 0.05

@@ -1,9 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 from made_store import made_store
 
 import vinelm
-from vinelm.evaluation import judge_store
+from vinelm.errors import ConfigError
+from vinelm.evaluation import PlanInUse, Scores, judge_store
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.store_sweeps.swept_policies import bootstrap_band
 from vinelm.traces import ObservationStore
@@ -100,3 +103,70 @@ def test_the_band_is_that_of_a_share(share):
     wanted = 1.96 * np.sqrt(share * (1 - share) / 400)
     assert high - share == pytest.approx(wanted, rel=0.15)
     assert share - low == pytest.approx(wanted, rel=0.15)
+
+
+# -- what is in use ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cascade(tmp_path_factory):
+    """A store and its trie: a small model and a check spare most calls of a large one."""
+    path = tmp_path_factory.mktemp("in-use") / "s.db"
+    made_store(path, {"small": 0.6, "large": 0.8}, PRICES, requests=200, walks=12, depth=2)
+    return path, vinelm.estimate(path, check=False)
+
+
+def test_the_decision_compares_with_the_model_in_use(cascade):
+    path, trie = cascade
+    plan = PlanInUse.of("large", trie)
+    assert (plan.name, plan.path) == ("large", ("large", "large"))
+    with ObservationStore.open(path) as store:
+        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
+    assert found.verdict == "switch"
+    assert (found.shown.rival_names, found.shown.is_in_use) == (("large",), True)
+    assert found.shown.rivals == ("large, up to 2 invocations",)
+    assert len(found.shown.steps) == len(found.shown.rival_steps) == 2
+
+
+def test_a_plan_in_use_that_vinelm_would_choose_is_kept(cascade, tmp_path):
+    """The file of `vinelm plan --json`, or one plan of it."""
+    path, trie = cascade
+    steps = {"stages": [["generate", "small"], ["repair", "large"]]}
+    for content in ({"plans": [steps, {"policy": "best static plan"}]}, steps):
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps(content))
+        plan = PlanInUse.of(file, trie)
+        assert (plan.name, plan.path) == ("today's plan", ("small", "large"))
+    with ObservationStore.open(path) as store:
+        found = judge_store(store.request_ids(), store.observations(), trie, in_use=plan).decision
+    assert found.verdict == "keep"
+    assert all(one.verdict == "keep" for one in found.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "neither a model of this trie (small, large) nor a file"),
+        ("{", "is no JSON"),
+        ("[]", "holds no plan"),
+        ('{"plans": []}', "holds no plan"),
+        ('{"plans": [{"contingent_plan": {}}]}', "depends on what a request shows"),
+        ('{"stages": [["generate", "gone"]]}', "today's plan is no path of this trie"),
+    ],
+)
+def test_what_is_no_fixed_plan_is_refused_in_one_line(cascade, tmp_path, content, words):
+    file = tmp_path / "plan.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigError) as raised:
+        PlanInUse.of(file, cascade[1])
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_in_a_mean_over_a_sweep_only_the_bounds_that_differ_are_uncertain():
+    one = served_scores([1.0, 0.0] * 20, [0.0] * 40, [0.0] * 40)
+    other = served_scores([0.0, 1.0] * 20, [0.0] * 40, [0.0] * 40)
+    assert Scores.mean([one, other]).share_unlike(Scores.mean([one, one])) == 0.5
+    assert one.share_unlike(one) == 0.0
+    assert one.share_unlike(other) == 1.0
