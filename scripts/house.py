@@ -28,7 +28,7 @@ LEVELS = (
     ("adapters", "traces", "estimator"),
     ("profiler", "controller", "workflows"),
     ("api",),
-    ("evaluation", "examples"),
+    ("evaluation", "examples", "scaffold"),
     ("reports",),
     ("demo",),
     ("cli",),

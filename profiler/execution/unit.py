@@ -187,7 +187,8 @@ class UnitRunner:
         if not policy.invocations:
             raise WorkflowError(
                 f"workflow {self.workflow.name!r}: stage {policy.stage!r} did not run as invocation {len(policy.prefix)} "
-                f"of request {policy.request_id!r}: does the graph follow its template?"
+                f"of request {policy.request_id!r}: does the graph follow its template?",
+                code="stage-not-run",
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:

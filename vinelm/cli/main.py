@@ -20,6 +20,7 @@ from vinelm.version import __version__
 
 COMMANDS = (
     "demo",
+    "init",
     "engine",
     "doctor",
     "check",

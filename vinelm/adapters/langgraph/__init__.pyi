@@ -5,11 +5,16 @@ from .build import nodes_of_stages as nodes_of_stages
 from .build import refuse_unsupported as refuse_unsupported
 from .build import replay_reason as replay_reason
 from .build import stage_nodes as stage_nodes
+from .build import template_of_graph as template_of_graph
 from .chat.call import ChatCall as ChatCall
 from .chat.call import halted_here as halted_here
 from .chat.call import node_of as node_of
 from .chat.call import profiled_unit as profiled_unit
+from .chat.search import HeldStages as HeldStages
+from .chat.search import chat_nodes as chat_nodes
 from .chat.search import holds_stage as holds_stage
+from .chat.search import makes_chat as makes_chat
+from .chat.search import wrapped_stages as wrapped_stages
 from .exits import resolved as resolved
 from .exits import route_ends as route_ends
 from .exits import with_graph_exits as with_graph_exits
@@ -27,4 +32,5 @@ from .structure.code import template_code as template_code
 from .structure.code import template_imports as template_imports
 from .structure.reading import template_differences as template_differences
 from .user_code import closure_values as closure_values
+from .user_code import is_user_code as is_user_code
 from .user_code import user_place as user_place

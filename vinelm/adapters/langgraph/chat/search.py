@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langgraph.graph.state import CompiledStateGraph
 
@@ -45,7 +46,9 @@ class HeldStages:
     makes_some: bool = False
 
 
-def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset()) -> dict[str, HeldStages]:
+def chat_nodes(
+    graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset(), *, is_any: bool = False
+) -> dict[str, HeldStages]:
     """Return what each node of a graph holds that is a stage; nodes that hold none are left out.
 
     A chat model without a stage of its own is the stage of the node that holds it.
@@ -53,15 +56,16 @@ def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[
     Args:
         graph: the graph.
         within: ids of the graphs around it, which a node of it may refer to.
+        is_any: look for LangChain chat models of all kinds: the stages that the graph would have with chat models of VineLM.
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
-        held = _Search(node, within | {id(graph)}).held_by(spec.runnable)
+        held = _Search(node, within | {id(graph)}, is_any=is_any).held_by(spec.runnable)
         if held.names or held.makes_some or held.hidden:
             found[node] = held
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
-            called = _Search(source, within | {id(graph)}).held_by(branch.path).names
+            called = _Search(source, within | {id(graph)}, is_any=is_any).held_by(branch.path).names
             if called:
                 found.setdefault(source, HeldStages()).on_edges |= called
     return found
@@ -70,6 +74,13 @@ def chat_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[
 def holds_stage(target: Any) -> bool:
     """Return whether a chain, a function or another object holds a chat model that is a stage."""
     return bool(_Search("").held_by(target).names)
+
+
+def makes_chat(value: Any) -> bool:
+    """Return whether calling ``value`` makes a LangChain chat model: a class of them, or ``init_chat_model``."""
+    if isinstance(value, type):
+        return issubclass(value, BaseChatModel)
+    return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
@@ -88,9 +99,10 @@ def _wrapped(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[tuple[st
 
 
 class _Search:
-    def __init__(self, node: str, graphs: frozenset[int] = frozenset()) -> None:
+    def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
         self._node = node
         self._graphs = graphs
+        self._is_any = is_any
         self._seen: dict[int, Any] = {}  # objects are held, so that no id is used again
         self._held = HeldStages()
 
@@ -103,6 +115,8 @@ class _Search:
             self._seen[id(item)] = item
             if getattr(type(item), CHAT_MARK, False):
                 self._held.names.add(item.stage or self._node)
+            elif self._is_any and isinstance(item, BaseChatModel):
+                self._held.names.add(self._node)
             elif isinstance(item, CompiledStateGraph):
                 if id(item) not in self._graphs:
                     self._add_graph(item)
@@ -112,7 +126,7 @@ class _Search:
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
         names = set(wrapped_stages(graph).values())
-        for inner in chat_nodes(graph, self._graphs).values():
+        for inner in chat_nodes(graph, self._graphs, is_any=self._is_any).values():
             names |= inner.names | inner.hidden | inner.on_edges
             self._held.remembering |= inner.remembering
         self._held.hidden |= names
@@ -143,8 +157,8 @@ class _Search:
         if not is_user_code(function.__module__ or "", function.__code__.co_filename):
             return
         names = frozenset(_names(function.__code__))
-        self._held.makes_some |= bool(names & _MAKERS)
         owner = function.__globals__
+        self._held.makes_some |= bool(names & _MAKERS) or (self._is_any and any(makes_chat(owner.get(name)) for name in names))
         for value in (owner[name] for name in names if name in owner):
             if isinstance(value, ModuleType):
                 yield from (getattr(value, name, None) for name in names)
@@ -163,4 +177,4 @@ def _file_of(item: Any) -> str:
     return getattr(sys.modules.get(type(item).__module__), "__file__", None) or ""
 
 
-__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage", "wrapped_stages"]
+__all__ = ["CHAT_MARK", "HeldStages", "chat_nodes", "holds_stage", "makes_chat", "wrapped_stages"]

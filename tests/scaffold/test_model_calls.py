@@ -1,0 +1,69 @@
+"""Where an application makes its models, and the edit that hands this to VineLM."""
+
+import sys
+from types import ModuleType
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+
+from vinelm.scaffold import difference, edited
+from vinelm.scaffold.model_calls import model_calls
+
+
+class ChatAnthropic(FakeListChatModel):
+    """A class of the name that LangChain's package gives it."""
+
+
+def init_chat_model(model: str, **_: object) -> None:
+    """As LangChain names it."""
+
+
+def create_agent(model: object, tools: object = ()) -> None:
+    """As LangChain names it."""
+
+
+def app(folder, source: str) -> ModuleType:
+    path = folder / "app_of_test.py"
+    path.write_text(source, encoding="utf-8")
+    module = ModuleType("app_of_test")
+    module.__file__ = str(path)
+    vars(module).update(
+        Model=ChatAnthropic, init_chat_model=init_chat_model, create_agent=create_agent, lc=sys.modules[__name__]
+    )
+    return module
+
+
+@pytest.mark.parametrize(
+    ("line", "call", "model"),
+    [
+        ('llm = Model(model="claude-haiku-4-5")', 'Model(model="claude-haiku-4-5")', "anthropic:claude-haiku-4-5"),
+        ('llm = lc.ChatAnthropic("x").bind(stop="é")', 'lc.ChatAnthropic("x")', "anthropic:x"),
+        ('é = 1; llm = init_chat_model("openai:gpt-5")', 'init_chat_model("openai:gpt-5")', "openai:gpt-5"),
+        ('llm = init_chat_model("claude-opus-4-5")', 'init_chat_model("claude-opus-4-5")', "anthropic:claude-opus-4-5"),
+        ("llm = init_chat_model(NAME)", "init_chat_model(NAME)", None),
+        ('agent = create_agent("openai:gpt-5", [])', '"openai:gpt-5"', "openai:gpt-5"),
+        ('agent = create_agent(model="openai:gpt-5")', '"openai:gpt-5"', "openai:gpt-5"),
+        ("def node(state):\n    return Model().invoke(state)", "Model()", None),
+    ],
+)
+def test_calls_that_make_a_model_are_found_and_replaced(tmp_path, line, call, model):
+    module = app(tmp_path, f'"""An app."""\nimport os\n\n{line}\n')
+    (found,) = model_calls(module, tmp_path)
+    assert (found.source, found.model) == (call, model)
+    new = edited(found.path, [found], "models.toml")
+    assert line.replace(call, "vine.chat_model()") in new
+    assert new.index("import os") < new.index('vine = VineLM("models.toml")') < new.index("vine.chat_model()")
+    compile(new, "app", "exec")
+    assert f"+{line.splitlines()[-1].replace(call, 'vine.chat_model()')}" in difference(found.path, new)
+
+
+def test_what_makes_no_model_is_left_alone(tmp_path):
+    source = 'agent = create_agent(llm)\nname = "Model()"\nprint(len([1]))\n'
+    assert model_calls(app(tmp_path, source), tmp_path) == []
+
+
+def test_several_in_one_file_are_all_replaced(tmp_path):
+    module = app(tmp_path, 'a = Model()\nb = [Model(), Model(model="claude-x")]\n')
+    found = model_calls(module, tmp_path)
+    assert len(found) == 3
+    assert edited(found[0].path, found, "m.toml").count("vine.chat_model()") == 3

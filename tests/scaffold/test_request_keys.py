@@ -1,0 +1,34 @@
+"""What becomes the input of a graph, and where its answer is."""
+
+import json
+
+import pytest
+
+from vinelm.datasets import read_dataset
+from vinelm.scaffold.request_keys import request_keys
+
+
+def dataset(folder, **row):
+    (folder / "d.jsonl").write_text(json.dumps({"id": "1", **row}) + "\n")
+    return read_dataset(folder / "d.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("keys", "row", "inputs", "label", "answer", "is_sure"),
+    [
+        (("question", "answer"), {"question": "q", "answer": "a"}, (("question", "question"),), "answer", "answer", True),
+        (("messages",), {"query": "q", "gold": "a"}, (("messages", "query"),), "gold", "messages", True),
+        (("messages", "output"), {"text": "q", "label": "a"}, (("messages", "text"),), "label", "output", True),
+        (("input", "result"), {"question": "q", "expected": "a"}, (("input", "question"),), "expected", "result", False),
+        (("topic", "jokes"), {"topic": "q"}, (("topic", "topic"),), None, None, False),
+        (("alpha", "beta"), {"question": "q"}, (("alpha", "question"),), None, None, False),
+    ],
+)
+def test_names_decide_where_they_agree(tmp_path, keys, row, inputs, label, answer, is_sure):
+    found = request_keys(keys, keys, dataset(tmp_path, **row), None)
+    assert (found.inputs, found.label, found.answer, found.is_sure) == (inputs, label, answer, is_sure)
+
+
+def test_without_a_dataset_the_usual_names_stand(tmp_path):
+    found = request_keys(("messages",), ("messages",), None, None)
+    assert (found.inputs, found.label, found.answer) == ((("messages", "question"),), None, "messages")

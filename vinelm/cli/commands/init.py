@@ -1,0 +1,210 @@
+"""``vinelm init``: read an application's graph, and write its catalog and its workflow file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.console import echo
+from vinelm.cli.options import json_option
+
+if TYPE_CHECKING:
+    from vinelm.datasets import RequestSet
+    from vinelm.scaffold import Application, Project
+
+
+@click.command("init", short_help="Start with your own app: read its graph, write models.toml and workflow.py.")
+@click.argument("app", required=False, metavar="[APP]")
+@click.option("--graph", metavar="APP", help="The same as the argument APP.")
+@click.option(
+    "--models", metavar="NAME,NAME",
+    help="Models to choose from, such as openai:gpt-5-mini; or openai, anthropic, gemini or bedrock for some of these; "
+    "or simulated, to try it at no cost [default: those of the app, and others of their providers].",
+)  # fmt: skip
+@click.option("--dataset", metavar="FILE", help="Requests with their labels: CSV, JSON lines, Parquet, or an export.")
+@click.option("--label-field", metavar="COLUMN", help="Column of the dataset that has the right answer.")
+@click.option(
+    "--loop-times", type=click.IntRange(min=1), metavar="N",
+    help="Most turns of a loop for which the graph names no bound [default: 25, LangGraph's own limit].",
+)  # fmt: skip
+@click.option("--name", metavar="NAME", help="Name of the workflow, in stores and reports [default: that of the app's module].")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the new files [default: the app's].")
+@click.option("--apply", "is_applied", is_flag=True, help="Also change the lines of the app that make its models.")
+@click.option("--force", is_flag=True, help="Replace models.toml and workflow.py if they exist.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given takes its default.")
+@json_option
+def command(
+    *,
+    app: str | None,
+    graph: str | None,
+    models: str | None,
+    dataset: str | None,
+    label_field: str | None,
+    loop_times: int | None,
+    name: str | None,
+    out: Path | None,
+    is_applied: bool,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Start with your own application: read its graph, and write a catalog of models and a workflow file.
+
+    APP is FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE: a LangGraph graph, compiled or not, or a function that returns one, which may
+    take the chat model. Left out, it is the graph of langgraph.json. Importing it runs its module, but no node and no model.
+
+    Writes models.toml and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to complete. What
+    the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks.
+
+    Example: vinelm init app.py:graph --models openai --dataset questions.jsonl --label-field answer
+    """
+    from vinelm.datasets import Columns, read_dataset
+    from vinelm.errors import ConfigError
+    from vinelm.scaffold import make_project, read_application
+
+    if app is not None and graph is not None:
+        raise ConfigError("the app is named twice: keep the argument or --graph")
+    asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    found = read_application(app or graph or _asked_app(asks=asks), Path.cwd())
+    loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
+    found = found if loop_times is None else found.with_loops(loop_times)
+    folder = out or found.target.root
+    chosen = _models(found, folder, models, asks=asks, force=force)
+    dataset = dataset or _asked_dataset(asks=asks)
+    requests = None if dataset is None else read_dataset(dataset, Columns())
+    if requests is not None and label_field is None and asks:
+        label_field = _asked_label(requests)
+    if found.calls and not is_applied and asks:
+        is_applied = _asked_edit(found)
+    project = make_project(
+        found, folder, chosen, dataset=requests, label=label_field, name=name, is_applied=is_applied
+    )  # fmt: skip
+    project.write(force=force)
+    (_print_json if as_json else _show)(found, project)
+
+
+def _models(found: Application, folder: Path, models: str | None, *, asks: bool, force: bool) -> tuple[str, ...]:
+    """The chosen models; none where the folder has a catalog and no others are asked for."""
+    from vinelm.errors import ConfigError
+    from vinelm.scaffold import MODELS_FILE, PROVIDER_MODELS, SIMULATED, chosen_models, suggested_models
+
+    if models is not None:
+        return chosen_models(models.split(","))
+    if (folder / MODELS_FILE).exists() and not force:
+        return ()
+    suggested = suggested_models(found)
+    if asks:
+        from rich.prompt import Prompt
+
+        names = ", ".join((*PROVIDER_MODELS, SIMULATED))
+        answer = Prompt.ask(f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai")
+        return chosen_models(answer.split(","))
+    if not suggested:
+        raise ConfigError(f"{found.target.module.__name__} does not say which models it uses", code="models-required")
+    return suggested
+
+
+# -- questions, on a terminal only -----------------------------------------------------------------------------
+
+
+def _asked_app(*, asks: bool) -> str | None:
+    from vinelm.scaffold import LANGGRAPH_FILE
+
+    if not asks or Path(LANGGRAPH_FILE).exists():
+        return None
+    from rich.prompt import Prompt
+
+    return Prompt.ask("Your graph, as FILE.py:ATTRIBUTE", default="app.py:graph")
+
+
+def _asked_turns() -> int:
+    from rich.prompt import IntPrompt
+
+    return max(IntPrompt.ask("The graph does not say how often its loop turns. How often at most?", default=3), 1)
+
+
+def _asked_dataset(*, asks: bool) -> str | None:
+    if not asks:
+        return None
+    from rich.prompt import Prompt
+
+    return Prompt.ask("Dataset of requests with their right answers (empty: later)", default="", show_default=False) or None
+
+
+def _asked_label(requests: RequestSet) -> str | None:
+    from rich.prompt import Prompt
+
+    from vinelm.scaffold import label_of
+
+    columns = [column for column in requests.requests[0].data if column != "id"]
+    likely = label_of(requests)
+    answer = Prompt.ask("Column with the right answer (empty: none)", choices=[*columns, ""], default=likely or "")
+    return answer or None
+
+
+def _asked_edit(found: Application) -> bool:
+    from rich.prompt import Confirm
+
+    echo("VineLM chooses models that it makes itself. It would change:")
+    for line in _edits(found):
+        echo(f"  {line}")
+    return Confirm.ask("Change these lines now?", default=False)
+
+
+# -- output ----------------------------------------------------------------------------------------------------
+
+
+def _edits(found: Application) -> list[str]:
+    return [f"{call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  vine.chat_model()" for call in found.calls]
+
+
+def _print_json(found: Application, project: Project) -> None:
+    from vinelm.cli.console import print_json
+
+    print_json(
+        {
+            "graph": f"{found.target.module.__name__}:{found.target.attribute}",
+            "stages": found.stages,
+            "models_today": found.models,
+            "has_template": found.template is not None,
+            "folder": str(project.folder),
+            "files": [str(path) for path in project.files],
+            "kept": [str(path) for path in project.kept],
+            "edited": [str(path) for path in project.edits],
+            "to_change": [] if project.edits else _edits(found),
+            "todo": [{"line": line, "text": text} for line, text in project.todos],
+            "next": project.next_commands,
+        }
+    )
+
+
+def _show(found: Application, project: Project) -> None:
+    from vinelm.cli.console import say
+
+    graph = f"{found.target.module.__name__}:{found.target.attribute}"
+    say(f"{graph} has {len(found.stages)} LLM nodes: {', '.join(found.stages)}.")
+    say(f"Wrote {' and '.join(path.name for path in project.files)}{_where(project)}.")
+    for path in project.kept:
+        say(f"Kept {path.name}, which was there.")
+    for path in project.edits:
+        say(f"Changed {path.name}: VineLM makes its models now.")
+    if project.todos:
+        echo("\nTo do in workflow.py:")
+        for line, text in project.todos:
+            say(f"line {line}: {text}", indent="  ", hanging=2)
+    if found.calls and not project.edits:
+        echo("\nTo change in your app, so that VineLM chooses its models (--apply --force does it):")
+        for edit in _edits(found):
+            say(edit, indent="  ", hanging=2)
+    echo("\nNext:")
+    if project.folder.resolve() != Path.cwd():
+        echo(f"  cd {project.folder}")
+    for next_command in project.next_commands:
+        echo(f"  {next_command}")
+
+
+def _where(project: Project) -> str:
+    return "" if project.folder.resolve() == Path.cwd() else f" to {project.folder}"

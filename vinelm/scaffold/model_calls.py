@@ -1,0 +1,146 @@
+"""The places of an application where its chat models are made, and the edit that lets VineLM make them.
+
+The source is read, not run. A name is looked up in the imported module, so that ``from x import ChatOpenAI as Model`` is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vinelm.adapters.langgraph import is_user_code, makes_chat
+
+_AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})
+_PREFIXES = {
+    "ChatOpenAI": "openai", "ChatAnthropic": "anthropic", "ChatGoogleGenerativeAI": "google_genai",
+    "ChatBedrockConverse": "bedrock_converse", "ChatBedrock": "bedrock", "ChatMistralAI": "mistralai", "ChatGroq": "groq",
+}  # fmt: skip
+"""Class to the provider's prefix in ``provider:model``."""
+_FAMILIES = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google_genai"}
+"""How the name of a model begins, and who sells it: what ``init_chat_model`` assumes, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """A call that makes a chat model, or the name of a model that an agent is made with.
+
+    Attributes:
+        path: The file.
+        line: Its line, from 1.
+        source: The text of the call.
+        start: Where it begins in the file, as a number of characters.
+        model: The model as ``provider:model``; None if the source does not say.
+    """
+
+    path: Path
+    line: int
+    source: str
+    start: int
+    model: str | None
+
+
+def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
+    """Return the calls in the application's modules: ``module``, and those that it imported from below ``root``."""
+    found: list[ModelCall] = []
+    for one in {id(m): m for m in (module, *_own_modules(root))}.values():
+        path = Path(one.__file__ or "")
+        if path.suffix == ".py":
+            found += _in_file(path, vars(one))
+    return found
+
+
+def edited(path: Path, calls: Iterable[ModelCall], models_file: str) -> str:
+    """Return the source of a file in which VineLM makes the models of ``calls``.
+
+    Args:
+        path: The file.
+        calls: Those of this file.
+        models_file: The catalog, as the file will name it.
+    """
+    text = path.read_text(encoding="utf-8")
+    for call in sorted(calls, key=lambda one: one.start, reverse=True):
+        text = text[: call.start] + "vine.chat_model()" + text[call.start + len(call.source) :]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    after = max((node.end_lineno or 0 for node in imports), default=1 if ast.get_docstring(tree) else 0)
+    lines = text.splitlines(keepends=True)
+    new = ["from vinelm import VineLM\n", "\n", f'vine = VineLM("{models_file}")\n']
+    return "".join([*lines[:after], *new, *lines[after:]])
+
+
+def difference(path: Path, new: str) -> str:
+    """Return what an edit changes, as a unified diff."""
+    old = path.read_text(encoding="utf-8")
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path.name, path.name, lineterm="", n=0)
+    return "\n".join(lines)
+
+
+def _own_modules(root: Path) -> Iterator[ModuleType]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(root) and is_user_code(name, file):
+            yield module
+
+
+def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
+    text = path.read_text(encoding="utf-8")
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        maker = _value(node.func, names)
+        made: ast.expr | None = node if _is_theirs(maker) else None
+        if made is None and getattr(maker, "__name__", "") in _AGENT_MAKERS:
+            made = _model_text(node)
+        source = None if made is None else ast.get_source_segment(text, made)
+        if made is not None and source is not None:
+            line = text.splitlines()[made.lineno - 1]
+            column = len(line.encode()[: made.col_offset].decode())  # ast counts bytes
+            yield ModelCall(
+                path=path, line=made.lineno, source=source, start=starts[made.lineno - 1] + column,
+                model=_model_of(node, getattr(maker, "__name__", "")),
+            )  # fmt: skip
+
+
+def _is_theirs(maker: Any) -> bool:
+    """Whether it makes a chat model that is not VineLM's."""
+    return makes_chat(maker) and (getattr(maker, "__module__", "") or "").partition(".")[0] != "vinelm"
+
+
+def _value(expression: ast.expr, names: dict[str, Any]) -> Any:
+    if isinstance(expression, ast.Name):
+        return names.get(expression.id)
+    if isinstance(expression, ast.Attribute):
+        return getattr(_value(expression.value, names), expression.attr, None)
+    return None
+
+
+def _model_text(call: ast.Call) -> ast.expr | None:
+    """The argument that names an agent's model as text."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "model"] + call.args[:1]
+    return given[0] if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
+
+
+def _model_of(call: ast.Call, maker: str) -> str | None:
+    texts = {
+        keyword.arg: keyword.value.value
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
+    }
+    first = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    name = texts.get("model") or texts.get("model_name") or (first if isinstance(first, str) else None)
+    if name is None:
+        return None
+    prefix = _PREFIXES.get(maker) or texts.get("model_provider")
+    if prefix is None and ":" in name:
+        return name
+    prefix = prefix or next((who for start, who in _FAMILIES.items() if name.startswith(start)), None)
+    return None if prefix is None else f"{prefix}:{name}"

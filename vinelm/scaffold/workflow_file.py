@@ -1,0 +1,187 @@
+"""The text of a workflow file: the graph, its template, its requests and its scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vinelm.adapters.langgraph import template_code, template_imports
+from vinelm.scaffold.application import Application
+from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
+
+TODO = "TODO"
+DEFAULT_DATASET = "requests.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowFile:
+    """What a workflow file is written from.
+
+    Attributes:
+        name: The workflow's name, in stores and reports.
+        application: The graph.
+        keys: How requests meet its state.
+        dataset: The dataset, relative to the file; None writes the name of one that is still to be made.
+        imports_from: The folder of the application, relative to the file; None if it is the same.
+        is_simulated: Whether simulated models are to write answers.
+        is_edited: Whether the application's models are made by VineLM by now.
+    """
+
+    name: str
+    application: Application
+    keys: RequestKeys
+    dataset: Path | None
+    imports_from: Path | None
+    is_simulated: bool
+    is_edited: bool
+
+    def text(self) -> str:
+        """Return the file. What could not be decided is marked with ``TODO``."""
+        parts = (self._head(), self._template(), self._build(), self._scorer(), self._workflow())
+        return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+
+    def _head(self) -> Iterator[str]:
+        target, app = self.application.target, self.application
+        yield f'"""{self.name}, ready for VineLM: `vinelm check workflow:workflow --models models.toml`."""'
+        yield ""
+        if self.imports_from is not None:
+            yield "import sys"
+        yield "from pathlib import Path"
+        yield ""
+        names = {"Workflow", "read_dataset"} | ({"TextWriter"} if self._has_writer else set())
+        if app.template is not None:
+            *ends, ours = template_imports(app.template).split("\n")
+            yield from ends
+            names |= set(ours.removeprefix("from vinelm import ").split(", "))
+        ours_line = f"from vinelm import {', '.join(sorted(names))}"
+        theirs = f"from {target.module.__name__} import {target.attribute}"
+        alias = " as app" if target.attribute in ("build", "workflow", "score") else ""
+        if self.imports_from is None:
+            yield from sorted([ours_line, f"{theirs}{alias}"])
+        else:
+            yield ours_line
+            yield ""
+            place = self.imports_from.as_posix()
+            yield f'sys.path.insert(0, str(Path(__file__).resolve().parent / "{place}"))'
+            yield f"{theirs}{alias}  # noqa: E402"
+
+    @property
+    def _graph(self) -> str:
+        attribute = self.application.target.attribute
+        return "app" if attribute in ("build", "workflow", "score") else attribute
+
+    @property
+    def _has_writer(self) -> bool:
+        return self.is_simulated and self.keys.label is not None
+
+    def _build(self) -> Iterator[str]:
+        app = self.application
+        if app.calls and not self.is_edited:
+            yield ""
+            yield "# VineLM chooses only models that it makes: change these lines of your application,"
+            for call in app.calls:
+                yield f"#   {call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  vine.chat_model()"
+            yield '# with `from vinelm import VineLM` and `vine = VineLM("models.toml")` above them.'
+        else:
+            yield ""
+        yield "def build(vine):"
+        returned = {
+            "graph": self._graph,
+            "maker": f"{self._graph}()",
+            "vine-maker": f"{self._graph}(vine)",
+            "model-maker": f"{self._graph}(vine.chat_model())  # each node that calls it is a stage",
+        }[app.target.kind]
+        yield f"    return {returned}"
+
+    def _template(self) -> Iterator[str]:
+        app = self.application
+        if app.template is None:
+            yield ""
+            yield f"# {TODO}: write the template, the order in which the stages run, and give it to Workflow below."
+            yield f"# The graph does not say it: {app.reason}."
+            yield f"# Its LLM nodes are {', '.join(app.stages)}. Templates of well-known graphs are in docs/shapes.md, such as"
+            yield '#   template = Template((Stage("plan"), Loop((Stage("act"), Stage("review")), times=3)))'
+            return
+        yield ""
+        yield "# Read from the graph: its stages in their order, where it branches, and how often its loops turn at most."
+        if app.open_loops:
+            yield f"# {TODO}: set times= to the most turns that your loop takes; 25 is only LangGraph's own limit."
+            yield "# Without memory= all histories are told apart, which is better where there are few turns (up to 3)."
+        yield f"template = {template_code(app.template)}"
+
+    def _scorer(self) -> Iterator[str]:
+        label, answer = self.keys.label, self.keys.answer
+        yield ""
+        yield "def answer_of(state) -> str:"
+        if answer is None:
+            yield f"    # {TODO}: return the answer from the final state of the graph."
+            yield f"    # Its keys are {', '.join(self.application.output_keys)}."
+            yield "    return str(dict(state))"
+        elif answer == MESSAGES:
+            yield '    return state["messages"][-1].text.strip()'
+        else:
+            if not self.keys.is_sure:
+                yield f"    # {TODO}: is this the key with the answer? The others: {', '.join(self.application.output_keys)}."
+            yield f'    return str(state.get("{answer}", "")).strip()'
+        yield ""
+        yield ""
+        yield "def score(request, state) -> bool:"
+        if label is None:
+            yield f"    # {TODO}: whether the answer is right, by a label or a rule. It is used offline only."
+            yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/datasets.md."
+            yield '    raise NotImplementedError("say in workflow.py when an answer is right")'
+            return
+        yield "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
+        yield f'    return answer_of(state).casefold() == str(request.data["{label}"]).strip().casefold()'
+
+    def _workflow(self) -> Iterator[str]:
+        keys, dataset = self.keys, self.dataset
+        able = ", ".join(self.application.input_keys)
+        yield ""
+        yield "def inputs(request) -> dict:"
+        if not keys.inputs:
+            yield f"    # {TODO}: return what the graph is invoked with. Its input may have {able}."
+            yield "    return dict(request.data)"
+        else:
+            if not keys.is_sure:
+                yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."
+            pairs = ", ".join(_input_pair(key, column) for key, column in keys.inputs)
+            yield f"    return {{{pairs}}}"
+        yield ""
+        yield ""
+        if dataset is None:
+            yield f"# {TODO}: one JSON object for each request and its label, in a file beside this one; 100 requests or more."
+        place = (dataset or Path(DEFAULT_DATASET)).as_posix()
+        yield f'requests = read_dataset(Path(__file__).resolve().parent / "{place}").requests'
+        yield "workflow = Workflow("
+        yield f'    name="{self.name}",'
+        if self.application.template is not None:
+            yield "    template=template,"
+        yield "    build=build,"
+        yield "    requests=requests,"
+        yield "    inputs=inputs,"
+        if keys.label is not None:
+            yield f'    labels=("{keys.label}",),  # never shown to the graph'
+        yield "    score=score,"
+        yield from self._shown()
+        if self._has_writer:
+            yield f'    writer=TextWriter("{keys.label}"),  # writes the answers of simulated models'
+        yield ")"
+
+    def _shown(self) -> Iterator[str]:
+        """What a request shows without its label: optional, and worth much."""
+        answer = self.keys.answer
+        yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
+        yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
+        if answer is None or answer == MESSAGES:
+            yield '    # answer=("answer",),  # the key of the state with the answer, for comparing answers'
+            yield "    # agree=lambda one, other: one == other,  # whether two answers are equal"
+            return
+        yield f'    # answer=("{answer}",),  # its value is kept in the store'
+        yield "    # agree=lambda one, other: str(one).strip() == str(other).strip(),  # whether two answers are equal"
+
+
+def _input_pair(key: str, column: str) -> str:
+    value = f'request.data["{column}"]'
+    return f'"{key}": [{{"role": "user", "content": {value}}}]' if key == MESSAGES else f'"{key}": {value}'
