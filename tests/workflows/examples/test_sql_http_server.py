@@ -20,7 +20,8 @@ from vinelm.errors import CallError, ConfigError
 from vinelm.vinefile import save_trie
 from vinelm.workflows.examples.example_cli import SIMULATED
 from vinelm.workflows.examples.sql.app import workflow as sql_service
-from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, HttpService, server_of
+from vinelm.workflows.examples.sql.http_server import MAX_BODY_BYTES, HttpServer
+from vinelm.workflows.examples.sql.http_service import HttpService
 
 CHEAP, DEAR = SIMULATED[0], SIMULATED[-1]
 
@@ -56,17 +57,16 @@ def running():
     servers = []
 
     def start(ask):
-        server = server_of(ask, 0)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        server = HttpServer(ask, 0)
+        thread = threading.Thread(target=server.serve)
         thread.start()
         servers.append((server, thread))
-        return server.server_port
+        return server.address[1]
 
     yield start
     for server, thread in servers:
-        server.shutdown()
+        server.stop()
         thread.join()
-        server.server_close()
 
 
 def sent(port, body, *, method="POST", path="/ask", headers=None):
@@ -151,7 +151,7 @@ def test_what_is_not_a_question(service, running):
     assert sent(port, b"", method="GET", path="/")[0] == 404
     assert sent(port, b"{}", path="/other")[0] == 404
     assert sent(port, b"", headers={"Content-Length": str(MAX_BODY_BYTES + 1)})[0] == 413
-    assert sent(port, b"", headers={"Content-Length": "-1"})[0] == 411
+    assert sent(port, b"", headers={"Content-Length": "-1"})[0] == 400
 
 
 def test_a_failed_call_and_a_fault_of_ours(running, capsys):
@@ -190,7 +190,7 @@ def test_it_is_started_and_stopped_by_a_command(workflow, annotated, tmp_path, e
 def test_a_port_that_cannot_be_had_is_one_line(service, running):
     for port in (running(service.ask), 99_999):
         with pytest.raises(ConfigError, match=rf"--port {port}: cannot listen there: [^\n]+$"):
-            server_of(service.ask, port)
+            HttpServer(service.ask, port)
 
 
 @pytest.mark.parametrize(

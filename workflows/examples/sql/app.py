@@ -9,7 +9,6 @@ from vinelm.template import Loop, Stage, Template
 from vinelm.workflow import Workflow
 from vinelm.workflows.examples.example_cli import ServiceSettings, run
 from vinelm.workflows.examples.sql.graph import graph_over
-from vinelm.workflows.examples.sql.http_server import HttpService, serve
 from vinelm.workflows.nl2sql import ANSWER, SameRows, Scorer, SqlWriter, load_bundled, resource_digests, sql_signal
 
 
@@ -39,6 +38,9 @@ def answer(state: Mapping[str, Any]) -> str:
 
 def listen(served: ServiceSettings) -> int:
     """Answer over HTTP until interrupted."""
+    from vinelm.workflows.examples.sql.http_server import serve
+    from vinelm.workflows.examples.sql.http_service import HttpService
+
     service = HttpService(served.workflow, served.vine, served.app, served.objective, is_simulated=served.is_simulated)
     return serve(service, served.port)
 

@@ -1,16 +1,21 @@
-"""What one client of the HTTP service may take: connections, bytes and seconds."""
+"""What one client of the HTTP service may take: connections, bytes and seconds. Uvicorn bounds none of the seconds itself."""
 
 from __future__ import annotations
 
-import io
-import socket
-import time
+import asyncio
+import sys
 from dataclasses import dataclass
-from http.client import HTTPException
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from vinelm.extras import required_extra
+
+with required_extra("demo", "the example service"):
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"error": "too many connections"}\n'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +39,70 @@ class HttpLimits:
     answer_s: float = 20.0
 
 
-class BoundedReader(io.RawIOBase):
-    """Reads a socket within a number of bytes and until a time; a timeout per read would let a slow client stay for ever."""
+def bounded_protocol(limits: HttpLimits) -> type[H11Protocol]:
+    """Return uvicorn's protocol with the bounds that are those of a connection; those of a body are the application's."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._bytes_left = 0
-        self._ends_at = 0.0
+    class Bounded(_BoundedProtocol):
+        bounds = limits
 
-    def allow(self, n_bytes: int, seconds: float) -> None:
-        """Allow that many more bytes, and from now on that many seconds for them."""
-        self._bytes_left += n_bytes
-        self._ends_at = time.monotonic() + seconds
+    return Bounded
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read what is there.
+class _BoundedProtocol(H11Protocol):
+    """One connection. A timer ends it while the head is read, and another while the client does not take the answer."""
 
-        Raises:
-            TimeoutError: the time is over.
-            HTTPException: the client sent all that it may, and more is wanted.
-        """
-        view = memoryview(buffer).cast("B")
-        if not self._bytes_left:
-            raise HTTPException("too long")
-        left_s = self._ends_at - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left_s)
-        count = self._connection.recv_into(view[: self._bytes_left])
-        self._bytes_left -= count
-        return count
+    bounds = HttpLimits()
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a request, or refuse the connection where too many are open."""
+        super().connection_made(transport)
+        if len(self.connections) > self.bounds.connections:
+            transport.write(_BUSY)
+            transport.close()
+        else:
+            self._end_after(self.bounds.head_s)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; the head's time no longer counts once the request begins to be answered."""
+        super().data_received(data)
+        if self.cycle is not None and self.flow.write_paused is False:
+            self._keep()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that is behind in reading its answer."""
+        super().pause_writing()
+        self._end_after(self.bounds.answer_s)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has caught up."""
+        super().resume_writing()
+        self._keep()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection and its timer."""
+        self._keep()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request as everything else is refused: in JSON. Called while the error is handled."""
+        error = sys.exc_info()[1]
+        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
+        text = f"request line and headers are longer than {self.bounds.head_bytes} bytes" if status == 431 else "Bad Request"
+        headers = [("Content-Type", "application/json"), ("Connection", "close")]
+        for event in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=b'{"error": "%s"}\n' % text.encode()),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _end_after(self, seconds: float) -> None:
+        self._keep()
+        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _keep(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,207 +1,114 @@
-"""The text-to-SQL service over HTTP: ``POST /ask`` with a question, a database and optionally the request's objective."""
+"""The text-to-SQL service over HTTP: ``POST /ask``, served by Starlette and uvicorn (extra ``demo``)."""
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 import json
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from http import HTTPStatus
-from http.client import HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedReader
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from vinelm import Objective, VineLM
 from vinelm.errors import ConfigError, InputError, VineLMError
-from vinelm.workflow import Request, Workflow
-from vinelm.workflows.examples.sql.http_limits import BoundedReader, HttpLimits
+from vinelm.extras import required_extra
+from vinelm.workflows.examples.sql.http_limits import HttpLimits, bounded_protocol
+from vinelm.workflows.examples.sql.http_service import Answer, HttpService
 
-Answer = dict[str, Any]
+with required_extra("demo", "the example service"):
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
 LIMITS = HttpLimits()
 MAX_BODY_BYTES = LIMITS.body_bytes
-_BUSY = b'HTTP/1.0 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n{"error": "too many connections"}\n'
+ONLY_ASK = "only POST /ask is supported"
 
 
-class HttpService:
-    """Answers questions; thread-safe. ``default`` is the objective of requests without one.
+class HttpServer:
+    """A server on 127.0.0.1 that listens from the start and answers in :meth:`serve`, each request in a thread.
 
-    Simulated models need the dataset's row of a request, so they answer only questions of the dataset.
+    Args:
+        ask: Answers the body of a request. Any number of threads call it.
+        port: 0 picks a free port.
+        limits: What a client may take.
+
+    Raises:
+        ConfigError: The port is taken, or none.
     """
 
-    def __init__(self, workflow: Workflow, vine: VineLM, app: Any, default: Objective, *, is_simulated: bool) -> None:
-        self._workflow, self._vine, self._app, self._default = workflow, vine, app, default
-        self._known = {(row.data["question"], row.data["db_id"]): row for row in workflow.requests} if is_simulated else None
-        self._databases = sorted({str(row.data["db_id"]) for row in workflow.requests})
-        self._numbers = itertools.count(1)
+    def __init__(self, ask: Callable[[bytes], Answer], port: int, limits: HttpLimits = LIMITS) -> None:
+        try:
+            if port > 65_535:
+                raise OSError("ports end at 65535")
+            self._socket = socket.create_server(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(f"--port {port}: cannot listen there: {error}") from error
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._threads = ThreadPoolExecutor(limits.connections, "ask")
+        config = uvicorn.Config(
+            application(ask, limits, self._threads),
+            http=bounded_protocol(limits),
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            h11_max_incomplete_event_size=limits.head_bytes,
+            server_header=False,
+            log_config=None,
+            log_level="critical",  # requests contain users' questions
+        )
+        self._server = uvicorn.Server(config)
 
-    def ask(self, body: bytes) -> Answer:
-        """Answer one request: statement, status, number of rows, models, dollars and seconds.
-
-        Raises:
-            InputError: the body is not a valid request.
+    def serve(self) -> None:
+        """Answer requests until :meth:`stop`, then finish those that are pending. Not in the main thread: uvicorn would
+        take over its signals.
         """
-        asked = _object(body)
-        request, objective = self._request(asked), self._objective(asked.get("objective"))
-        session = None if self._vine.planner is None else self._vine.session(objective, request=request)
-        context = self._vine.context(objective, policy=session, request=request)
-        state: Mapping[str, Any] = self._app.invoke(self._workflow.graph_input(request), context=context)
-        answer = {"sql": state["sql"], "status": state["status"], "rows": state["row_count"]}
-        if session is None:
-            return answer
-        models = max((done.prefix for done in session.invocations), key=len, default=())
-        spent_s = session.clock.now() - session.started_at
-        return {**answer, "models": list(models), "cost_usd": session.spent_usd, "latency_s": round(spent_s, 3)}
+        self._server.run(sockets=[self._socket])
+        self._threads.shutdown()
+        self._socket.close()
 
-    def _request(self, asked: Mapping[str, Any]) -> Request:
-        question, database = (asked.get(name) for name in ("question", "db_id"))
-        if not isinstance(question, str) or not question.strip():
-            raise ConfigError("question must be a non-empty string")
-        if database not in self._databases:
-            raise ConfigError(f"db_id must be one of {', '.join(self._databases)}")
-        if self._known is None:
-            return Request(f"ask-{next(self._numbers)}", {"question": question, "db_id": database})
-        if (question, database) not in self._known:
-            raise ConfigError(
-                "simulated models answer only questions of the dataset: start the service with --models for others"
-            )
-        return self._known[question, database]
-
-    def _objective(self, plain: Any) -> Objective:
-        if plain is None:
-            return self._default
-        if not isinstance(plain, dict):
-            raise ConfigError('objective must be an object such as {"maximize": "accuracy", "max_latency_s": 5}')
-        try:
-            return Objective.from_dict(plain)
-        except TypeError:
-            raise ConfigError("objective: bounds must be numbers") from None
+    def stop(self) -> None:
+        """Let :meth:`serve` return; any thread may call, and a signal handler."""
+        self._server.should_exit = True
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def application(ask: Callable[[bytes], Answer], limits: HttpLimits, threads: ThreadPoolExecutor) -> Starlette:
+    """Return the ASGI application: one route, and every refusal as JSON."""
+
+    async def answer(request: Request) -> Response:
+        body = await _body(request, limits)
+        return _said(*await asyncio.get_running_loop().run_in_executor(threads, _outcome, ask, body))
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        refusal = error if isinstance(error, HTTPException) else HTTPException(500)
+        return _said(refusal.status_code, {"error": refusal.detail if refusal.status_code not in (404, 405) else ONLY_ASK})
+
+    return Starlette(routes=[Route("/ask", answer, methods=["POST"])], exception_handlers={HTTPException: refuse})
+
+
+async def _body(request: Request, limits: HttpLimits) -> bytes:
+    if request.headers.get("Origin") is not None or not _is_local(request.headers.get("Host", "")):
+        raise HTTPException(403, "requests of web pages are refused")
+    length = request.headers.get("Content-Length", "")
+    if not (length.isascii() and length.isdecimal()) or "Transfer-Encoding" in request.headers:
+        raise HTTPException(411, "Content-Length is required")
+    if len(length) > 9 or int(length) > limits.body_bytes:
+        raise HTTPException(413, f"the body is longer than {limits.body_bytes} bytes")
     try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ConfigError("the body is not valid JSON") from None
-    if not isinstance(asked, dict):
-        raise ConfigError("the body is not a JSON object")
-    for key in asked:
-        if key not in ("question", "db_id", "objective"):
-            raise ConfigError(f"unknown key {key!r}: use question, db_id and objective")
-    return asked
+        async with asyncio.timeout(limits.body_s):
+            return await request.body()
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(408, "the body did not come in time") from None
 
 
-def server_of(ask: Callable[[bytes], Answer], port: int, limits: HttpLimits = LIMITS) -> ThreadingHTTPServer:
-    """Return a server on 127.0.0.1 that has not been started; port 0 picks a free port. :class:`ConfigError` if it is taken."""
-
-    class Handler(_Handler):
-        def answer(self, body: bytes) -> tuple[int, Answer]:
-            return _outcome(ask, body)
-
-    Handler.limits = limits
-    try:
-        return _Server(("127.0.0.1", port), Handler, limits)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(f"--port {port}: cannot listen there: {error}") from error
-
-
-class _Server(ThreadingHTTPServer):
-    """A thread per connection, and a bounded number of them."""
-
-    daemon_threads = False  # pending requests are answered before the server closes
-
-    def __init__(self, address: tuple[str, int], handler: type[_Handler], limits: HttpLimits) -> None:
-        super().__init__(address, handler)
-        self._free = threading.BoundedSemaphore(limits.connections)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve the connection in a thread, or refuse it if too many are open."""
-        if not self._free.acquire(blocking=False):
-            with suppress(OSError):
-                request.settimeout(0)  # the accepting thread waits for nobody
-                request.send(_BUSY)
-            return self.shutdown_request(request)
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection, and make room for another one."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the kind of an error; a client that went away is none."""
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            print(f"error: unexpected {type(error).__name__}", file=sys.stderr)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request per connection, within the limits."""
-
-    limits = LIMITS
-    requestline, request_version = "", "HTTP/1.0"  # for a refusal before the request line was read
-
-    def answer(self, body: bytes) -> tuple[int, Answer]:
-        """Return status and answer for the body of a request."""
-        raise NotImplementedError
-
-    def setup(self) -> None:
-        """Read within the limits from here on."""
-        super().setup()
-        self.rfile.close()
-        self._reader = BoundedReader(self.connection)
-        self._reader.allow(self.limits.head_bytes, self.limits.head_s)
-        self.rfile = BufferedReader(self._reader)
-
-    def handle(self) -> None:
-        """Serve the request; one that is longer than it may be is refused wherever that shows."""
-        try:
-            super().handle()
-        except HTTPException:
-            self._say(431, {"error": f"request line and headers are longer than {self.limits.head_bytes} bytes"})
-
-    def do_POST(self) -> None:
-        """Answer a question."""
-        if self.path != "/ask":
-            return self._say(404, {"error": "only POST /ask is supported"})
-        if self.headers.get("Origin") is not None or not _is_local(self.headers.get("Host", "")):
-            return self._say(403, {"error": "requests of web pages are refused"})
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdecimal()):
-            return self._say(411, {"error": "Content-Length is required"})
-        if len(length) > 9 or int(length) > self.limits.body_bytes:
-            return self._say(413, {"error": f"the body is longer than {self.limits.body_bytes} bytes"})
-        self._reader.allow(int(length), self.limits.body_s)
-        return self._say(*self.answer(self.rfile.read(int(length))))
-
-    def do_GET(self) -> None:
-        """Refuse."""
-        self._say(405 if self.path == "/ask" else 404, {"error": "only POST /ask is supported"})
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no request as everything else is refused: in JSON."""
-        self._say(code, {"error": self.responses.get(HTTPStatus(code), ("not a valid request",))[0]})
-
-    def _say(self, status: int, answer: Answer) -> None:
-        text = json.dumps(answer).encode() + b"\n"
-        self.connection.settimeout(self.limits.answer_s)
-        self.send_response(status)
-        for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(text)))):
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: requests contain users' questions."""
+def _said(status: int, answer: Answer) -> Response:
+    """One answer for a connection: the next request opens another."""
+    text = json.dumps(answer).encode() + b"\n"
+    return Response(text, status, {"Connection": "close"}, "application/json")
 
 
 def _is_local(host: str) -> bool:
@@ -223,10 +130,12 @@ def _outcome(ask: Callable[[bytes], Answer], body: bytes) -> tuple[int, Answer]:
 
 def serve(service: HttpService, port: int) -> int:
     """Serve until SIGINT or SIGTERM, finish pending requests and return exit code 0. Must run in the main thread."""
-    with server_of(service.ask, port) as server:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())
-        print(f"Listening: POST http://127.0.0.1:{server.server_port}/ask (Ctrl-C ends)", flush=True)
-        server.serve_forever(poll_interval=0.1)
+    server = HttpServer(service.ask, port)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: server.stop())
+    serving = threading.Thread(target=server.serve)
+    serving.start()
+    print(f"Listening: POST http://127.0.0.1:{server.address[1]}/ask (Ctrl-C ends)", flush=True)
+    serving.join()
     print("Stopped.")
     return 0
