@@ -134,6 +134,31 @@ def test_a_finish_reason_beside_the_message_is_seen(mode, streams, reason):
     assert usage.failure == {"length": "truncated"}.get(reason, reason if reason != "stop" else None)
 
 
+@pytest.mark.parametrize(("reason", "kind"), [("max_output_tokens", "truncated"), ("content_filter", "content_filter")])
+def test_an_incomplete_response_of_the_responses_api_is_a_failure(reason, kind):
+    made = Live(Beside(metadata={"status": "incomplete", "incomplete_details": {"reason": reason}}))
+    with pytest.raises(CallError) as raised:
+        made.ask("invoke")
+    assert (raised.value.kind, made.usages[0].finish_reason) == (kind, reason)
+
+
+def test_a_complete_response_of_the_responses_api_has_an_end():
+    made = Live(Beside(metadata={"status": "completed", "incomplete_details": None}))
+    assert (made.ask("invoke").text, made.usages[0].finish_reason) == ("four", "completed")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_streams_are_asked_for_their_usage_and_the_callers_model_stays_as_it_is(mode):
+    """By its field: langchain-openai hands an argument on to the Responses API, which refuses it."""
+    chat = Streaming(stream_usage=False)
+    made = Live(chat)
+    assert made.ask(mode).text == "four"
+    ((_, _, options),) = chat.asked
+    assert "stream_usage" not in options
+    assert made.backend.transport._chat(made.model).stream_usage
+    assert not chat.stream_usage
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_usage_that_is_not_told_is_estimated(mode):
     made = Live(Streaming(usage=None, metadata={}))

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from vinelm.backends.anthropic.messages import Thinking, conversation, is_thinking_answered, system_blocks
 from vinelm.backends.remote.attempt_bound import AttemptBound
 from vinelm.backends.remote.call_memory import CallMemory
-from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
+from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.catalog import Model
 from vinelm.errors import ConfigError
@@ -96,7 +96,7 @@ def _tools(model: Model, tools: Sequence[Any], choice: Any, is_parallel: Any) ->
     if any(isinstance(tool, Mapping) and tool.get("type", "function") != "function" for tool in tools):
         raise ConfigError(f"model {model.name!r}: a tool that runs at Anthropic is billed apart, which is not supported")
     functions = functions_of(tools)
-    chosen = chosen_of(model, choice, functions)
+    chosen = tool_use_of(model, choice, functions)
     how: dict[str, Any] = {"type": chosen.mode, **({"name": chosen.name} if chosen.name else {})}
     if is_parallel is False:
         how["disable_parallel_tool_use"] = True

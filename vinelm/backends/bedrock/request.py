@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
+from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
@@ -113,7 +113,7 @@ def _tool_config(model: Model, tools: Sequence[Any], choice: Any) -> dict[str, A
         for function in functions
     ]
     config: dict[str, Any] = {"tools": [{"toolSpec": spec} for spec in specs]}
-    chosen = chosen_of(model, choice, functions)
+    chosen = tool_use_of(model, choice, functions)
     if chosen.mode != "auto":
         config["toolChoice"] = {"any": {}} if chosen.mode == "any" else {"tool": {"name": chosen.name}}
     return config

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from vinelm.backends.gemini.thought_signatures import ModelSignatures
 from vinelm.backends.remote.attempt_bound import AttemptBound
-from vinelm.backends.remote.call_options import asked_of, chosen_of, functions_of, refuse_ours
+from vinelm.backends.remote.call_options import asked_of, functions_of, refuse_ours, tool_use_of
 from vinelm.backends.remote.transport import TransportRequest
 from vinelm.backends.turns import inline_image, joined_turns, made_calls, plain_parts
 from vinelm.catalog import Model
@@ -104,7 +104,7 @@ def _tools(model: Model, tools: Sequence[Any], choice: Any) -> dict[str, Any]:
         {"name": f["name"], "description": f["description"], "parameters_json_schema": f["parameters"]} for f in functions
     ]
     config: dict[str, Any] = {"tools": [{"function_declarations": declared}]}
-    chosen = chosen_of(model, choice, functions)
+    chosen = tool_use_of(model, choice, functions)
     if chosen.mode != "auto":
         allowed = {"allowed_function_names": [chosen.name]} if chosen.mode == "tool" else {}
         config["tool_config"] = {"function_calling_config": {"mode": "ANY", **allowed}}

@@ -37,7 +37,7 @@ class LangChainTransport:
     finish_failures: Mapping[str, FailureKind] = FINISH_FAILURES
 
     def __init__(self, live: Mapping[str, BaseChatModel]) -> None:
-        self._chats = dict(live)
+        self._chats = {name: _with_usage(chat) for name, chat in live.items()}
         self._with_reasons: set[str] = set()
         self._lock = threading.Lock()
 
@@ -61,8 +61,6 @@ class LangChainTransport:
             chat, bound = _with_tools(model, chat, tools, choice)
             given = {**bound, **given}
         is_streamed = is_streamed and _streams(chat)
-        if is_streamed and hasattr(chat, "stream_usage"):
-            given.setdefault("stream_usage", True)
         body = {"chat": chat, "messages": list(messages), "stop": stop, "options": given, "max_tokens": limit, "tools": tools}
         return TransportRequest(body=body, prompt_chars=len(_prompt_text(body)), is_streamed=is_streamed)
 
@@ -138,7 +136,7 @@ class LangChainTransport:
     def _chat(self, model: Model) -> BaseChatModel:
         with self._lock:
             if model.name not in self._chats:
-                self._chats[model.name] = _made(model)
+                self._chats[model.name] = _with_usage(_made(model))
             return self._chats[model.name]
 
 
@@ -175,6 +173,14 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
 
 def _streams(chat: BaseChatModel) -> bool:
     return type(chat)._stream is not BaseChatModel._stream and not chat.disable_streaming
+
+
+def _with_usage(chat: BaseChatModel) -> BaseChatModel:
+    """Return a chat model that states the usage of streams, too.
+
+    It is a field, not an argument of the call, which langchain-openai would hand on to the Responses API, where there is none.
+    """
+    return chat if getattr(chat, "stream_usage", True) else chat.model_copy(update={"stream_usage": True})
 
 
 def _with_tools(model: Model, chat: BaseChatModel, tools: Any, choice: Any) -> tuple[BaseChatModel, dict[str, Any]]:

@@ -22,6 +22,7 @@ FINISH_FAILURES: Mapping[str, FailureKind] = MappingProxyType(
         "length": "truncated",
         "max_tokens": "truncated",
         "MAX_TOKENS": "truncated",
+        "max_output_tokens": "truncated",
         "model_context_window_exceeded": "context_length",
         "content_filter": "content_filter",
         "content_filtered": "content_filter",
@@ -84,7 +85,7 @@ class LangChainStreamReader:
     def _delta(self, message: Any, metadata: Mapping[str, Any]) -> Delta:
         if message.usage_metadata:
             self._add(message.usage_metadata)
-        reason = next((metadata[key] for key in _REASON_KEYS if metadata.get(key)), None)
+        reason = _reason(metadata)
         self._has_reason |= reason is not None
         return Delta(
             text=str(message.text),
@@ -115,6 +116,15 @@ class LangChainStreamReader:
             self._tools += bool(chunk.get("id") or chunk.get("name")) or not self._tools
             index = self._tools - 1
         return ToolPiece(index, chunk.get("args") or "", chunk.get("id"), chunk.get("name"))
+
+
+def _reason(metadata: Mapping[str, Any]) -> Any:
+    """Return the finish reason; None if there is none. OpenAI's Responses API has a status, and why it is incomplete."""
+    incomplete = metadata.get("incomplete_details")
+    if isinstance(incomplete, Mapping) and incomplete.get("reason"):
+        return incomplete["reason"]
+    found = next((metadata[key] for key in _REASON_KEYS if metadata.get(key)), None)
+    return found or ("completed" if metadata.get("status") == "completed" else None)
 
 
 def _counts(usage: UsageMetadata | None) -> Counts | None:

@@ -39,7 +39,7 @@ def asked_of(model: Model, own: Mapping[str, Any], options: Mapping[str, Any], o
     return CallOptions(limit, tools if tools and choice not in ("none", False) else None, choice, given)
 
 
-class Chosen(NamedTuple):
+class ToolUse(NamedTuple):
     """Which tools a call must use: "auto" is any or none, "any" at least one, "tool" the one named ``name``."""
 
     mode: Literal["auto", "any", "tool"]
@@ -53,16 +53,16 @@ def functions_of(tools: Sequence[Any]) -> list[dict[str, Any]]:
     return [{**f, "description": f.get("description") or "", "parameters": f.get("parameters") or nothing} for f in functions]
 
 
-def chosen_of(model: Model, choice: Any, functions: Sequence[Mapping[str, Any]]) -> Chosen:
+def tool_use_of(model: Model, choice: Any, functions: Sequence[Mapping[str, Any]]) -> ToolUse:
     """Return what LangChain's ``tool_choice`` asks for; :class:`ConfigError` if it is neither a mode nor the name of a tool."""
     if isinstance(choice, Mapping):  # in OpenAI's form, or in Anthropic's
         choice = (choice.get("function") or {}).get("name") or choice.get("name") or choice.get("type")
     if choice in [function["name"] for function in functions]:
-        return Chosen("tool", str(choice))
+        return ToolUse("tool", str(choice))
     if choice in ("any", "required", True):
-        return Chosen("any")
+        return ToolUse("any")
     if choice in (None, "auto"):
-        return Chosen("auto")
+        return ToolUse("auto")
     raise ConfigError(f"model {model.name!r}: tool_choice must be auto, any, none or the name of a tool")
 
 
