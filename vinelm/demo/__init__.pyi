@@ -1,6 +1,7 @@
 from .branching_page import branching_page as branching_page
 from .branching_page import branching_provenance as branching_provenance
 from .ground_truth import TableMaker as TableMaker
+from .ground_truth import rare_collections as rare_collections
 from .page import demo_headline as demo_headline
 from .page import demo_page as demo_page
 from .page import interval_note as interval_note

@@ -55,6 +55,7 @@ def serve(
     objective: Objective | None,
     *,
     policy: RecordingPolicy | None = None,
+    traced: bool = True,
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
@@ -67,6 +68,7 @@ def serve(
         request: The labelled request.
         objective: The objective of a new session; requires ``vine`` to be a :class:`VineLM` with a trie.
         policy: A policy to use instead of a session. It serves one request only.
+        traced: Whether to keep the policy's decisions.
 
     Raises:
         VineLMError: The configuration or the request is invalid.
@@ -92,7 +94,7 @@ def serve(
         cost_usd=policy.spent_usd,
         latency_s=max(policy.clock.now() - policy.started_at, 0.0),
         prefix=prefix,
-        decisions=tuple(policy.trace()),
+        decisions=tuple(policy.trace()) if traced else (),
         failure=failure,
         detail=detail,
     )
@@ -171,7 +173,7 @@ class HeldOutServing:
         """Serve every request under VineLM's plans for an objective; ``count`` is called after each."""
         own = []
         for request in self.requests:
-            own.append(serve(self.workflow, self.vine, self.app, request, objective))
+            own.append(serve(self.workflow, self.vine, self.app, request, objective, traced=False))
             count()
         signals = self.plans.annotated.signals
         plans = ContingentPlans(signals) if self.by_signals and signals is not None else self.plans
@@ -197,7 +199,7 @@ class HeldOutServing:
 
     def _serve_along(self, plan: FixedPlan, request: Request, count: Callable[[], None]) -> ServedRequest:
         policy = plan.policy(clock=self.vine.new_clock(), request=request, judge=judge_of(self.workflow, request))
-        served = serve(self.workflow, self.vine, self.app, request, None, policy=policy)
+        served = serve(self.workflow, self.vine, self.app, request, None, policy=policy, traced=False)
         count()
         return served
 

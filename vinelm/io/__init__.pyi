@@ -7,6 +7,8 @@ from .atomic import draft_path as draft_path
 from .atomic import require_regular as require_regular
 from .atomic import sync_to_disk as sync_to_disk
 from .atomic import write_atomic as write_atomic
+from .browser import has_desktop as has_desktop
+from .browser import open_page as open_page
 from .fields import as_amount as as_amount
 from .fields import as_count as as_count
 from .fields import as_flag as as_flag

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from langchain_core.messages import BaseMessage
 
+from vinelm.backends import OfflineChatModel
 from vinelm.catalog import Catalog
 from vinelm.clock import VirtualClock
 from vinelm.errors import CallError, ConfigError, WorkflowError
@@ -152,12 +153,21 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class _Said:
+    """What a stage reads of a message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Direct:
-    """A chat model without LangChain's callbacks and tracing, which take longer than the rest of a cell."""
+    """A chat model without LangChain's messages, callbacks and tracing, which take longer than the rest of a cell."""
 
     chat: Any
 
-    def invoke(self, messages: list[BaseMessage]) -> BaseMessage:
+    def invoke(self, messages: list[BaseMessage]) -> _Said | BaseMessage:
+        if isinstance(self.chat, OfflineChatModel):
+            return _Said(self.chat.said(messages))
         return cast("BaseMessage", self.chat._generate(messages).generations[0].message)
 
 

@@ -101,6 +101,12 @@ class OfflineChatModel(BaseChatModel):
             self.binding.call.clock.sleep(call.usage.latency_s)
         return _result(*call.said, call.usage)
 
+    def said(self, messages: Sequence[BaseMessage]) -> str:
+        """Return the text of an answer, as ``invoke`` would, without LangChain's messages, callbacks and tracing around it."""
+        with _OfflineCall(self, messages, {}) as call:
+            self.binding.call.clock.sleep(call.usage.latency_s)
+        return call.said[0]
+
     async def _agenerate(
         self,
         messages: list[BaseMessage],

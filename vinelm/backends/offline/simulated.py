@@ -90,7 +90,8 @@ class SimulatedBackend:
     ) -> None:
         self.is_virtual_time = not real_time
         self._writer = writer
-        self._stages = writer if isinstance(writer, StagedWriter) else None  # asked once: a protocol's isinstance is slow
+        self._stages = writer if isinstance(writer, StagedWriter) else None
+        self._visible = writer.visible_kinds if isinstance(writer, ShowsErrors) else VISIBLE_KINDS
         self._seed = seed
         self._failure_rate = _checked_rate(failure_rate, "failure_rate")
         self._catalog = simulated_catalog() if catalog is None else catalog
@@ -164,8 +165,7 @@ class SimulatedBackend:
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated" or self._stages is not None:
             return False
-        visible = task.writer.visible_kinds if isinstance(task.writer, ShowsErrors) else VISIBLE_KINDS
-        return self._error(task, behaviour_of(model), model.model_id, before) in visible
+        return self._error(task, behaviour_of(model), model.model_id, before) in self._visible
 
     def _kind(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str:
         is_usual = uniform(self._seed, task.name, *prefix, "habit") < REPEAT_KIND_SHARE

@@ -88,7 +88,7 @@ def command(
     """
     from vinelm.cli.console import echo, progress
     from vinelm.cli.inputs import load_inputs
-    from vinelm.demo import DemoSettings
+    from vinelm.demo import DemoSettings, rare_collections
     from vinelm.errors import ConfigError
 
     data["preset"] = preset or PRESETS[workflow]
@@ -98,7 +98,7 @@ def command(
     folder = output_dir or Path("runs/demo" if workflow == "nl2sql" else f"runs/demo-{workflow}")
     if sys.stderr.isatty() and not quiet:
         echo(f"Profile, estimate, plan, serve and report on simulated models: {LENGTH}.\nAll files go to {folder}.", err=True)
-    with progress(quiet=quiet) as start:
+    with rare_collections(), progress(quiet=quiet) as start:
         inputs = load_inputs(workflow, seed=seed, **data)
         settings = DemoSettings(
             workflow=inputs.workflow, catalog=inputs.catalog, backends=inputs.backends, output_dir=folder, seed=seed,
@@ -120,8 +120,8 @@ class _Shown:
 
     def present(self, *, as_json: bool, details: bool, opens: bool | None) -> None:
         """Print the result, and open the report; ``opens`` is None where that is to depend on the terminal."""
-        from vinelm.cli.browser import has_desktop, open_page
         from vinelm.cli.console import echo, print_json
+        from vinelm.io import has_desktop, open_page
 
         is_opened = (has_desktop() and not as_json if opens is None else opens) and open_page(self.page)
         if as_json:
