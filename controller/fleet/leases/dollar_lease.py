@@ -101,8 +101,11 @@ class DollarLease:
             if status == 1 and nano_usd and self._journal.add(self._generation, self._process, where, nano_usd):
                 self._held[where] = self._held.get(where, 0) + nano_usd
                 self._slice[account.tenant] = nano_usd
-                self._return_other_days(link, account, where)
+                lost = self._return_other_days(link, account, where)
                 account.add_lease(nano_usd)
+                if lost and wanted:  # the call counted on what another day had left
+                    wanted = lost
+                    continue
             elif status == 0:
                 account.refuse()
             return
@@ -124,20 +127,23 @@ class DollarLease:
         link.run_script(RESTORE, [MONEY], [number, *pairs])
         self._generation = number
 
-    def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> None:
-        """Give back what is left of leases of earlier days: it is those days' money."""
+    def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
+        """Give back what is left of leases of other days, which is those days' money; return how much it was."""
+        returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
-            self._return(link, account, where)
+            returned += self._return(link, account, where)
             del self._held[where]
+        return returned
 
-    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> None:
+    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> int:
         nano_usd = account.take_back(self._held[where])
         if nano_usd:  # the journal first: what Redis counts too much does no harm
             self._journal.give_back(self._process, where, nano_usd)
             self._held[where] -= nano_usd
             link.run_script(GIVE_BACK, [MONEY], [self._generation, where[0], where[1], nano_usd])
+        return nano_usd
 
-    def go_alone(self) -> None:
+    def go_alone(self, link: RedisLink) -> None:
         """Calls go on within what is leased."""
 
     def close(self, link: RedisLink) -> None:
