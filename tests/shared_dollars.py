@@ -39,9 +39,8 @@ class Spender:
             try:
                 permit = account.authorize(upper_usd)
             except CallRefused:
-                account._short_usd = upper_usd - account.free_usd()  # what a call that waits says
-                self.round()
-                account._short_usd = 0.0
+                with account.waiting(upper_usd):
+                    self.round()
             else:
                 self.open.append(permit)
                 return permit

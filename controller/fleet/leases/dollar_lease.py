@@ -79,18 +79,18 @@ class DollarLease:
             accounts = list(self._accounts.values())
         for account in accounts:
             account.take_refusals()  # the calls have raised them: nobody else reads them
-            wanted = math.ceil(account.wanted_usd() * NANO)
+            wanted, least = (math.ceil(usd * NANO) for usd in account.wanted_usd())
             free = account.free_usd() * NANO
             if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                 try:
-                    self._lease(link, account, wanted)
+                    self._lease(link, account, wanted, least)
                 except sqlite3.Error:  # the journal: without it no dollars
                     account.refuse()
 
-    def _lease(self, link: RedisLink, account: TenantAccount, wanted: int) -> None:
-        """Lease a slice of at least ``wanted``, which may be 0: then any that the cap allows."""
+    def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
+        """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
         cap = round(account.daily_usd * NANO)
-        for _ in range(3):
+        for _ in range(4):
             members = max(self._processes(), 1)
             arguments: list[str | int | float] = [self._generation, account.tenant, cap, wanted, members, self._day_asked]
             status, nano_usd, _, day = link.run_script(GRANT, [MONEY], arguments)
@@ -106,6 +106,9 @@ class DollarLease:
                 if lost and wanted:  # the call counted on what another day had left
                     wanted = lost
                     continue
+            elif status == 0 and least < wanted:
+                wanted = least
+                continue
             elif status == 0:
                 account.refuse()
             return

@@ -2,13 +2,14 @@
 
 import sqlite3
 import threading
+import time
 from contextlib import closing
 
 import pytest
 from shared_dollars import DAY, Treasury
 
 from vinelm.controller.fleet.leases.journal import SpendJournal
-from vinelm.controller.fleet.leases.tenant_account import TenantAccount
+from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
 from vinelm.errors import CallRefused, ConfigError
 
 
@@ -157,6 +158,7 @@ def test_a_call_waits_for_its_lease_and_is_refused_at_once_where_the_cap_is_reac
         for nano in (400_000_000, 600_000_000):  # the first does not suffice
             wanted.wait()
             wanted.clear()
+            assert account.wanted_usd() == (pytest.approx(0.9 - account.free_usd()),) * 2
             account.add_lease(nano)
         wanted.wait()
         account.refuse()
@@ -168,11 +170,12 @@ def test_a_call_waits_for_its_lease_and_is_refused_at_once_where_the_cap_is_reac
     with pytest.raises(CallRefused):
         account.authorize(0.5)
     thread.join()
-    wanted.clear()
+    before = time.monotonic()
     with pytest.raises(CallRefused, match="other processes may hold the rest"):
-        account.authorize(0.5)  # does not ask again so soon
-    assert not wanted.is_set()
+        account.authorize(0.5)
+    assert time.monotonic() - before < PATIENCE_S  # refused at once: it was asked for in vain just now
     account.authorize(0.1)
+    assert account.wanted_usd() == (0.0, 0.0)
 
 
 def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
