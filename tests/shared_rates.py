@@ -7,6 +7,7 @@ from vinelm.backends import RateAmounts, RateShare
 from vinelm.clock import VirtualClock
 from vinelm.controller.fleet.leases.rate_lease import RateLease
 from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.errors import FleetUnreachable
 
 MINUTE = 60.0
 
@@ -19,17 +20,20 @@ class Worker:
         self.share = RateShare(world.limits, MINUTE, world.clock, (), lambda: None)
         self.lease = RateLease("east", self.share, name)
         self.line = deque()
+        self.link = RedisLink(world.url, world.name)
 
     def call(self, tokens=0):
         self.line.append(self.share.line_up(tokens))
 
     def round(self):
         """What the member's thread does every 250 ms, and the calls that it lets start."""
-        if self.world.is_up:
+        try:
+            if not self.world.is_up:
+                raise FleetUnreachable("down")
             self.lease.wall_ms = int(self.world.clock.seconds * 1000) + self.world.wall_offset_ms
-            self.lease.do(self.world.link)
-        else:
-            self.lease.go_alone()
+            self.lease.do(self.link)
+        except FleetUnreachable:
+            self.lease.go_alone(self.link)
         while self.line and self.line[0].pause_s() == 0.0:
             turn = self.line.popleft()
             self.world.started.append((self.world.clock.seconds, turn.tokens))
@@ -39,7 +43,7 @@ class World:
     def __init__(self, url, name, requests=0, tokens=0):
         self.clock = VirtualClock(1000.0)
         self.limits = RateAmounts(requests, tokens)
-        self.link = RedisLink(url, name)
+        self.url, self.name, self.link = url, name, RedisLink(url, name)
         self.is_up, self.wall_offset_ms = True, 0
         self.started, self.workers, self.numbers = [], [], count()
 

@@ -30,7 +30,7 @@ class Chore(Protocol):
             FleetUnreachable: Redis does not answer.
         """
 
-    def go_alone(self) -> None:
+    def go_alone(self, link: RedisLink) -> None:
         """Redis does not answer; called in every round until it does."""
 
     def close(self, link: RedisLink) -> None:
@@ -121,7 +121,7 @@ class FleetMember:
             self.is_alone = True
             self._neighbours.expire(self._now())
             for chore in self.chores:
-                chore.go_alone()
+                chore.go_alone(self._link)
             return False
         found.pop(self.live.process, None)
         self._neighbours.update(found, self._now())

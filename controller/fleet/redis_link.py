@@ -49,6 +49,8 @@ class RedisLink:
         except ValueError as error:
             raise ConfigError("fleet= is no Redis URL: write redis://host:port/db") from error
         self.prefix = f"vinelm:{{{name}}}:"  # the braces keep all keys of a fleet on one node of a cluster
+        self.has_answered = False
+        """Whether Redis has ever answered."""
         self._scripts: dict[str, Any] = {}
 
     def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:
@@ -143,6 +145,8 @@ class RedisLink:
 
     def _answer(self, ask: Callable[[], T]) -> T:
         try:
-            return ask()
+            found = ask()
+            self.has_answered = True
+            return found
         except self._failures as error:  # its text may contain the address with a password
             raise FleetUnreachable(f"the fleet's Redis does not answer ({type(error).__name__})") from None

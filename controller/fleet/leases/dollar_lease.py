@@ -79,18 +79,18 @@ class DollarLease:
             accounts = list(self._accounts.values())
         for account in accounts:
             account.take_refusals()  # the calls have raised them: nobody else reads them
-            wanted = math.ceil(account.wanted_usd() * NANO)
+            wanted, least = (math.ceil(usd * NANO) for usd in account.wanted_usd())
             free = account.free_usd() * NANO
             if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                 try:
-                    self._lease(link, account, wanted)
+                    self._lease(link, account, wanted, least)
                 except sqlite3.Error:  # the journal: without it no dollars
                     account.refuse()
 
-    def _lease(self, link: RedisLink, account: TenantAccount, wanted: int) -> None:
-        """Lease a slice of at least ``wanted``, which may be 0: then any that the cap allows."""
+    def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
+        """Lease a slice of at least ``wanted``, or ``least`` where the cap allows no more; 0 for any that it allows."""
         cap = round(account.daily_usd * NANO)
-        for _ in range(3):
+        for _ in range(4):
             members = max(self._processes(), 1)
             arguments: list[str | int | float] = [self._generation, account.tenant, cap, wanted, members, self._day_asked]
             status, nano_usd, _, day = link.run_script(GRANT, [MONEY], arguments)
@@ -101,8 +101,14 @@ class DollarLease:
             if status == 1 and nano_usd and self._journal.add(self._generation, self._process, where, nano_usd):
                 self._held[where] = self._held.get(where, 0) + nano_usd
                 self._slice[account.tenant] = nano_usd
-                self._return_other_days(link, account, where)
+                lost = self._return_other_days(link, account, where)
                 account.add_lease(nano_usd)
+                if lost and wanted:  # the call counted on what another day had left
+                    wanted = lost
+                    continue
+            elif status == 0 and least < wanted:
+                wanted = least
+                continue
             elif status == 0:
                 account.refuse()
             return
@@ -124,20 +130,23 @@ class DollarLease:
         link.run_script(RESTORE, [MONEY], [number, *pairs])
         self._generation = number
 
-    def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> None:
-        """Give back what is left of leases of earlier days: it is those days' money."""
+    def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
+        """Give back what is left of leases of other days, which is those days' money; return how much it was."""
+        returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
-            self._return(link, account, where)
+            returned += self._return(link, account, where)
             del self._held[where]
+        return returned
 
-    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> None:
+    def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay) -> int:
         nano_usd = account.take_back(self._held[where])
         if nano_usd:  # the journal first: what Redis counts too much does no harm
             self._journal.give_back(self._process, where, nano_usd)
             self._held[where] -= nano_usd
             link.run_script(GIVE_BACK, [MONEY], [self._generation, where[0], where[1], nano_usd])
+        return nano_usd
 
-    def go_alone(self) -> None:
+    def go_alone(self, link: RedisLink) -> None:
         """Calls go on within what is leased."""
 
     def close(self, link: RedisLink) -> None:

@@ -65,9 +65,9 @@ class RateLease:
         self._keep = RateAmounts(*map(_kept, answer[2:4], self._share.limits, used))
         self._share.give_back(self._keep)
 
-    def go_alone(self) -> None:
-        """Go on within the share; if Redis was never reached, within the limits, as a process without a fleet does."""
-        if not self.epoch:
+    def go_alone(self, link: RedisLink) -> None:
+        """Go on within the share; if Redis has never answered, within the limits, as a process without a fleet does."""
+        if not link.has_answered:
             self._share.grow(self._share.limits)
 
     def close(self, link: RedisLink) -> None:

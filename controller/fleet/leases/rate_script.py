@@ -12,8 +12,8 @@ LONGEST_STEP_MS = 2_000
 EXCHANGE = f"""
 -- KEYS: the clock of the fleet; the holdings of the engine.
 -- ARGV: process, sequence number, epoch remembered ('' if none), epoch proposed, time in ms ('' for the server's),
---       ms that a call has waited (-1: none waits), then for requests and for tokens: limit (0 for none), held, wanted, and what
---       that one call needs.
+--       ms that a call has waited (-1: none waits), then for requests and for tokens: limit (0 for none), held, wanted, and
+--       what that one call needs.
 -- Returns: epoch, held and most to keep of requests and of tokens, processes, milliseconds that nothing is granted for.
 -- Most to keep: -1 for all, -2 for what is in use.
 local process, sequence, remembered, proposed = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]

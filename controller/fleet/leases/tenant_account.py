@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Condition
 
-from vinelm.policies import SpendGuard
+from vinelm.errors import CallRefused
+from vinelm.policies import SpendGuard, SpendPermit
 
 PATIENCE_S = 0.2
 """Longest that a call waits for a lease while Redis answers. Without Redis no call waits."""
@@ -35,17 +38,61 @@ class TenantAccount(SpendGuard):
         self._is_alone, self._wake = is_alone, wake
         self._changed = Condition()  # guards what follows; taken after the lock of the guard, never before
         self._leased_nano = 0
-        self._short_usd = 0.0
+        self._waiting: list[float] = []
         self._refused_usd, self._refused_until = 0.0, -1.0
+
+    def authorize(self, upper_usd: float) -> SpendPermit:
+        """Reserve money for a call that costs at most ``upper_usd`` dollars; may wait for a lease.
+
+        Raises:
+            CallRefused: what is leased, and could be leased in time, does not allow the call; it must not be made.
+        """
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            leased_nano = self._leased_nano
+            try:
+                return super().authorize(upper_usd)
+            except CallRefused:
+                with self.waiting(upper_usd):
+                    self._wake()
+                    if not self._wait(upper_usd, leased_nano, until):
+                        raise
+
+    @contextmanager
+    def waiting(self, upper_usd: float) -> Iterator[None]:
+        """Ask for a lease that suffices for a call of so many dollars, too, during the block."""
+        with self._changed:
+            self._waiting.append(upper_usd)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting.remove(upper_usd)
+
+    def _wait(self, upper_usd: float, leased_nano: int, until: float) -> bool:
+        """Wait for another lease than ``leased_nano``; False if there is none in time, or none to be expected."""
+        with self._changed:
+            while self._leased_nano == leased_nano:
+                left_s = until - time.monotonic()
+                is_refused = upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
+                if left_s <= 0.0 or is_refused or self._is_alone():
+                    return False
+                self._changed.wait(left_s)
+        return True
 
     # -- for the background ------------------------------------------------------------------------------------
 
-    def wanted_usd(self) -> float:
-        """Return the dollars that a lease has to bring for the call that waits, and for what calls cost beyond their bounds."""
-        with self._lock:
-            overdrawn_usd = self.spent_usd + self.reserved_usd - self._leased_usd
-        with self._changed:
-            return max(self._short_usd, overdrawn_usd, 0.0)
+    def wanted_usd(self) -> tuple[float, float]:
+        """Return the dollars by which a lease has to grow for all calls that wait, and for the smallest of them.
+
+        Both include what calls have cost beyond their bounds; 0 if nothing is wanted.
+        """
+        with self._lock, self._changed:
+            used_usd = self.spent_usd + self.reserved_usd - self._leased_usd
+            return (
+                max(used_usd + math.fsum(self._waiting), 0.0) if self._waiting or used_usd > 0.0 else 0.0,
+                max(used_usd + min(self._waiting, default=0.0), 0.0),
+            )
 
     def free_usd(self) -> float:
         """Return the dollars that are leased, not spent and not reserved; negative if calls cost more than their bounds."""
@@ -53,22 +100,22 @@ class TenantAccount(SpendGuard):
             return self._leased_usd - self.spent_usd - self.reserved_usd
 
     def add_lease(self, nano_usd: int) -> None:
-        """Count a lease; a call that waits for it goes on."""
+        """Count a lease; calls that wait for it go on."""
         with self._changed:
             self._leased_nano += nano_usd
             self._changed.notify_all()
 
     def refuse(self) -> None:
-        """The cap does not allow another lease: refuse the call that waits."""
+        """The cap does not allow another lease: refuse the calls that wait."""
         with self._changed:
-            self._refused_usd, self._refused_until = self._short_usd, time.monotonic() + REFUSED_FOR_S
+            self._refused_usd = min(self._waiting, default=0.0)
+            self._refused_until = time.monotonic() + REFUSED_FOR_S
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
         """Take what is free out of the lease, at most so much, and return it in billionths of a dollar."""
         with self._lock, self._changed:
-            self.limit_usd = self._leased_usd
-            free_nano = int((self.limit_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
+            free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
             taken = max(min(free_nano, most_nano), 0)
             self._leased_nano -= taken
             self.limit_usd = self._leased_usd
@@ -83,21 +130,7 @@ class TenantAccount(SpendGuard):
     def _raise_limit(self, needed_usd: float) -> bool:
         with self._changed:
             self.limit_usd = self._leased_usd
-            until = time.monotonic() + PATIENCE_S
-            while needed_usd > self.limit_usd:
-                left_s = until - time.monotonic()
-                if left_s <= 0.0 or self._is_alone() or self._is_refused(needed_usd - self.limit_usd):
-                    break
-                self._short_usd = needed_usd - self.limit_usd
-                self._wake()
-                self._changed.wait(left_s)
-                self.limit_usd = self._leased_usd
-            self._short_usd = 0.0
-            return needed_usd <= self.limit_usd
-
-    def _is_refused(self, short_usd: float) -> bool:
-        """Whether as much has lately been asked for in vain."""
-        return short_usd >= self._refused_usd and time.monotonic() < self._refused_until
+        return needed_usd <= self.limit_usd
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
         why = "the fleet's Redis does not answer" if self._is_alone() else "other processes may hold the rest"

@@ -1,0 +1,187 @@
+"""A tenant's day is never overspent, whatever dies, and as little as possible is left lying about."""
+
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import pytest
+from shared_dollars import DAY, Treasury
+
+from vinelm.controller.fleet.leases.journal import SpendJournal
+from vinelm.controller.fleet.leases.tenant_account import PATIENCE_S, TenantAccount
+from vinelm.errors import CallRefused, ConfigError
+
+
+@pytest.fixture
+def treasury(redis_url, fleet_name, tmp_path):
+    return Treasury(redis_url, fleet_name, tmp_path, acme=10.0)
+
+
+def test_a_slice_is_a_half_of_the_rest_by_process_and_at_least_the_call(treasury):
+    one, two = treasury.spender(), treasury.spender()
+    assert one.call(0.01)
+    assert treasury.counted_usd() == pytest.approx(10.0 / 4)
+    assert two.call(3.0)  # more than its slice would be
+    assert treasury.counted_usd() == pytest.approx(2.5 + 3.0)
+
+
+def test_together_they_spend_the_cap_and_no_more(treasury):
+    spenders = [treasury.spender() for _ in range(3)]
+    refused = 0
+    while refused < 9:
+        for spender in spenders:
+            spender.round()
+            permit = spender.call(0.05)
+            refused = refused + 1 if permit is None else 0
+            if permit is not None:
+                spender.pay(permit, 0.05)
+    assert 9.9 < treasury.spent_usd <= 10.0 + 1e-9  # each may be left with less than a call
+
+
+def test_what_a_dead_process_had_leased_counts_as_spent(treasury):
+    one, two = treasury.spender(), treasury.spender()
+    one.call(0.01)
+    held = treasury.counted_usd()
+    treasury.kill(one)
+    while two.call(0.5):
+        pass
+    assert treasury.counted_usd() <= 10.0
+    assert two.lease.account("acme").reserved_usd <= 10.0 - held
+
+
+def test_what_is_left_is_returned_by_a_process_that_ends(treasury):
+    one = treasury.spender()
+    one.pay(one.call(1.0), 0.25)
+    one.lease.close(treasury.link)
+    assert treasury.counted_usd() == pytest.approx(0.25, abs=1e-8)
+    two = treasury.spender()
+    assert two.call(9.7)
+
+
+@pytest.mark.parametrize("restarts", ["flushed", "older file"])
+def test_a_redis_that_forgot_learns_from_the_journal_first(treasury, restarts):
+    one, two = treasury.spender(), treasury.spender()
+    assert one.call(6.0)
+    before = treasury.counted_usd()
+    if restarts == "flushed":
+        treasury.flush()
+    else:  # it has a file of an earlier run, with an earlier sum
+        treasury.link._redis.hset(treasury.link.prefix + "money", mapping={"run": "another", f"day:{DAY}:acme": 1})
+    assert two.call(5.0) is None  # 6 of 10 are leased, whatever Redis remembers
+    assert treasury.counted_usd() == pytest.approx(before)
+    assert two.call(1.0)
+    assert one.call(0.5)  # it learns of the new generation
+    assert one.lease._generation == two.lease._generation == 2
+
+
+def test_a_grant_that_was_on_its_way_while_sums_were_restored_is_void(treasury, monkeypatch):
+    one, two = treasury.spender(), treasury.spender()
+    assert one.call(0.1)
+    write, sums = SpendJournal.add, []
+
+    def late(journal, *arguments):
+        if not sums:  # Redis has granted; before that is written, Redis is lost and the sums are restored
+            sums.append(treasury.counted_usd())
+            treasury.flush()
+            assert two.call(0.1)
+        return write(journal, *arguments)
+
+    monkeypatch.setattr(SpendJournal, "add", late)
+    assert one.call(5.0) is None  # what Redis had granted is not used
+    monkeypatch.undo()
+    assert one.call(5.0)  # granted again, under the new generation
+    with closing(sqlite3.connect(treasury.journal)) as journal:
+        (sum_nano,) = journal.execute("SELECT sum(nano_usd) FROM fleet_grants").fetchone()
+    assert sum_nano / 1e9 == pytest.approx(treasury.counted_usd())
+    assert treasury.counted_usd() <= 10.0
+
+
+def test_without_redis_a_process_spends_what_it_has_leased_and_no_more(treasury):
+    one = treasury.spender()
+    assert one.call(1.0)
+    treasury.is_up = False
+    spent = 0
+    while one.call(0.5):
+        spent += 1
+    assert spent == 8  # of the 5 dollars of its slice
+    with pytest.raises(CallRefused, match=r"tenant 'acme'.*\$10 for today.*Redis does not answer"):
+        one.lease.account("acme").authorize(0.5)
+
+
+def test_without_the_journal_no_dollars_are_leased(treasury, monkeypatch):
+    monkeypatch.setattr("vinelm.controller.fleet.leases.journal.BUSY_TIMEOUT_S", 0.05)
+    one = treasury.spender()
+    assert one.call(0.1)
+    other = sqlite3.connect(treasury.journal)
+    other.execute("BEGIN IMMEDIATE")  # as a process that hangs would
+    assert one.call(6.0) is None
+    other.rollback()
+    other.close()
+    assert one.call(3.0)
+
+
+def test_each_day_has_its_own_cap(treasury):
+    one = treasury.spender()
+    permit = one.call(10.0)
+    assert one.call(0.1) is None
+    one.pay(permit, 9.0)  # a dollar is left, of the day on which it was leased
+    treasury.day += 1
+    assert one.call(9.5)
+    treasury.day -= 1
+    assert treasury.counted_usd() == pytest.approx(9.0, abs=1e-6)
+
+
+def test_calls_dearer_than_their_bounds_are_leased_for_afterwards(treasury):
+    one = treasury.spender()
+    one.pay(one.call(0.1), 7.0)
+    one.round()
+    assert treasury.counted_usd() >= 7.0
+    assert one.call(4.0) is None
+
+
+def test_tenants_are_apart_and_others_share_a_rule(redis_url, fleet_name, tmp_path):
+    treasury = Treasury(redis_url, fleet_name, tmp_path, **{"acme": 1.0, "*": 2.0})
+    one = treasury.spender()
+    assert one.call(1.0)
+    assert one.call(0.1) is None
+    assert one.call(2.0, tenant="b")
+    assert one.call(2.0, tenant="c")
+    assert one.call(0.1, tenant="c") is None
+
+
+def test_a_call_waits_for_its_lease_and_is_refused_at_once_where_the_cap_is_reached():
+    wanted = threading.Event()
+    account = TenantAccount("acme", 1.0, is_alone=lambda: False, wake=wanted.set)
+
+    def background():
+        for nano in (400_000_000, 600_000_000):  # the first does not suffice
+            wanted.wait()
+            wanted.clear()
+            assert account.wanted_usd() == (pytest.approx(0.9 - account.free_usd()),) * 2
+            account.add_lease(nano)
+        wanted.wait()
+        account.refuse()
+
+    thread = threading.Thread(target=background)
+    thread.start()
+    permit = account.authorize(0.9)
+    assert permit.upper_usd == 0.9
+    with pytest.raises(CallRefused):
+        account.authorize(0.5)
+    thread.join()
+    before = time.monotonic()
+    with pytest.raises(CallRefused, match="other processes may hold the rest"):
+        account.authorize(0.5)
+    assert time.monotonic() - before < PATIENCE_S  # refused at once: it was asked for in vain just now
+    account.authorize(0.1)
+    assert account.wanted_usd() == (0.0, 0.0)
+
+
+def test_a_journal_that_cannot_be_one_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="make the folder"):
+        SpendJournal(tmp_path / "nowhere" / "fleet.sqlite")
+    (tmp_path / "text").write_text("no database" * 100)
+    with pytest.raises(ConfigError, match="cannot be the fleet's journal") as failed:
+        SpendJournal(tmp_path / "text")
+    assert "\n" not in str(failed.value)

@@ -1,0 +1,207 @@
+"""Whatever sequence of calls, deaths, losses and restarts: no limit a minute and no cap is passed. Redis is real."""
+
+import tempfile
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from shared_dollars import Treasury
+from shared_rates import World
+
+from vinelm.errors import FleetUnreachable
+
+WHERE = {}
+MANY = settings(max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(MANY, max_examples=4)
+
+
+class AnswerLost:
+    """A link that loses its next answer: Redis has done what it was told, and nobody knows."""
+
+    def __init__(self, link):
+        self._link, self.loses_next = link, False
+
+    def __getattr__(self, name):
+        return getattr(self._link, name)
+
+    def run_script(self, *arguments):
+        found = self._link.run_script(*arguments)
+        if self.loses_next:
+            self.loses_next = False
+            raise FleetUnreachable("the answer is lost")
+        return found
+
+
+class Dollars(RuleBasedStateMachine):
+    """Three kinds of trouble at any time: processes die, Redis forgets or is away, answers are lost."""
+
+    CAP = 10.0
+    which = st.integers(0, 7)
+    usd = st.sampled_from([0.001, 0.1, 0.4, 1.0, 2.5, 6.0])
+
+    @initialize()
+    def begin(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.treasury = Treasury(WHERE["url"], f"test-{uuid.uuid4().hex[:12]}", Path(self.folder.name), acme=self.CAP)
+        self.treasury.link = AnswerLost(self.treasury.link)
+        for _ in range(3):
+            self.treasury.spender()
+
+    def teardown(self):
+        if hasattr(self, "treasury"):
+            for spender in list(self.treasury.spenders):
+                self.treasury.kill(spender)
+            self.folder.cleanup()
+
+    def spender(self, which):
+        return self.treasury.spenders[which % len(self.treasury.spenders)]
+
+    @rule(calls=st.lists(st.tuples(which, usd), min_size=1, max_size=8))
+    def call(self, calls):
+        for which, upper in calls:
+            with suppress(FleetUnreachable):
+                self.spender(which).call(upper)
+
+    @rule(which=which, part=st.floats(0, 1))
+    def pay(self, which, part):
+        spender = self.spender(which)
+        if spender.open:
+            permit = spender.open[which % len(spender.open)]
+            spender.pay(permit, part * permit.upper_usd)
+
+    @rule(which=which)
+    def round(self, which):
+        with suppress(FleetUnreachable):
+            self.spender(which).round()
+
+    @rule(which=which)
+    def kill_one_and_start_another(self, which):
+        self.treasury.kill(self.spender(which))
+        self.treasury.spender()
+
+    @precondition(lambda self: len(self.treasury.spenders) > 1)
+    @rule(which=which)
+    def end_in_good_order(self, which):
+        spender = self.spender(which)
+        if not spender.open:
+            self.treasury.spenders.remove(spender)
+            spender.lease.close(self.treasury.link)
+
+    @rule()
+    def flush(self):
+        self.treasury.flush()
+
+    @rule()
+    def come_back_with_an_older_file(self):
+        link = self.treasury.link
+        if link.hash("money"):
+            link._redis.hset(link.prefix + "money", mapping={"run": "another", f"day:{self.treasury.day}:acme": 1})
+
+    @rule()
+    def lose_an_answer(self):
+        self.treasury.link.loses_next = True
+
+    @rule(which=which, uppers=st.lists(usd, max_size=4))
+    def call_without_redis(self, which, uppers):
+        self.treasury.is_up = False
+        for upper in uppers:
+            self.spender(which).call(upper)
+        self.treasury.is_up = True
+
+    @invariant()
+    def no_more_than_the_cap(self):
+        if hasattr(self, "treasury"):
+            under_way = sum(permit.upper_usd for spender in self.treasury.spenders for permit in spender.open)
+            assert self.treasury.spent_usd + under_way <= self.CAP + 1e-9
+
+
+class Rates(RuleBasedStateMachine):
+    """The same for calls a minute; the server's clock steps, too."""
+
+    LIMIT = 9
+    which = st.integers(0, 7)
+
+    @initialize()
+    def begin(self):
+        self.world = World(WHERE["url"], f"test-{uuid.uuid4().hex[:12]}", requests=self.LIMIT)
+        for _ in range(3):
+            self.begin_another()
+        self.world.run(3, step=0.5)
+
+    def begin_another(self):
+        worker = self.world.worker()
+        worker.link = AnswerLost(worker.link)
+        for _ in range(6):
+            worker.call()
+        worker.round()
+
+    def worker(self, which):
+        return self.world.workers[which % len(self.world.workers)]
+
+    @rule(which=which, calls=st.integers(1, 20))
+    def call(self, which, calls):
+        for _ in range(calls):
+            self.worker(which).call()
+
+    @rule(seconds=st.sampled_from([0.5, 5, 20, 50]))
+    def pass_time(self, seconds):
+        self.world.run(seconds, step=0.5)
+
+    @rule(which=which)
+    def kill_one_and_start_another(self, which):
+        self.world.kill(self.worker(which))
+        self.begin_another()
+
+    @precondition(lambda self: any(worker.lease.epoch for worker in self.world.workers))
+    @rule()
+    def flush(self):
+        """Somebody lives who knows that there was a Redis before."""
+        self.world.flush()
+        self.world.run(0.5, step=0.5)
+
+    @rule(which=which)
+    def lose_an_answer(self, which):
+        self.worker(which).link.loses_next = True
+
+    @precondition(lambda self: all(worker.lease.epoch for worker in self.world.workers))
+    @rule(seconds=st.sampled_from([1, 20, 70]))
+    def lose_redis_for_a_while(self, seconds):
+        self.world.is_up = False
+        self.world.run(seconds, step=0.5)
+        self.world.is_up = True
+
+    @rule(step_s=st.sampled_from([-4000, -30, 30, 4000]))
+    def step_the_clock(self, step_s):
+        self.world.wall_offset_ms += step_s * 1000
+
+    @invariant()
+    def no_more_than_the_limit(self):
+        if hasattr(self, "world"):
+            assert self.world.most_in_a_minute()[0] <= self.LIMIT
+
+
+@pytest.fixture(autouse=True)
+def where(redis_url):
+    WHERE["url"] = redis_url
+
+
+def test_dollars():
+    run_state_machine_as_test(Dollars, settings=FEW)
+
+
+def test_rates():
+    run_state_machine_as_test(Rates, settings=FEW)
+
+
+@pytest.mark.long
+def test_dollars_at_length():
+    run_state_machine_as_test(Dollars, settings=MANY)
+
+
+@pytest.mark.long
+def test_rates_at_length():
+    run_state_machine_as_test(Rates, settings=MANY)

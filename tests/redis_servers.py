@@ -1,0 +1,83 @@
+"""A real Redis for the tests of a fleet: a given one, a running one, or one of our own; else the tests are skipped."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+
+import pytest
+
+WHERE = "VINELM_TEST_REDIS"
+DEFAULT = "redis://127.0.0.1:6379/0"
+WHY_NOT = (
+    f"no Redis: set {WHERE}=redis://host:port/db, run one on the default port, or install it (Debian: apt install redis-server)"
+)
+
+
+def answers(url):
+    redis = pytest.importorskip("redis")
+    try:
+        return bool(redis.Redis.from_url(url, socket_connect_timeout=0.3, socket_timeout=0.3).ping())
+    except redis.RedisError:
+        return False
+
+
+class RedisServer:
+    """A server of our own that can be killed and started again, empty. Keeps nothing on disk."""
+
+    def __init__(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.process = folder, None
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self):
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self.process = subprocess.Popen([*command, "--dir", str(self.folder)], stdout=subprocess.DEVNULL)
+        until = time.monotonic() + 10
+        while not answers(self.url):
+            assert self.process.poll() is None, "redis-server ended"
+            assert time.monotonic() < until, "redis-server does not answer"
+            time.sleep(0.01)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory):
+    given = os.environ.get(WHERE)
+    if given:
+        assert answers(given), f"{WHERE} does not answer"
+        yield given
+    elif answers(DEFAULT):
+        yield DEFAULT
+    elif shutil.which("redis-server"):
+        server = RedisServer(tmp_path_factory.mktemp("redis"))
+        server.start()
+        yield server.url
+        server.kill()
+    else:
+        pytest.skip(WHY_NOT)
+
+
+@pytest.fixture
+def redis_server(tmp_path):
+    """A server that the test may kill."""
+    pytest.importorskip("redis")
+    if not shutil.which("redis-server"):
+        pytest.skip("no redis-server to kill: install it (Debian: apt install redis-server)")
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def fleet_name():
+    """A name that no other test uses: its keys are apart."""
+    return f"test-{uuid.uuid4().hex[:12]}"
