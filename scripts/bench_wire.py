@@ -1,7 +1,7 @@
 """Time per call of VineLM's own provider code, and of LangChain's integrations behind the same accounting.
 
     pip install langchain-openai langchain-anthropic langchain-aws langchain-google-genai
-    python scripts/bench_wire.py --calls 300 --json wire.json
+    python scripts/bench_wire.py --calls 300 --results results/wire.json
 
 A server on loopback answers at once, from a process of its own. The ways of asking take turns call by call in one process,
 each with new backends at default settings and a new chat model per call: `vinelm` is the provider itself, `langchain` is
@@ -24,10 +24,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from hostile_parts.wires import MODEL, WIRES, Wire
+from result_files import add_results_option, provenance, write_results
 
 from vinelm import Catalog, Model, Price
 from vinelm.backends import create_backends
@@ -210,9 +210,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--provider", nargs="+", choices=list(INTEGRATIONS), default=list(INTEGRATIONS))
     parser.add_argument("--calls", type=int, default=300, help="calls of each way")
-    parser.add_argument("--json", type=Path, help="also write the figures there")
+    add_results_option(parser)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    made = provenance(asked)
     if asked.serve:
         asyncio.run(serve(wires()[asked.serve]))
         return
@@ -226,8 +227,8 @@ def main() -> None:
                 f"{way} {it['median_us']:,} / {it['p99_us']:,} / {it['cpu_median_us']:,}" for way, it in by_way.items()
             )
             print(f"{name:10} {mode:7} µs per call, median / p99 / CPU median: {figures}")
-    if asked.json:
-        asked.json.write_text(json.dumps({"calls": asked.calls, "us_per_call": found}, indent=1) + "\n")
+    if asked.results:
+        write_results(asked.results, made, {"calls": asked.calls, "us_per_call": found})
 
 
 if __name__ == "__main__":

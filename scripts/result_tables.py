@@ -131,13 +131,14 @@ def pages(root: Path) -> Iterator[Path]:
 
 
 def unquoted(root: Path) -> list[str]:
-    """The names of the files of results/ that no page takes a table or a number from."""
-    quoted = set()
-    for path in pages(root):
-        text = path.read_text(encoding="utf-8")
-        quoted |= {block["spec"].split(" | ")[0].strip() for block in BLOCK.finditer(text)}
-        quoted |= {value["name"].strip() for value in VALUE.finditer(text)}
-    return sorted(path.name for path in (root / "results").iterdir() if path.name not in quoted)
+    """The names of the files of results/ that no page takes a number from, nor names as `results/NAME`."""
+    texts = [
+        path.read_text(encoding="utf-8") for path in (root / "README.md", *(root / "docs").rglob("*.md")) if path.is_file()
+    ]
+    quoted = {block["spec"].split(" | ")[0].strip() for text in texts for block in BLOCK.finditer(text)}
+    quoted |= {value["name"].strip() for text in texts for value in VALUE.finditer(text)}
+    names = sorted(path.name for path in (root / "results").iterdir())
+    return [name for name in names if name not in quoted and not any(f"results/{name}" in text for text in texts)]
 
 
 def reader(root: Path) -> Callable[[str], Any]:
@@ -177,7 +178,7 @@ def main() -> int:
         print(f"{name}: {'differs from the results' if is_check else 'written'}")
     unused = unquoted(ROOT)
     for name in unused:
-        print(f"results/{name}: no page quotes it")
+        print(f"results/{name}: no page names it")
     return 1 if unused or (stale and is_check) else 0
 
 

@@ -51,10 +51,12 @@ def test_every_result_file_is_quoted_by_a_page(script):
 def test_a_result_file_that_no_page_quotes_is_named(script, tmp_path):
     for folder in ("results", "docs"):
         (tmp_path / folder).mkdir()
-    for name in ("a.json", "b.json", "c.json"):
+    for name in ("a.json", "b.json", "c.json", "d.json"):
         (tmp_path / "results" / name).write_text("{}")
     (tmp_path / "README.md").write_text("<!-- value: a.json | /x : d -->1<!-- end of value -->")
-    (tmp_path / "docs" / "page.md").write_text("<!-- result: b.json | rows /x | x = * -->\n<!-- end of result -->\nand c.json")
+    (tmp_path / "docs" / "page.md").write_text(
+        "<!-- result: b.json | rows /x | x = * -->\n<!-- end of result -->\nand c.json, results/d.json"
+    )
     assert script.unquoted(tmp_path) == ["c.json"]
 
 
@@ -73,7 +75,7 @@ def test_the_check_fails_where_a_page_differs_or_a_result_is_not_quoted(script, 
     assert "-->2<" in page.read_text()
     (tmp_path / "results" / "b.json").write_text(json.dumps(made))
     assert script.main() == 1
-    assert "results/b.json: no page quotes it" in capsys.readouterr().out
+    assert "results/b.json: no page names it" in capsys.readouterr().out
 
 
 def test_a_table_takes_its_numbers_by_place(script):

@@ -34,7 +34,7 @@ def test_every_provider_reads_what_the_server_writes(bench_wire, provider, monke
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(bench_wire, "WARM", 1)
     file = tmp_path / "wire.json"
-    monkeypatch.setattr(sys, "argv", ["bench_wire.py", "--provider", provider, "--calls", "2", "--json", str(file)])
+    monkeypatch.setattr(sys, "argv", ["bench_wire.py", "--provider", provider, "--calls", "2", "--results", str(file)])
     bench_wire.main()
     found = json.loads(file.read_text())["us_per_call"][provider]
     assert all({"http", "vinelm"} <= set(by_way) for by_way in found.values())
