@@ -16,16 +16,16 @@ MAY_IMPORT = {
     "workflows": {"core", "backends", "adapters"},
     "api": {"core", "telemetry", "backends", "adapters", "traces", "estimator", "controller", "profiler", "workflows"},
 }
-MAY_IMPORT["evaluation"] = MAY_IMPORT["examples"] = MAY_IMPORT["api"] | {"api"}
+MAY_IMPORT["evaluation"] = MAY_IMPORT["examples"] = MAY_IMPORT["scaffold"] = MAY_IMPORT["api"] | {"api"}
 MAY_IMPORT["reports"] = MAY_IMPORT["evaluation"] | {"evaluation"}
 MAY_IMPORT["demo"] = MAY_IMPORT["reports"] | {"reports"}
-MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo"}
+MAY_IMPORT["cli"] = MAY_IMPORT["demo"] | {"demo", "scaffold"}
 MAY_IMPORT["examples"] = MAY_IMPORT["examples"] | {"front door", "cli"}  # applications of their own: they use what a user does
 CONFINED = {
     "sqlalchemy": ("vinelm.traces",),
     "click": ("vinelm.cli",),
     "matplotlib": ("vinelm.reports",),
-    "langgraph": ("vinelm.adapters", "vinelm.profiler", "vinelm.workflows"),
+    "langgraph": ("vinelm.adapters", "vinelm.profiler", "vinelm.workflows", "vinelm.scaffold"),
 }
 
 

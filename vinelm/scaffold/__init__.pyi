@@ -1,4 +1,4 @@
-from .application import Application as Application
+from .application import AppGraph as AppGraph
 from .application import read_application as read_application
 from .catalog_file import PROVIDER_MODELS as PROVIDER_MODELS
 from .catalog_file import SIMULATED as SIMULATED

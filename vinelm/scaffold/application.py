@@ -32,7 +32,7 @@ _FEW_TURNS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Application:
+class AppGraph:
     """A graph, and what was read off it.
 
     Attributes:
@@ -66,7 +66,7 @@ class Application:
         steps = () if self.template is None else tuple(walk(self.template.steps))
         return any(isinstance(step, Loop) and step.times >= _GRAPH_LIMIT for step in steps)
 
-    def with_loops(self, times: int) -> Application:
+    def with_loops(self, times: int) -> AppGraph:
         """Return the application with that many turns, at most, of each loop that has no bound of its own."""
         if self.template is None:
             return self
@@ -79,7 +79,7 @@ class Application:
         return tuple(dict.fromkeys(call.model for call in self.calls if call.model is not None))
 
 
-def read_application(spec: str | None, folder: Path) -> Application:
+def read_application(spec: str | None, folder: Path) -> AppGraph:
     """Import the application that ``spec`` names and read its graph. No node runs and no model is called.
 
     Args:
@@ -98,7 +98,7 @@ def read_application(spec: str | None, folder: Path) -> Application:
     stages = tuple(node for node in graph.builder.nodes if node in held or node in wrapped or node in vine.adapter.agents)
     template, reason = _template(graph, vine, held)
     calls = () if target.kind in ("model-maker", "vine-maker") else tuple(model_calls(target.module, target.root))
-    return Application(
+    return AppGraph(
         target=target,
         stages=stages,
         nodes=tuple(graph.builder.nodes),

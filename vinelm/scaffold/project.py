@@ -11,7 +11,7 @@ from pathlib import Path
 from vinelm.datasets import RequestSet
 from vinelm.errors import ConfigError
 from vinelm.io import write_atomic
-from vinelm.scaffold.application import Application
+from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED, catalog_text
 from vinelm.scaffold.model_calls import edited
 from vinelm.scaffold.request_keys import request_keys
@@ -74,7 +74,7 @@ class Project:
             raise ConfigError(f"{error.filename or self.folder}: cannot be written: {error.strerror}") from error
 
 
-def suggested_models(application: Application) -> tuple[str, ...]:
+def suggested_models(application: AppGraph) -> tuple[str, ...]:
     """Return the models that the application uses today, and others of the same providers; nothing if it does not say."""
     used = application.models
     prefixes = {model.partition(":")[0] for model in used}
@@ -83,7 +83,7 @@ def suggested_models(application: Application) -> tuple[str, ...]:
 
 
 def make_project(
-    application: Application,
+    application: AppGraph,
     folder: Path,
     models: Sequence[str],
     *,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.adapters.langgraph import template_code, template_imports
-from vinelm.scaffold.application import Application
+from vinelm.scaffold.application import AppGraph
 from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
 
 TODO = "TODO"
@@ -29,7 +29,7 @@ class WorkflowFile:
     """
 
     name: str
-    application: Application
+    application: AppGraph
     keys: RequestKeys
     dataset: Path | None
     imports_from: Path | None

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.http.clients import library_of
+from vinelm.backends.http.tls import tls_context
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
-from vinelm.backends.remote.tls import tls_context
 
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic

@@ -17,8 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from vinelm.backends.http.answer_body import ACCEPTED, AnswerBody, BodyLimits
 from vinelm.backends.http.deadline import CONNECT_TIMEOUT_S, NO_LIMIT_S, Deadline, DeadlineBackend
+from vinelm.backends.http.tls import tls_context
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.backends.remote.tls import tls_context
 
 MAX_CONNECTIONS = 1000
 KEPT_CONNECTIONS = 256

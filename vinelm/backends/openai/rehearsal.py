@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vinelm.backends.http.clients import library_of_openai
+from vinelm.backends.http.tls import tls_context
 from vinelm.backends.openai.client import NO_KEY
 from vinelm.backends.remote.client_pool import ClientPool, EventLoopClients
-from vinelm.backends.remote.tls import tls_context
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI

@@ -13,7 +13,7 @@ from vinelm.cli.options import json_option
 
 if TYPE_CHECKING:
     from vinelm.datasets import RequestSet
-    from vinelm.scaffold import Application, Project
+    from vinelm.scaffold import AppGraph, Project
 
 
 @click.command("init", short_help="Start with your own app: read its graph, write models.toml and workflow.py.")
@@ -86,7 +86,7 @@ def command(
     (_print_json if as_json else _show)(found, project)
 
 
-def _models(found: Application, folder: Path, models: str | None, *, asks: bool, force: bool) -> tuple[str, ...]:
+def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool, force: bool) -> tuple[str, ...]:
     """The chosen models; none where the folder has a catalog and no others are asked for."""
     from vinelm.errors import ConfigError
     from vinelm.scaffold import MODELS_FILE, PROVIDER_MODELS, SIMULATED, chosen_models, suggested_models
@@ -145,7 +145,7 @@ def _asked_label(requests: RequestSet) -> str | None:
     return answer or None
 
 
-def _asked_edit(found: Application) -> bool:
+def _asked_edit(found: AppGraph) -> bool:
     from rich.prompt import Confirm
 
     echo("VineLM chooses models that it makes itself. It would change:")
@@ -157,11 +157,11 @@ def _asked_edit(found: Application) -> bool:
 # -- output ----------------------------------------------------------------------------------------------------
 
 
-def _edits(found: Application) -> list[str]:
+def _edits(found: AppGraph) -> list[str]:
     return [f"{call.path.name}:{call.line}: {' '.join(call.source.split())}  ->  vine.chat_model()" for call in found.calls]
 
 
-def _print_json(found: Application, project: Project) -> None:
+def _print_json(found: AppGraph, project: Project) -> None:
     from vinelm.cli.console import print_json
 
     print_json(
@@ -181,7 +181,7 @@ def _print_json(found: Application, project: Project) -> None:
     )
 
 
-def _show(found: Application, project: Project) -> None:
+def _show(found: AppGraph, project: Project) -> None:
     from vinelm.cli.console import say
 
     graph = f"{found.target.module.__name__}:{found.target.attribute}"

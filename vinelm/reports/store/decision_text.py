@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import floor, log10
+
 from vinelm.evaluation import JudgedStore, OffPolicyEstimate, PlanComparison, SwitchDecision
 from vinelm.reports.formatting import percent, usd
 from vinelm.reports.page.document import Row, Section, Table
@@ -112,7 +114,11 @@ def decision_findings(decision: SwitchDecision) -> list[str]:
         return [*lines, "The rows do not tell VineLM's plan from the best static plan."]
     if over.is_same:
         return [*lines, "The best static plan is the same plan: it needs no controller."]
-    amount = f"{_points(over)} points" if shown.kind == "better" else f"{_dollars(over)} saved per 1,000 requests"
+    amount = (
+        f"{_points(over)} points"
+        if shown.kind == "better"
+        else f"{_dollars(over, shown.static_cost_usd.value)} saved per 1,000 requests"
+    )
     better = "is better than" if shown.beats_static else "is not known to be better than"
     return [*lines, f"VineLM's plan {better} the best static plan ({' / '.join(shown.static_plans)}): {amount}."]
 
@@ -152,9 +158,12 @@ def _points(one: OffPolicyEstimate) -> str:
     return f"{100 * one.value:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
 
 
-def _dollars(one: OffPolicyEstimate) -> str:
-    low, high = (f"{'-' if value < 0 else ''}{usd(1000 * abs(value))}" for value in (one.low, one.high))
-    return f"{'-' if one.value < 0 else ''}{usd(1000 * abs(one.value))} ({low} to {high})"
+def _dollars(one: OffPolicyEstimate, of: float) -> str:
+    """The difference of dollars per 1,000 requests, in thousandths of what they are of: finer would be rounding errors."""
+    unit = 10.0 ** floor(log10(max(1000.0 * of, 1e-9)) - 2.0)
+    value, low, high = (unit * round(1000.0 * amount / unit) for amount in (one.value, one.low, one.high))
+    shown = [f"{'-' if amount < 0 else ''}{usd(abs(amount))}" for amount in (value, low, high)]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 def _verdict(one: PlanComparison) -> str:

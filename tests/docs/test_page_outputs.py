@@ -1,0 +1,113 @@
+"""Every block of every page is run, or says why not; and every `vinelm` command that a page shows exists with its options."""
+
+import re
+import shlex
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import click
+import pytest
+
+from vinelm.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN_HERE = {"your-own-app.md": "test_your_own_app.py runs it", "datasets.md": "test_datasets.py reads each example"}
+SHOWN = ("", "text", "console", "shell", "bash", "{.text}")
+COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: .*(?:\\\n.*)*)?)$", re.MULTILINE)
+COMMAND_LINE = re.compile(r"(\$ )?(\S+=\S+ )*(vinelm|python|make|pip|\.venv/bin/python|sudo|curl|git|sha256sum|cosign|gh)\b.*")
+
+
+def loaded():
+    spec = spec_from_file_location("page_outputs", ROOT / "scripts" / "page_outputs.py")
+    module = module_from_spec(spec)
+    import sys
+
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+script = loaded()
+RUN = [path for path in script.pages() if path.name not in RUN_HERE]
+
+
+def named(path):
+    return path.name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in RUN_HERE], ids=named)
+def test_a_block_that_shows_output_says_where_it_comes_from(page):
+    text = page.read_text(encoding="utf-8")
+    for block in script.blocks(text):
+        if block.language in SHOWN and not block.verb and not is_commands_only(block.code):
+            assert is_made_of_results(text, block.start), f"{page.name}:{block.line}: say `run`, or `not run: REASON`"
+
+
+def is_commands_only(code):
+    lines = [line for line in re.sub(r"\\\n", " ", code).splitlines() if line.strip()]
+    return all(COMMAND_LINE.fullmatch(line.strip()) for line in lines)
+
+
+def is_made_of_results(text, start):
+    return text.rfind("<!-- result:", 0, start) > text.rfind("<!-- end of result -->", 0, start)
+
+
+def shown_commands():
+    for page in [ROOT / "README.md", *PAGES]:
+        for block in script.blocks(page.read_text(encoding="utf-8")):
+            for found in COMMAND.finditer(block.code) if block.language in SHOWN else ():
+                line = re.sub(r"\s+#.*| [|>&].*", "", found[1].replace("\\\n", " "))
+                yield pytest.param(line, id=f"{page.name}:{block.line}:{line[:40]}")
+
+
+@pytest.mark.parametrize("line", list(shown_commands()))
+def test_a_command_exists_with_its_options(line):
+    command, ctx = cli, click.Context(cli, info_name="vinelm")
+    words = shlex.split(line)[1:]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, *words = words
+        command = command.get_command(ctx, name)
+        assert command is not None, f"{name} is no command"
+        ctx = click.Context(command, info_name=name, parent=ctx)
+    command.make_parser(ctx).parse_args(args=words)  # raises for an option that there is not
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_a_page_shows_what_is_printed_today(page, tmp_path):
+    text = page.read_text(encoding="utf-8")
+    assert script.fresh(text, script.Folder(tmp_path)) == text, "run scripts/page_outputs.py"
+
+
+def made(tmp_path, text):
+    return script.fresh(text, script.Folder(tmp_path))
+
+
+def test_a_command_s_output_is_put_below_it(tmp_path):
+    page = "<!-- run -->\n```console\n$ echo one\nold\n$ echo two \\\n  three\n```\n"
+    assert made(tmp_path, page) == "<!-- run -->\n```console\n$ echo one\none\n$ echo two \\\n  three\ntwo three\n```\n"
+
+
+def test_what_is_left_out_may_be_anything(tmp_path):
+    page = "<!-- run -->\n```console\n$ seq 5\n1\n...\n5\n$ echo took 3.2 s\ntook ... s\n```\n"
+    assert made(tmp_path, page) == page
+    assert made(tmp_path, page.replace("...\n5", "...\n6")) == page.replace("1\n...\n5", "1\n2\n3\n4\n5")
+
+
+def test_python_and_its_output(tmp_path):
+    page = "<!-- file: a.txt -->\n```text\nhello\n```\n\n<!-- run -->\n```python\nprint(open('a.txt').read())\n```\n\n"
+    page += "<!-- output -->\n```text\n```\n"
+    assert made(tmp_path, page).endswith("<!-- output -->\n```text\nhello\n\n```\n")
+
+
+def test_a_failing_command_shows_its_error_and_the_next_one_runs(tmp_path):
+    page = "<!-- run: with docs/examples -->\n```console\n$ echo no >&2; exit 2\n$ ls models.toml\n```\n"
+    assert made(tmp_path, page).splitlines()[2:6] == ["$ echo no >&2; exit 2", "no", "$ ls models.toml", "models.toml"]
+
+
+def test_blocks_that_cannot_be_run_are_refused(tmp_path):
+    with pytest.raises(script.PageError, match="begins with its first command"):
+        made(tmp_path, "<!-- run -->\n```console\nno command\n$ echo\n```\n")
+    with pytest.raises(script.PageError, match="no Python was run"):
+        made(tmp_path, "<!-- output -->\n```text\n```\n")

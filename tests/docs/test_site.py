@@ -1,0 +1,62 @@
+"""The documentation site: every page is in its navigation, every public name in its reference. `make docs` builds it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+MADE = {"security.md", "contributing.md", "changelog.md"}
+
+
+def entries(nav):
+    for entry in nav:
+        for target in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from entries(target) if isinstance(target, list) else [target]
+
+
+def test_every_page_is_in_the_navigation():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | MADE
+    pages |= {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")}
+    assert set(entries(SITE["nav"])) == pages | {"decisions/*"}, "name each page under `nav` of mkdocs.yml"
+
+
+def test_every_public_name_is_in_the_reference():
+    stub = ast.parse((ROOT / "vinelm" / "__init__.pyi").read_text(encoding="utf-8"))
+    public = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: vinelm\.(\w+)$", page, re.MULTILINE)) == sorted(public)
+
+
+def test_the_theme_loads_nothing_from_elsewhere():
+    assert SITE["theme"]["font"] is False
+    assert "offline" in SITE["plugins"]
+    for file in SITE["extra_css"] + SITE["extra"]["polyfills"]:
+        assert (ROOT / "docs" / file).is_file()
+
+
+@pytest.mark.parametrize("picture", ["graph", "trie", "plan", "rerooted"])
+def test_the_pictures_are_on_the_page(picture):
+    assert f"(pictures/{picture}.svg)" in (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+
+
+def test_the_figures_in_the_text_are_those_of_the_pictures():
+    text = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs" / "pictures" / "trie.svg").read_text(encoding="utf-8")
+    rounded = {f"{float(share):.0f} %" for share in re.findall(r"([\d.]+)% right", drawn)}
+    assert {"73 %", "81 %"} <= rounded
+    assert set(re.findall(r"\b\d+ %", text)) <= rounded
+
+
+@pytest.mark.long
+def test_the_pictures_are_those_of_today():
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "scripts/concept_pictures.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
