@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from vinelm.scaffold import AppGraph, Project
 
 
-@click.command("init", short_help="Start with your own app: read its graph, write models.toml and workflow.py.")
+@click.command("init", short_help="Write models.toml and workflow.py for your own app.")
 @click.argument("app", required=False, metavar="[APP]")
 @click.option("--graph", metavar="APP", help="The same as the argument APP.")
 @click.option(
     "--models", metavar="NAME,NAME",
-    help="Models to choose from, such as openai:gpt-5-mini; or openai, anthropic, gemini or bedrock for some of these; "
-    "or simulated, to try it at no cost [default: those of the app, and others of their providers].",
+    help="Models to choose from, such as openai:gpt-5-mini. The name of a provider (openai, anthropic, gemini, bedrock) stands "
+    "for some of its models, simulated for two that cost nothing [default: the app's, and others of their providers].",
 )  # fmt: skip
 @click.option("--dataset", metavar="FILE", help="Requests with their labels: CSV, JSON lines, Parquet, or an export.")
 @click.option("--label-field", metavar="COLUMN", help="Column of the dataset that has the right answer.")
