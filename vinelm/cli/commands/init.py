@@ -63,15 +63,17 @@ def command(
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.errors import ConfigError
-    from vinelm.scaffold import make_project, read_application
+    from vinelm.scaffold import WORKFLOW_FILE, make_project, read_application, refuse_existing
 
     if app is not None and graph is not None:
         raise ConfigError("the app is named twice: keep the argument or --graph")
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     found = read_application(app or graph or _asked_app(asks=asks), Path.cwd())
+    folder = out or found.target.root
+    if not force:
+        refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
     found = found if loop_times is None else found.with_loops(loop_times)
-    folder = out or found.target.root
     chosen = _models(found, folder, models, asks=asks, force=force)
     dataset = dataset or _asked_dataset(asks=asks)
     requests = None if dataset is None else read_dataset(dataset, Columns())
