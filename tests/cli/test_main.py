@@ -227,3 +227,40 @@ def test_numeric_libraries_run_on_one_thread_unless_told_otherwise(given, expect
     clean = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run([sys.executable, "-c", code], env=clean | given, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", str(expected)]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_completion_script(capsys, monkeypatch, shell):
+    monkeypatch.setenv("_VINELM_COMPLETE", f"{shell}_source")
+    with pytest.raises(SystemExit, match="0"):  # click ends the process behind a completion
+        edge.main([])
+    said = capsys.readouterr().out
+    assert f"_VINELM_COMPLETE={shell}_complete" in said
+    assert "vinelm" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("vinelm pro", ["profile"]),
+        ("vinelm store in", ["info"]),
+        ("vinelm profile --budget-", ["--budget-usd", "--budget-calls"]),
+    ],
+)
+def test_completion_names_commands_and_options(capsys, monkeypatch, words, expected):
+    monkeypatch.setenv("_VINELM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit, match="0"):  # click ends the process behind a completion
+        edge.main([])
+    assert [line.partition(",")[2] for line in capsys.readouterr().out.splitlines()] == expected
+
+
+@pytest.mark.parametrize("group", edge.GROUPS)
+def test_every_help_of_a_group_has_an_example_and_fits_80_columns(capsys, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in edge.cli.get_command(click.Context(edge.cli), group).commands:
+        assert edge.main([group, name, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert f"Example: vinelm {group} {name}" in said
+        assert max(map(len, said.splitlines())) <= 80

@@ -67,3 +67,25 @@ def test_several_in_one_file_are_all_replaced(tmp_path):
     found = model_calls(module, tmp_path)
     assert len(found) == 3
     assert edited(found[0].path, found, "m.toml").count("vine.chat_model()") == 3
+
+
+def test_an_import_behind_the_model_is_not_waited_for(tmp_path):
+    found = model_calls(app(tmp_path, "import os\nllm = Model()\nimport sys\n"), tmp_path)
+    lines = edited(found[0].path, found, "m.toml").splitlines()
+    assert lines.index('vine = VineLM("m.toml")') < lines.index("llm = vine.chat_model()") < lines.index("import sys")
+
+
+def test_line_ends_and_a_vine_that_is_there_stay(tmp_path):
+    module = app(tmp_path, "")
+    path = tmp_path / "app_of_test.py"
+    path.write_bytes(b"import os\r\nvine = 1\r\nllm = Model()\r\n")
+    assert edited(path, model_calls(module, tmp_path), "m.toml") == "import os\r\nvine = 1\r\nllm = vine.chat_model()\r\n"
+    path.write_bytes(b"import os\r\nllm = Model()\r\n")
+    new = edited(path, model_calls(module, tmp_path), "m.toml")
+    assert new.count("\r\n") == new.count("\n") == 5
+
+
+def test_a_file_in_another_encoding_is_left_alone(tmp_path):
+    module = app(tmp_path, "")
+    (tmp_path / "app_of_test.py").write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\nllm = Model()\n")
+    assert model_calls(module, tmp_path) == []

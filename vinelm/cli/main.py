@@ -18,23 +18,14 @@ from vinelm.cli.failures import EXIT_FAILED, TRACEBACK_ENV, Failure, failure_of
 from vinelm.cli.groups import SuggestingGroup
 from vinelm.version import __version__
 
-COMMANDS = (
-    "demo",
-    "init",
-    "engine",
-    "doctor",
-    "check",
-    "profile",
-    "store",
-    "estimate",
-    "trie",
-    "plan",
-    "explain",
-    "evaluate",
-    "verify",
-    "calibrate",
-    "report",
-)
+SECTIONS = {
+    "Begin": ("demo", "init", "doctor", "check"),
+    "Measure": ("profile", "store", "estimate", "trie"),
+    "Decide": ("plan", "explain", "evaluate", "verify", "report"),
+    "Engines of your own": ("engine", "calibrate"),
+}
+"""The subcommands by what they are for, as the help shows them."""
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
 
 GROUPS = ("store", "trie")
@@ -71,6 +62,16 @@ class LazyGroup(SuggestingGroup):
         command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the subcommands in sections."""
+        widest = max(map(len, COMMANDS))
+        limit = formatter.width - 6 - widest
+        for title, names in SECTIONS.items():
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [(name.ljust(widest), one.get_short_help_str(limit)) for name, one in found if one is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
         """Return the commands of the groups that have this name, or else the nearest of the subcommands."""
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
@@ -80,7 +81,7 @@ class LazyGroup(SuggestingGroup):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `vinelm demo`: no API keys, no network, about a minute. `vinelm COMMAND --help` shows an example.",
+    epilog="New here: `vinelm demo`. With your own app: `vinelm init app.py:graph`. Every COMMAND --help has an example.",
 )
 @click.version_option(__version__, "--version", prog_name="vinelm", message="%(prog)s %(version)s")
 def cli() -> None:

@@ -10,6 +10,7 @@ from .project import MODELS_FILE as MODELS_FILE
 from .project import WORKFLOW_FILE as WORKFLOW_FILE
 from .project import Project as Project
 from .project import make_project as make_project
+from .project import refuse_existing as refuse_existing
 from .project import suggested_models as suggested_models
 from .request_keys import label_of as label_of
 from .target import LANGGRAPH_FILE as LANGGRAPH_FILE

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -63,20 +64,26 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str) -> str:
         calls: Those of this file.
         models_file: The catalog, as the file will name it.
     """
-    text = path.read_text(encoding="utf-8")
-    for call in sorted(calls, key=lambda one: one.start, reverse=True):
+    before = text = _text(path)
+    wanted = sorted(calls, key=lambda one: one.start, reverse=True)
+    for call in wanted:
         text = text[: call.start] + "vine.chat_model()" + text[call.start + len(call.source) :]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    after = max((node.end_lineno or 0 for node in imports), default=1 if ast.get_docstring(tree) else 0)
-    lines = text.splitlines(keepends=True)
-    new = ["from vinelm import VineLM\n", "\n", f'vine = VineLM("{models_file}")\n']
+    tree = ast.parse(before)
+    if any(isinstance(node, ast.Assign) and _names_vine(node) for node in tree.body):
+        return text
+    first = min(call.line for call in wanted)
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
+    heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
+    after = max((node.end_lineno or 0 for node in heads), default=0)
+    lines = _lines(text)
+    end = "\r\n" if "\r\n" in before else "\n"
+    new = [f"from vinelm import VineLM{end}", end, f'vine = VineLM("{models_file}"){end}']
     return "".join([*lines[:after], *new, *lines[after:]])
 
 
 def difference(path: Path, new: str) -> str:
     """Return what an edit changes, as a unified diff."""
-    old = path.read_text(encoding="utf-8")
+    old = _text(path)
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path.name, path.name, lineterm="", n=0)
     return "\n".join(lines)
 
@@ -88,10 +95,28 @@ def _own_modules(root: Path) -> Iterator[ModuleType]:
             yield module
 
 
+def _text(path: Path) -> str:
+    """The source, with its own line ends."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as Python counts them: a form feed ends none."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _names_vine(node: ast.Assign) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == "vine" for target in node.targets)
+
+
 def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = _text(path)
+    except (OSError, UnicodeDecodeError):  # another encoding, which Python may read: it is left alone
+        return
     starts = [0]
-    for line in text.splitlines(keepends=True):
+    for line in _lines(text):
         starts.append(starts[-1] + len(line))
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call):
@@ -102,7 +127,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
             made = _model_text(node)
         source = None if made is None else ast.get_source_segment(text, made)
         if made is not None and source is not None:
-            line = text.splitlines()[made.lineno - 1]
+            line = _lines(text)[made.lineno - 1]
             column = len(line.encode()[: made.col_offset].decode())  # ast counts bytes
             yield ModelCall(
                 path=path, line=made.lineno, source=source, start=starts[made.lineno - 1] + column,

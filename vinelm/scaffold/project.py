@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,16 +62,22 @@ class Project:
         Raises:
             ConfigError: A file exists (code ``file-exists``), or cannot be written. Nothing was written in the first case.
         """
-        there = [path for path in self.files if path.exists()]
-        if there and not force:
-            names = " and ".join(path.name for path in there)
-            raise ConfigError(f"{names}: exists already in {self.folder}: choose another folder", code="file-exists")
+        if not force:
+            refuse_existing(self.files)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path, text in (*self.files.items(), *self.edits.items()):
                 write_atomic(path, text.encode())
         except OSError as error:
             raise ConfigError(f"{error.filename or self.folder}: cannot be written: {error.strerror}") from error
+
+
+def refuse_existing(paths: Iterable[Path]) -> None:
+    """Raise :class:`ConfigError` (code ``file-exists``) if one of the files exists."""
+    there = [path for path in paths if path.exists()]
+    if there:
+        names = " and ".join(path.name for path in there)
+        raise ConfigError(f"{names}: exists already in {there[0].parent}: choose another folder", code="file-exists")
 
 
 def suggested_models(application: AppGraph) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ LENGTH = "under a minute"
 """How long a demo takes on two cores."""
 
 
-@click.command("demo", short_help="Tour on simulated models: no API keys, no network, under a minute.")
+@click.command("demo", short_help="Tour on simulated models: no API keys, no network.")
 @click.argument("workflow", type=click.Choice(["nl2sql", "support"]), default="nl2sql")
 @click.option(
     "--output-dir",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from vinelm.scaffold import AppGraph, Project
 
 
-@click.command("init", short_help="Start with your own app: read its graph, write models.toml and workflow.py.")
+@click.command("init", short_help="Write models.toml and workflow.py for your own app.")
 @click.argument("app", required=False, metavar="[APP]")
 @click.option("--graph", metavar="APP", help="The same as the argument APP.")
 @click.option(
     "--models", metavar="NAME,NAME",
-    help="Models to choose from, such as openai:gpt-5-mini; or openai, anthropic, gemini or bedrock for some of these; "
-    "or simulated, to try it at no cost [default: those of the app, and others of their providers].",
+    help="Models to choose from, such as openai:gpt-5-mini. The name of a provider (openai, anthropic, gemini, bedrock) stands "
+    "for some of its models, simulated for two that cost nothing [default: the app's, and others of their providers].",
 )  # fmt: skip
 @click.option("--dataset", metavar="FILE", help="Requests with their labels: CSV, JSON lines, Parquet, or an export.")
 @click.option("--label-field", metavar="COLUMN", help="Column of the dataset that has the right answer.")
@@ -63,15 +63,17 @@ def command(
     """
     from vinelm.datasets import Columns, read_dataset
     from vinelm.errors import ConfigError
-    from vinelm.scaffold import make_project, read_application
+    from vinelm.scaffold import WORKFLOW_FILE, make_project, read_application, refuse_existing
 
     if app is not None and graph is not None:
         raise ConfigError("the app is named twice: keep the argument or --graph")
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     found = read_application(app or graph or _asked_app(asks=asks), Path.cwd())
+    folder = out or found.target.root
+    if not force:
+        refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
     found = found if loop_times is None else found.with_loops(loop_times)
-    folder = out or found.target.root
     chosen = _models(found, folder, models, asks=asks, force=force)
     dataset = dataset or _asked_dataset(asks=asks)
     requests = None if dataset is None else read_dataset(dataset, Columns())
