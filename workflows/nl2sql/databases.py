@@ -31,14 +31,14 @@ class Databases:
 
     def __init__(self, folder: Path, max_steps: int | None = None) -> None:
         self.folder = Path(folder)
-        self.max_steps = max_steps
+        self._max_steps = max_steps
         self._schemas: dict[str, str] = {}
         self._results: OrderedDict[tuple[str, str], SqlResult] = OrderedDict()
         self._cells = 0
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Databases], tuple[Path, int | None]]:
-        return type(self), (self.folder, self.max_steps)
+        return type(self), (self.folder, self._max_steps)
 
     def __repr__(self) -> str:
         return f"Databases({str(self.folder)!r})"
@@ -54,7 +54,7 @@ class Databases:
 
     def run(self, db_id: str, sql: str) -> SqlResult:
         """Execute the statement in a limited process and cache its result; :class:`DatasetError` if the file cannot be read."""
-        result = run_limited(self.path(db_id), sql, max_steps=self.max_steps)
+        result = run_limited(self.path(db_id), sql, max_steps=self._max_steps)
         self._remember((db_id, sql), result)
         return result
 

@@ -33,14 +33,17 @@ def run_limited(
     may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call. Starts a
     process on the first call, and keeps it for those to come.
 
-    Where processes cannot be forked (Windows), the statement runs in this process, and a single call of a function can outlast
-    ``timeout_s``.
+    ``max_steps`` also limits the steps of SQLite's virtual machine, of which it takes about 50 million per second: a statement
+    beyond it is a ``timeout``, and that does not depend on how busy the machine is.
+
+    Where processes cannot be forked (Windows), the statement runs in this process without ``max_steps``, and a single call of
+    a function can outlast ``timeout_s``.
 
     Raises:
         DatasetError: the file is missing, is not SQLite, is damaged, or is held by a writer.
     """
     if not is_supported():
-        return run_sql(database, sql, timeout_s=timeout_s, max_rows=max_rows, max_steps=max_steps)
+        return run_sql(database, sql, timeout_s=timeout_s, max_rows=max_rows)
     limits = {"timeout_s": timeout_s, "rows": max_rows, "steps": max_steps}
     question = {"database": os.fspath(database.absolute()), "sql": sql, **limits}
     with SESSIONS.one() as session:

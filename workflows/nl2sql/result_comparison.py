@@ -70,8 +70,6 @@ def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hash
 @lru_cache(maxsize=10_000)
 def orders_rows(sql: str) -> bool:
     """Return whether the query has an ORDER BY at the top level, not only in a subquery or window."""
-    if "order" not in sql.lower():
-        return False
     import sqlglot
     from sqlglot.errors import SqlglotError
 

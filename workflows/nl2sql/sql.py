@@ -6,7 +6,6 @@ not reach.
 
 from __future__ import annotations
 
-import math
 import re
 import sqlite3
 import time
@@ -61,17 +60,12 @@ class SqlResult:
     elapsed_s: float = 0.0
 
 
-def run_sql(
-    database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000, max_steps: int | None = None
-) -> SqlResult:
+def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
     """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
 
     The database file is never written, nor anything beside it. Values above 4 MB (100 kB where functions of quadratic time are
     called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
     UTF-8 comes back with replacement characters. Each call has a connection of its own, so any number of threads may call.
-
-    ``max_steps`` also limits the steps of SQLite's virtual machine, of which it takes about 50 million per second; they are
-    counted 5,000 at a time. A statement beyond it is a ``timeout``, and that does not depend on how busy the machine is.
 
     SQLite looks at the clock between steps, not inside one: a statement built to be costly to compile (twenty WITH clauses,
     each naming the one before twice) can overstay ``timeout_s`` by seconds.
@@ -82,7 +76,7 @@ def run_sql(
     started = time.monotonic()
     try:
         with closing(open_reading(database)) as connection:
-            statement = _Statement(connection, sql, started + timeout_s, max_rows, max_steps)
+            statement = _Statement(connection, sql, started + timeout_s, max_rows)
             status, error = statement.run()
     except sqlite3.Error as failure:
         raise DatasetError(_blame(database, failure)) from failure
@@ -119,20 +113,16 @@ def open_reading(database: Path) -> sqlite3.Connection:
 class _Statement:
     """One guarded execution, with the callbacks of SQLite's authorizer and progress handler."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int, max_steps: int | None = None
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int) -> None:
         self.connection = connection
         self.sql = sql
         self.deadline = deadline
         self.max_rows = max_rows
-        self.steps_left = math.inf if max_steps is None else max_steps
         self.columns: tuple[str, ...] = ()
         self.rows: list[tuple[Any, ...]] = []
         self.is_truncated = False
         self.is_refused = False
         self.is_timed_out = False
-        self._steps = 0
 
     def run(self) -> tuple[SqlStatus, str | None]:
         """Return status and message; raises ``sqlite3.Error`` if the file cannot be read."""
@@ -140,8 +130,7 @@ class _Statement:
         is_costly = _COSTLY.search(self.sql) is not None
         if is_costly:
             self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _COSTLY_VALUE_BYTES)
-        self._steps = _COSTLY_STEPS if is_costly else _STEPS_BETWEEN_CLOCK_READS
-        self.connection.set_progress_handler(self._is_over, self._steps)
+        self.connection.set_progress_handler(self._is_late, _COSTLY_STEPS if is_costly else _STEPS_BETWEEN_CLOCK_READS)
         self.connection.set_authorizer(self._authorize)
         try:
             self._fetch()
@@ -176,10 +165,6 @@ class _Statement:
             return sqlite3.SQLITE_OK
         self.is_refused = True
         return sqlite3.SQLITE_DENY
-
-    def _is_over(self) -> bool:
-        self.steps_left -= self._steps
-        return self.steps_left < 0 or self._is_late()
 
     def _is_late(self) -> bool:
         return time.monotonic() > self.deadline

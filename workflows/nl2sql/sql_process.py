@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import time
@@ -14,7 +15,15 @@ from typing import Any, BinaryIO
 
 from vinelm.errors import DatasetError
 from vinelm.workflows.limited import deadline, serve_sessions
-from vinelm.workflows.nl2sql.sql import SqlResult, _blame, _Statement, open_reading
+from vinelm.workflows.nl2sql.sql import (
+    _COSTLY,
+    _COSTLY_STEPS,
+    _STEPS_BETWEEN_CLOCK_READS,
+    SqlResult,
+    _blame,
+    _Statement,
+    open_reading,
+)
 
 HEAP_BYTES = 512 << 20
 """What SQLite may allocate; temporary tables and sorting are kept in memory."""
@@ -62,6 +71,22 @@ def _write(answers: BinaryIO, plain: Any) -> None:
     answers.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
 
 
+class _CountedStatement(_Statement):
+    """A statement that also has a limit of steps, which does not depend on how busy the machine is; None: it has none.
+
+    Steps are counted at readings of the clock. Those while it is compiled count as well: a few hundred at most.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int, max_steps: int | None) -> None:
+        super().__init__(connection, sql, deadline, max_rows)
+        self._steps = _COSTLY_STEPS if _COSTLY.search(sql) else _STEPS_BETWEEN_CLOCK_READS
+        self._steps_left = math.inf if max_steps is None else max_steps
+
+    def _is_late(self) -> bool:
+        self._steps_left -= self._steps
+        return self._steps_left < 0 or super()._is_late()
+
+
 def _run(database: Path, sql: str, timeout_s: float, max_rows: int, max_steps: int | None) -> SqlResult:
     """As :func:`~vinelm.workflows.nl2sql.sql.run_sql`, with limits on SQLite's memory."""
     started = time.monotonic()
@@ -69,7 +94,7 @@ def _run(database: Path, sql: str, timeout_s: float, max_rows: int, max_steps: i
         with closing(open_reading(database)) as connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-            statement = _Statement(connection, sql, started + timeout_s, max_rows, max_steps)
+            statement = _CountedStatement(connection, sql, started + timeout_s, max_rows, max_steps)
             status, error = statement.run()
     except sqlite3.Error as failure:
         raise DatasetError(_blame(database, failure)) from failure

@@ -27,7 +27,7 @@ PRESETS = {"nl2sql": "paper", "support": "paper-4"}
 COVERAGE = {"nl2sql": 0.05, "support": 0.02}
 """Default coverage of each demo. Where requests go no further than their own check, everything costs less, and 2 % of it leaves
 two halves of the requests with a handful of rows for each model."""
-LENGTH = "under a minute"
+LENGTH = "about a minute"
 """How long a demo takes on two cores."""
 
 
@@ -73,7 +73,7 @@ def command(
     seed: int,
     **data: Any,
 ) -> None:
-    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, under a minute.
+    """Profile, estimate, plan, serve and report on a bundled WORKFLOW: no API keys, no network, about a minute.
 
     nl2sql (the default): simulated models write SQL, which is really executed. The demo profiles a sample, plans from each half
     of the requests and serves the other half, under the workflow's own check, and compares VineLM with the best static plan,
