@@ -22,6 +22,7 @@ from typing import Any, TypedDict
 import numpy as np
 from planner_tries import synthetic
 from redis_for_bench import redis_at
+from result_files import add_results_option, provenance, write_results
 from stage_overhead import SilentBackend
 
 from vinelm import VineLM
@@ -196,12 +197,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--redis", help="URL of a Redis; by default one of our own is started")
     parser.add_argument("--views", type=int, default=20, help="views to read")
+    add_results_option(parser)
     options = parser.parse_args()
+    made = provenance(options)
     with redis_at(options.redis) as url:
         found: dict[str, Any] = {}
         found["snapshots"], view = snapshots(url, options.views)
         found["decision"] = decision(view)
         found["invocation"] = invocation(url)
+    if options.results:
+        write_results(options.results, made, found)
     if options.json:
         print(json.dumps(found))
         return

@@ -23,6 +23,7 @@ from collections import deque
 from pathlib import Path
 
 from redis_for_bench import own_redis
+from result_files import add_results_option, provenance, write_results
 
 from vinelm.backends import EngineRateLimiter, RateLimits
 from vinelm.controller import Fleet, FleetConfig
@@ -133,8 +134,12 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=300, help="calls a minute")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_results_option(parser)
     options = parser.parse_args()
+    made = provenance(options)
     found = chaos(options.kills, options.workers, options.cap, options.limit, options.seed)
+    if options.results:
+        write_results(options.results, made, found)
     print(json.dumps(found) if options.json else "\n".join(f"{name:24} {value:g}" for name, value in found.items()))
     return int(found["spent_usd"] > found["cap_usd"] + 1e-9 or found["most_calls_in_a_minute"] > found["limit"])
 
