@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from vinelm.errors import ConfigError, FleetUnreachable
@@ -127,6 +128,11 @@ class RedisLink:
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
+
+    def __del__(self) -> None:
+        """A link that nobody closed leaves no connection behind."""
+        with suppress(Exception):
+            self._redis.close()
 
     def _process(self, name: str) -> str:
         return f"{self.prefix}process:{name}"

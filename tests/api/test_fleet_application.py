@@ -140,15 +140,15 @@ def test_a_tenants_day_is_kept_by_all_together_with_and_without_a_plan(redis_url
     started += [vine for vine, _ in apps]
     calls = 0
 
-    def serve(turn):
+    def serve_until_refused():
         nonlocal calls
-        vine, app = apps[turn % 2]
-        context = vine.context(OBJECTIVE) if turn % 4 < 2 else None
-        calls += app.invoke({"question": "q"}, {"configurable": {"tenant": "acme"}}, context=context)["turns"]
+        for turn in range(20):
+            vine, app = apps[turn % 2]
+            context = vine.context(OBJECTIVE) if turn % 4 < 2 else None
+            calls += app.invoke({"question": "q"}, {"configurable": {"tenant": "acme"}}, context=context)["turns"]
 
     with pytest.raises(CallRefused, match=r"tenant 'acme'.*\$4 for today"):
-        for turn in range(20):
-            serve(turn)
+        serve_until_refused()
     assert 3 <= calls <= 8
     vine, app = apps[0]
     app.invoke({"question": "q"}, {"configurable": {"tenant": "another"}}, context=vine.context(OBJECTIVE))

@@ -280,6 +280,11 @@ class VineLM:
         """Return the clock of a new run: virtual if the models' latencies are, else real."""
         return self.models.new_clock()
 
+    def close(self) -> None:
+        """Leave the fleet: give back what is leased. Without a fleet nothing is done; the end of the process does it, too."""
+        if self.fleet is not None:
+            self.fleet.fleet.stop()
+
     # -- planning ----------------------------------------------------------------------------------------------
 
     @property

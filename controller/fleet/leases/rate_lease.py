@@ -11,6 +11,9 @@ from vinelm.controller.fleet.redis_link import RedisLink
 BUSY = 0.75
 """From this part of a share used in the last minute on, more is asked for before a call has to wait for it."""
 
+ALONE_AFTER_S = 10.0
+"""A process that has never reached Redis waits so long for a share, and then uses the limits alone."""
+
 
 class RateLease:
     """Keeps one engine's share in step with the fleet; a chore of the member's thread.
@@ -31,7 +34,7 @@ class RateLease:
         self.wall_ms = wall_ms
         self.epoch = ""
         """The last epoch in which Redis has answered; empty if it never has."""
-        self._sequence = 0
+        self._sequence, self._began_s = 0, share.clock.now()
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
@@ -66,8 +69,12 @@ class RateLease:
         self._share.give_back(self._keep)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Go on within the share; if Redis has never answered, within the limits, as a process without a fleet does."""
-        if not link.has_answered:
+        """Go on within the share.
+
+        If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process goes on within the limits, as it
+        would without a fleet.
+        """
+        if not link.has_answered and self._share.clock.now() - self._began_s >= ALONE_AFTER_S:
             self._share.grow(self._share.limits)
 
     def close(self, link: RedisLink) -> None:

@@ -63,6 +63,9 @@ class RateShare:
         clock: measures them.
         before: calls that have started already.
         on_short: called when a call does not fit, each time that it asks; must not block.
+
+    Attributes:
+        limits, clock: as given.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class RateShare:
         on_short: Callable[[], None],
     ) -> None:
         self.limits = limits
-        self._window_s, self._clock, self._on_short = window_s, clock, on_short
+        self._window_s, self.clock, self._on_short = window_s, clock, on_short
         self._log = deque(before)
         self._held = RateAmounts(0, 0)
         self._ceiling = limits
@@ -95,7 +98,7 @@ class RateShare:
         with self._lock:
             turn = RateTurn(self, next(self._numbers), tokens)
             if not self._line:
-                self._first_at = self._clock.now()
+                self._first_at = self.clock.now()
             self._line[turn.number] = turn
         return turn
 
@@ -107,7 +110,7 @@ class RateShare:
                 mean = min(-(-used.tokens // max(used.requests, 1)), self.limits.tokens)
                 return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(1, mean))
             tokens = min(next(iter(self._line.values())).tokens, self.limits.tokens)
-            waited_s = self._clock.now() - self._first_at
+            waited_s = self.clock.now() - self._first_at
             return RateDemand(self._held, used, self._lacks, RateAmounts(1, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
@@ -132,7 +135,7 @@ class RateShare:
             return self._held
 
     def _used(self) -> RateAmounts:
-        now_s = self._clock.now()
+        now_s = self.clock.now()
         while self._log and self._log[0].start_s <= now_s - self._window_s:
             self._log.popleft()
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
@@ -150,7 +153,7 @@ class RateShare:
                 lacks.append(max(need - held, 0) if limit else 0)
                 fits = fits and (not limit or need <= min(held, top))
             if fits:
-                self._first_at = self._clock.now()
+                self._first_at = self.clock.now()
                 turn.permit = WindowPermit(self._first_at, turn.tokens)
                 self._log.append(turn.permit)
                 del self._line[turn.number]

@@ -3,6 +3,7 @@
 import pytest
 from shared_rates import World
 
+from vinelm.controller.fleet.leases.rate_lease import ALONE_AFTER_S
 from vinelm.controller.fleet.leases.rate_script import GRACE_MS, RECLAIM_AFTER_MS
 
 GRACE_S, RECLAIM_S = GRACE_MS / 1000, RECLAIM_AFTER_MS / 1000
@@ -107,7 +108,9 @@ def test_a_process_that_never_reached_redis_has_the_limits_of_the_catalog(world)
     one = world.worker()
     for _ in range(20):
         one.call()
-    world.run(1)
+    world.run(ALONE_AFTER_S - 1)
+    assert not world.started  # others may hold all of it
+    world.run(2)
     assert world.most_in_a_minute()[0] == 12
 
 
