@@ -29,7 +29,8 @@ from shutil import copy
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
-    r"(?:<!-- (?P<verb>run|output|file|not run)(?:: (?P<what>[^\n]*?))? -->\n+)?^```(?P<language>[\w.{} -]*)\n(?P<code>.*?)^```$",
+    r"(?:<!-- (?P<verb>run|output|file|not run)(?:: (?P<what>[^\n]*?))? -->\n+)?"
+    r"^```(?P<language>[\w.{} -]*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 TIMEOUT_S = 900

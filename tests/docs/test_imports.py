@@ -28,6 +28,13 @@ ALLOWED = {
     "vinelm.estimator.signals.history_level": "ordered_effects.py asks the model what it says of single answers",
     "vinelm.estimator.signals.histories": "ordered_effects.py asks the model what it says of single answers",
     "vinelm.estimator.signals.predictive": "ordered_effects.py fits the model of answers without some of its effects",
+    "vinelm.evaluation.judging.result": "evaluate_coverage.py judges as the command does, world by world",
+    "vinelm.evaluation.judging.store_evaluation": "evaluate_coverage.py judges as the command does, world by world",
+    "vinelm.evaluation.off_policy.steps": "evaluate_coverage.py follows policies over tables whose truth is known",
+    "vinelm.evaluation.off_policy.table_walk": "evaluate_coverage.py follows policies over tables whose truth is known",
+    "vinelm.evaluation.store_sweeps.switch_decision": "evaluate_coverage.py decides as the report does, world by world",
+    "vinelm.profiler.sampling.priced_sampler": "evaluate_coverage.py buys rows as the default sampler does",
+    "vinelm.backends.http.clients": "bench_wire.py makes bare HTTP calls over the same connections",
     "vinelm.cli.main": "house_passes.py runs whole commands in its own process",
 }
 """Modules that are no public place, with the reason why a script or an example imports them all the same."""

@@ -80,7 +80,7 @@ def evaluate(
         >>> import vinelm
         >>> found = vinelm.evaluate("my-app.db")
         >>> found.verdict, found.headline.name
-        ('open', 'paths')
+        ('no gain', 'paths')
     """
     subject = _Subject.of(store, trie, seed)
     if serve is None:

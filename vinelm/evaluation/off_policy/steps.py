@@ -36,11 +36,15 @@ class Rest(NamedTuple):
     latency_s: float = 0.0
 
 
-class StepPolicy(Protocol):
-    """A policy that can be followed row by row. It sees what the application shows, never whether an answer is right."""
+class StepRule(Protocol):
+    """What comes next after what a request has shown. It sees what the application shows, never whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
         """Return what comes next. The request has not failed, and the workflow has not ended it for this policy."""
+
+
+class StepPolicy(StepRule, Protocol):
+    """A policy that can be followed row by row, and says what it expects of the rest."""
 
     def rest(self, seen: Seen) -> Rest:
         """Return the expectation after these rows, for a request that :meth:`step` goes on with."""

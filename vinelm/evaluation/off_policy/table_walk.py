@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.evaluation.off_policy.steps import Seen, StepPolicy
+from vinelm.evaluation.off_policy.steps import Seen, StepRule
 from vinelm.evaluation.outcome_table import NO_ANSWER, NO_SIGNAL, OutcomeCell, OutcomeTable
 from vinelm.template import Template
 
@@ -33,7 +33,7 @@ class WalkEnd(NamedTuple):
         return int(table.success[self.rows, self.columns[self.returned]].sum())
 
 
-def walk_ends(policy: StepPolicy, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
+def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
     """Yield where a policy ends the requests of a table; each request is in one end.
 
     Args:
@@ -45,7 +45,7 @@ def walk_ends(policy: StepPolicy, table: OutcomeTable, template: Template) -> It
 
 
 def _ends(
-    policy: StepPolicy, table: OutcomeTable, template: Template, rows: npt.NDArray[np.intp], systems: tuple[str, ...]
+    policy: StepRule, table: OutcomeTable, template: Template, rows: npt.NDArray[np.intp], systems: tuple[str, ...]
 ) -> Iterator[WalkEnd]:
     columns = tuple(table.column[name] for name in systems)
     seen = _seen(table, template, int(rows[0]), systems)

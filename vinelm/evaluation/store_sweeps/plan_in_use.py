@@ -60,7 +60,7 @@ class PlanInUse:
 
     @classmethod
     def _of_model(cls, model: str, annotated: AnnotatedTrie) -> PlanInUse:
-        plans = dict(_plans(annotated).single_models())
+        plans: dict[str, PathPlan | StagePlan] = dict(_plans(annotated).single_models())
         if model not in plans:
             raise ConfigError(f"{model} cannot run every stage: write a plan with `vinelm plan --json` and give that file")
         plan = plans[model]
