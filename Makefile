@@ -86,7 +86,7 @@ lock: ## rewrite requirements/ from pyproject.toml (needs uv); newer versions: U
 	@$(LOCK) -c requirements/dev.txt --extra demo pyproject.toml -o requirements/demo.txt
 	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | $(LOCK) -c requirements/dev.txt - -o requirements/build.txt
 	@$(LOCK) --group audit -o requirements/audit.txt
-	@$(LOCK) -c requirements/dev.txt --group docs --extra pandas pyproject.toml -o requirements/docs.txt
+	@$(LOCK) -c requirements/dev.txt --group docs --extra demo --extra pandas pyproject.toml -o requirements/docs.txt
 
 $(AUDIT)/tools/.installed: $(VENV)/.demo requirements/audit.txt
 	@echo "installing the audit tools into $(AUDIT)/tools ..."

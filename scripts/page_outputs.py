@@ -6,6 +6,7 @@ A comment above a block of code says what becomes of it:
 
     <!-- run -->                       its commands (`$ ...`) are run, or its Python; what follows a command is its output
     <!-- run: with docs/examples -->   the same, in a new folder that begins with the files of docs/examples
+    <!-- run: after COMMAND -->        the same, after a command whose output is not shown
     <!-- output -->                    what the Python of the block before printed
     <!-- file: models.toml -->         the block is written to a file of that name
     <!-- not run: REASON -->           it is not run, for a reason that a reader would accept
@@ -107,8 +108,10 @@ class Folder:
         return block.code
 
     def _run(self, block: Block) -> str:
-        if block.what:
+        if block.what.startswith("with "):
             self._begin(ROOT / block.what.removeprefix("with "))
+        elif block.what:
+            printed(block.what.removeprefix("after "), self.path)
         if block.language == "python":
             self.last = printed([sys.executable, "-c", block.code], self.path)
             return block.code

@@ -13,8 +13,9 @@ from vinelm.cli.main import cli
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_HERE = {"your-own-app.md": "test_your_own_app.py runs it", "datasets.md": "test_datasets.py reads each example"}
+"""Pages that a test of their own runs."""
 SHOWN = ("", "text", "console", "shell", "bash", "{.text}")
-COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: .*(?:\\\n.*)*)?)$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: (?:.*\\\n)*.*)?)$", re.MULTILINE)
 COMMAND_LINE = re.compile(r"(\$ )?(\S+=\S+ )*(vinelm|python|make|pip|\.venv/bin/python|sudo|curl|git|sha256sum|cosign|gh)\b.*")
 
 
@@ -57,7 +58,7 @@ def shown_commands():
     for page in [ROOT / "README.md", *PAGES]:
         for block in script.blocks(page.read_text(encoding="utf-8")):
             for found in COMMAND.finditer(block.code) if block.language in SHOWN else ():
-                line = re.sub(r"\s+#.*| [|>&].*", "", found[1].replace("\\\n", " "))
+                line = re.sub(r"\s+#.*| [|>&].*|\\\n\s*", " ", found[1]).strip()
                 yield pytest.param(line, id=f"{page.name}:{block.line}:{line[:40]}")
 
 
@@ -69,7 +70,7 @@ def test_a_command_exists_with_its_options(line):
         name, *words = words
         command = command.get_command(ctx, name)
         assert command is not None, f"{name} is no command"
-        ctx = click.Context(command, info_name=name, parent=ctx)
+        ctx = click.Context(command, info_name=name, parent=ctx, **command.context_settings)
     command.make_parser(ctx).parse_args(args=words)  # raises for an option that there is not
 
 
