@@ -91,24 +91,16 @@ def test_every_extra_is_in_all():
     assert set(named) | through_others | {"all"} == set(EXTRAS)
 
 
-def test_the_core_serves_and_plans_without_any_extra(tmp_path):
-    done = run(MADE + SERVED + "print(*sys.modules)", tmp_path)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
-    assert {"langgraph", "vinelm.controller"} <= loaded
-    assert not loaded & set(LIBRARIES)
-
-
 COMMANDS = """
 import contextlib, io, json
 from vinelm.cli.main import main
-found = []
+loaded, found = [*sys.modules], []
 for line in {lines!r}:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = main(line.split())
     found.append((line, code, said.getvalue()))
-print(json.dumps(found))
+print(json.dumps([loaded, found]))
 """
 PLANNING = ["--maximize accuracy --max-latency-s 5", "--minimize cost"]
 WORKING = [f"{command} app.vine {bounds}" for command in ("plan", "explain") for bounds in PLANNING]
@@ -129,10 +121,22 @@ REFUSED = {
 """Command to the extra that it names."""
 
 
-def test_commands_work_or_name_their_extra_in_one_line(tmp_path):
-    done = run(MADE + COMMANDS.replace("{lines!r}", repr([*WORKING, *REFUSED])), tmp_path)
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """What serving has imported, and each command with its exit code and its errors, in one process without any extra."""
+    done = run(MADE + SERVED + COMMANDS.replace("{lines!r}", repr([*WORKING, *REFUSED])), tmp_path_factory.mktemp("core"))
     assert done.returncode == 0, done.stderr
-    for line, code, said in json.loads(done.stdout):
+    return json.loads(done.stdout)
+
+
+def test_the_core_serves_and_plans_without_any_extra(core):
+    loaded = set(core[0])
+    assert {"langgraph", "vinelm.controller"} <= loaded
+    assert not loaded & set(LIBRARIES)
+
+
+def test_commands_work_or_name_their_extra_in_one_line(core):
+    for line, code, said in core[1]:
         extra = REFUSED.get(line)
         assert code == (2 if extra else 0), (line, said)
         if extra:
@@ -165,7 +169,7 @@ def test_one_extra_is_enough_for_its_commands(extra, tmp_path):
     code = "sys.path.insert(0, {examples!r})" + COMMANDS.replace("{lines!r}", repr(ENOUGH[extra]))
     done = run(code, tmp_path, set(LIBRARIES) - libraries_of(extra))
     assert done.returncode == 0, done.stderr
-    assert [(line, code) for line, code, _ in json.loads(done.stdout)] == [(line, 0) for line in ENOUGH[extra]]
+    assert [(line, code) for line, code, _ in json.loads(done.stdout)[1]] == [(line, 0) for line in ENOUGH[extra]]
 
 
 def test_the_front_door_names_the_extra_too(tmp_path):
