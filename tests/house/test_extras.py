@@ -20,17 +20,32 @@ MODULES = {
     "prometheus-client": "prometheus_client", "xgboost-cpu": "xgboost",
 }  # fmt: skip
 """Distributions whose module has another name; the others' is their own."""
-NAMES = {re.match(r"[\w-]+", need)[0] for needs in EXTRAS.values() for need in needs} - {"vinelm"}
-LIBRARIES = sorted({MODULES.get(name, name) for name in NAMES})
-CORE_ONLY = f"""
+
+
+def libraries_of(extra):
+    """The modules of an extra, and of the extras that it contains."""
+    found = set()
+    for need in EXTRAS[extra]:
+        name, inner = re.match(r"([\w-]+)(?:\[(.*?)\])?", need).groups()
+        found |= set().union(*map(libraries_of, inner.split(","))) if name == "vinelm" else {MODULES.get(name, name)}
+    return found
+
+
+LIBRARIES = sorted(libraries_of("all"))
+
+
+def lacking(libraries):
+    """Code that makes these libraries missing."""
+    return f"""
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name in {LIBRARIES!r}:
+        if name in {sorted(libraries)!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 """
-"""An interpreter that has the libraries of no extra."""
+
+
 MADE = """
 import numpy as np
 from langchain_core.language_models import FakeListChatModel
@@ -64,9 +79,9 @@ for objective in (
 """
 
 
-def run(code, folder):
+def run(code, folder, missing=LIBRARIES):
     paths = {"examples": str(ROOT / "docs" / "examples"), "file": str(folder / "app.vine")}
-    command = [sys.executable, "-c", CORE_ONLY + code.format(**paths)]
+    command = [sys.executable, "-c", lacking(missing) + code.format(**paths)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=folder)
 
 
@@ -76,24 +91,16 @@ def test_every_extra_is_in_all():
     assert set(named) | through_others | {"all"} == set(EXTRAS)
 
 
-def test_the_core_serves_and_plans_without_any_extra(tmp_path):
-    done = run(MADE + SERVED + "print(*sys.modules)", tmp_path)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
-    assert {"langgraph", "vinelm.controller"} <= loaded
-    assert not loaded & set(LIBRARIES)
-
-
 COMMANDS = """
 import contextlib, io, json
 from vinelm.cli.main import main
-found = []
+loaded, found = [*sys.modules], []
 for line in {lines!r}:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = main(line.split())
     found.append((line, code, said.getvalue()))
-print(json.dumps(found))
+print(json.dumps([loaded, found]))
 """
 PLANNING = ["--maximize accuracy --max-latency-s 5", "--minimize cost"]
 WORKING = [f"{command} app.vine {bounds}" for command in ("plan", "explain") for bounds in PLANNING]
@@ -114,16 +121,55 @@ REFUSED = {
 """Command to the extra that it names."""
 
 
-def test_commands_work_or_name_their_extra_in_one_line(tmp_path):
-    done = run(MADE + COMMANDS.replace("{lines!r}", repr([*WORKING, *REFUSED])), tmp_path)
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """What serving has imported, and each command with its exit code and its errors, in one process without any extra."""
+    done = run(MADE + SERVED + COMMANDS.replace("{lines!r}", repr([*WORKING, *REFUSED])), tmp_path_factory.mktemp("core"))
     assert done.returncode == 0, done.stderr
-    for line, code, said in json.loads(done.stdout):
+    return json.loads(done.stdout)
+
+
+def test_the_core_serves_and_plans_without_any_extra(core):
+    loaded = set(core[0])
+    assert {"langgraph", "vinelm.controller"} <= loaded
+    assert not loaded & set(LIBRARIES)
+
+
+def test_commands_work_or_name_their_extra_in_one_line(core):
+    for line, code, said in core[1]:
         extra = REFUSED.get(line)
         assert code == (2 if extra else 0), (line, said)
         if extra:
             assert said.count("\n") == 1
             assert said.startswith("error: ")
             assert said.endswith(f" pip install 'vinelm[{extra}]'\n"), line
+
+
+ENOUGH = {
+    "profile": [
+        "check my_app:workflow",
+        "profile my_app:workflow --store a.db --isolation inline",
+        "estimate a.db -o a.vine",
+        "trie diff a.vine a.vine",
+        "evaluate a.db",
+    ],
+    "report": [
+        "profile my_app:workflow --store a.db --isolation inline",
+        "estimate a.db -o a.vine",
+        "report a.db a.vine -o out",
+    ],
+    "demo": ["profile nl2sql --limit 40 --store a.db --isolation inline", "estimate a.db -o a.vine --no-check"],
+}
+"""Extra to commands that need nothing else."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("extra", ENOUGH)
+def test_one_extra_is_enough_for_its_commands(extra, tmp_path):
+    code = "sys.path.insert(0, {examples!r})" + COMMANDS.replace("{lines!r}", repr(ENOUGH[extra]))
+    done = run(code, tmp_path, set(LIBRARIES) - libraries_of(extra))
+    assert done.returncode == 0, done.stderr
+    assert [(line, code) for line, code, _ in json.loads(done.stdout)[1]] == [(line, 0) for line in ENOUGH[extra]]
 
 
 def test_the_front_door_names_the_extra_too(tmp_path):
