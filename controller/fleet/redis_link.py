@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from vinelm.errors import ConfigError, FleetUnreachable
+from vinelm.extras import required_extra
 
 T = TypeVar("T")
 TIMEOUT_S = 0.5
@@ -25,16 +26,15 @@ class RedisLink:
         name: the fleet's name: fleets of different names do not see each other.
 
     Raises:
-        ConfigError: the URL cannot be one, or the extra ``fleet`` is not installed.
+        ConfigError: the URL or the name cannot be one.
+        MissingExtra: the extra ``fleet`` is not installed.
     """
 
     def __init__(self, url: str, name: str = "default") -> None:
-        try:
+        with required_extra("fleet", "a fleet"):
             import redis
             from redis.backoff import NoBackoff
             from redis.retry import Retry
-        except ImportError as error:
-            raise ConfigError("a fleet needs the Redis client: pip install 'vinelm[fleet]'") from error
         if not url.startswith(SCHEMES):
             raise ConfigError("fleet= is no Redis URL: it begins with redis://, rediss:// or unix://")
         if not name or any(mark in name for mark in "{}: \n"):
