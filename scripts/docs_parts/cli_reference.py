@@ -10,6 +10,8 @@ import click
 
 from vinelm.cli.main import cli
 
+EXAMPLE = "For example:"
+
 
 def cli_reference() -> str:
     """A section for each command, and one for each command of a group."""
@@ -29,27 +31,28 @@ def _sections(command: click.Command, ctx: click.Context) -> Iterator[str]:
 def _section(command: click.Command, ctx: click.Context) -> Iterator[str]:
     path = ctx.command_path
     yield f"{'#' * (path.count(' ') + 1)} `{path}`"
-    yield from _paragraphs(command.help or "")
+    pieces = list(_paragraphs(f"{command.help or ''}\n\n{command.epilog or ''}"))
+    yield from (piece for piece in pieces if not piece.startswith(EXAMPLE))
     yield f"```\n{path} {' '.join(command.collect_usage_pieces(ctx))}\n```"
-    rows = [row for parameter in command.get_params(ctx) if (row := parameter.get_help_record(ctx))]
+    rows = [row for parameter in command.params if (row := parameter.get_help_record(ctx)) and row[1]]
     if rows:
         yield "| option | meaning |\n| --- | --- |\n" + "\n".join(
             f"| {_names(names)} | {_cell(text)} |" for names, text in rows
         )
-    if command.epilog:
-        yield from _paragraphs(command.epilog)
+    yield from (piece for piece in pieces if piece.startswith(EXAMPLE))
 
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs of a help text; one that click must not wrap is a block, as is an example."""
     for paragraph in inspect.cleandoc(text).partition("\f")[0].split("\n\n"):
+        words = " ".join(paragraph.split())
         kept = paragraph.removeprefix("\b\n")
-        if kept != paragraph:
+        if example := re.match(r"Examples?: *(vinelm .*)", words):
+            yield f"{EXAMPLE}\n\n```\n{example[1]}\n```"
+        elif kept != paragraph:
             yield f"```\n{kept}\n```"
-        elif example := re.match(r"Examples?: *(vinelm .*)", " ".join(paragraph.split())):
-            yield f"```\n{example[1]}\n```"
-        else:
-            yield _escaped(" ".join(paragraph.split()))
+        elif words:
+            yield _escaped(words)
 
 
 def _names(text: str) -> str:

@@ -104,8 +104,10 @@ def leaving_docs(text: str, folder: str) -> str:
             return found[0]
         if path in FROM_ROOT:
             target = FROM_ROOT[path]
-        elif path.startswith("docs/") and (ROOT / path).is_file() and not path.startswith("docs/examples/"):
+        elif folder == "" and path.startswith("docs/"):
             target = path.removeprefix("docs/")
+        elif path.startswith("docs/") and not path.startswith("docs/examples/"):
+            return found[0]
         elif address := repository():
             return f"[{label}]({address}/blob/main/{path})"
         else:

@@ -16,7 +16,9 @@ RUN_HERE = {"your-own-app.md": "test_your_own_app.py runs it", "datasets.md": "t
 """Pages that a test of their own runs."""
 SHOWN = ("", "text", "console", "shell", "bash", "{.text}")
 COMMAND = re.compile(r"^(?:\$ )?(?:\S+=\S+ |env .*? )?(vinelm(?: (?:.*\\\n)*.*)?)$", re.MULTILINE)
-COMMAND_LINE = re.compile(r"(\$ )?(\S+=\S+ )*(vinelm|python|make|pip|\.venv/bin/python|sudo|curl|git|sha256sum|cosign|gh)\b.*")
+COMMAND_LINE = re.compile(
+    r"(\$ )?(\S+=\S+ )*(vinelm|python|make|pip|\.venv/bin/python|sudo|curl|git|sha256sum|cosign|gh|redis-server)\b.*"
+)
 
 
 def loaded():
