@@ -44,6 +44,7 @@ class AppGraph:
         calls: The places where models are made that VineLM does not choose; empty if it makes them already.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
+        waiting: Nodes that wait for a person (LangGraph's ``interrupt``).
     """
 
     target: Target
@@ -54,6 +55,7 @@ class AppGraph:
     calls: tuple[ModelCall, ...]
     input_keys: tuple[str, ...]
     output_keys: tuple[str, ...]
+    waiting: tuple[str, ...]
 
     @property
     def is_routed(self) -> bool:
@@ -107,6 +109,7 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
         calls=calls,
         input_keys=_keys(graph, graph.builder.input_schema),
         output_keys=_keys(graph, graph.builder.output_schema),
+        waiting=tuple(node for node, spec in graph.builder.nodes.items() if _waits(node, spec.runnable)),
     )
 
 
@@ -134,6 +137,13 @@ def _bounded(step: Step, times: int) -> Step:
         return replace(step, stages=steps)
     memory = None if times <= _FEW_TURNS else step.memory
     return replace(step, stages=steps, times=times, memory=memory)
+
+
+def _waits(node: str, runnable: Any) -> bool:
+    """Whether a node calls ``interrupt``, or is LangChain's middleware that does."""
+    functions = (getattr(runnable, name, None) for name in ("func", "afunc"))
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return node.startswith("HumanInTheLoop") or any("interrupt" in code.co_names for code in codes if code is not None)
 
 
 def _keys(graph: CompiledStateGraph[Any, Any, Any, Any], schema: Any) -> tuple[str, ...]:

@@ -165,6 +165,10 @@ class WorkflowFile:
             yield f'    labels=("{keys.label}",),  # never shown to the graph'
         yield "    score=score,"
         yield from self._shown()
+        if self.application.waiting:
+            nodes = ", ".join(self.application.waiting)
+            yield f"    # {TODO}: say what a person would answer where {nodes} waits: in a profile nobody is asked."
+            yield "    # answer_interrupt=lambda request, value: ...,"
         if self._has_writer:
             yield f'    writer=TextWriter("{keys.label}"),  # writes the answers of simulated models'
         yield ")"

@@ -163,6 +163,16 @@ def test_the_example_of_the_tutorial_is_checked_as_it_comes(folder, capsys):
     sys.modules.pop("my_app")
 
 
+def test_a_graph_that_waits_for_a_person_says_so(folder, capsys):
+    source = APP.replace("    return {}\n", "    return interrupt(state)\n")
+    source = source.replace("from typing", "from langgraph.types import interrupt\nfrom typing")
+    (folder / "shop_app.py").write_text(source)
+    found = made(capsys, "shop_app.py:graph", "--dataset", "q.jsonl", "--loop-times", "2")
+    assert [todo["text"] for todo in found["todo"]] == [
+        "say what a person would answer where look_up waits: in a profile nobody is asked."
+    ]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
