@@ -20,7 +20,9 @@ from vinelm.controller.fleet.live_invocations import LiveInvocations, session_nu
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.controller.fleet.session_rows import SessionRows
+from vinelm.controller.fleet.shared_corrections import SharedCorrections
 from vinelm.controller.planning.planner import Planner
+from vinelm.controller.session.spend_control import SpendControl
 from vinelm.errors import ConfigError
 from vinelm.policies import SpendGuard
 
@@ -40,6 +42,7 @@ class Fleet:
     def __init__(self, config: FleetConfig) -> None:
         self.config = config
         self._limiters: dict[str, EngineRateLimiter] = {}
+        self._corrections = SharedCorrections()
         self._lock = threading.Lock()
         self._join()
         if self._member.is_alone:
@@ -112,6 +115,11 @@ class Fleet:
             self._lease(new.items())
         self._member.wake()
 
+    def share_correction(self, control: SpendControl) -> None:
+        """Correct a budget together with the other processes that serve the same objective."""
+        self._rejoin_after_fork()
+        self._corrections.add(control)
+
     def stop(self) -> None:
         """Leave the fleet: give back what is leased, end the thread. Idempotent; the object is not to be used any more."""
         if self._pid == os.getpid():
@@ -138,6 +146,7 @@ class Fleet:
                 wake=member.wake,
             )
             self._member.chores.append(self._dollars)
+        self._member.chores.append(self._corrections)
         self._member.round()  # the first one at once, so that a wrong address is known
         self._lease(self._limiters.items())
         self._member.start()

@@ -26,7 +26,8 @@ class RedisLink:
         name: the fleet's name: fleets of different names do not see each other.
 
     Raises:
-        ConfigError: the URL cannot be one, or the extra ``fleet`` is not installed.
+        ConfigError: the URL or the name cannot be one.
+        MissingExtra: the extra ``fleet`` is not installed.
     """
 
     def __init__(self, url: str, name: str = "default") -> None:

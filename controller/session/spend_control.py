@@ -26,6 +26,8 @@ class SpendControl:
     Plans are made as if the bound were larger by the factor that requests cost less than planned, so that what is really spent
     comes to the bound. The factor moves slowly, and within limits. Requests count as they begin, dollars as they are spent.
 
+    In a fleet the factor is that of all processes together (:meth:`take_counted`, :meth:`follow`).
+
     Args:
         objective: with a bound on mean dollars.
     """
@@ -37,6 +39,8 @@ class SpendControl:
         self._since = 0
         self._requests = self._planned_usd = self._spent_usd = 0.0
         self._corrected = objective
+        self._is_led = False
+        self._counted = [0.0, 0.0, 0.0]  # requests, planned and spent dollars that the fleet has not been told
 
     @staticmethod
     def applies_to(objective: Objective) -> bool:
@@ -52,7 +56,7 @@ class SpendControl:
     def begin(self) -> Objective:
         """Return the objective by which the next request is planned."""
         with self._lock:
-            if self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
+            if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()
             return self._corrected
 
@@ -64,16 +68,36 @@ class SpendControl:
             self._planned_usd = self._planned_usd * keep + usd
             self._spent_usd *= keep
             self._since += 1
+            self._counted[0] += 1.0
+            self._counted[1] += usd
 
     def spent(self, usd: float) -> None:
         """Count dollars that a request has spent."""
         with self._lock:
             self._spent_usd += usd
+            self._counted[2] += usd
+
+    def take_counted(self) -> tuple[float, float, float]:
+        """Return requests, planned dollars and spent dollars counted since this was last called."""
+        with self._lock:
+            requests, planned_usd, spent_usd = self._counted
+            self._counted = [0.0, 0.0, 0.0]
+            return requests, planned_usd, spent_usd
+
+    def follow(self, factor: float | None) -> None:
+        """Plan by this factor, which others correct, until told otherwise; None: correct it here again."""
+        with self._lock:
+            self._is_led = factor is not None
+            if factor is not None:
+                self._apply(factor)
 
     def _correct(self) -> None:
         wanted = self._planned_usd / self._spent_usd
-        self._factor = min(max(self._factor ** (1.0 - STEP) * wanted**STEP, 1.0 / MOST), MOST)
+        self._apply(self._factor ** (1.0 - STEP) * wanted**STEP)
         self._since = 0
+
+    def _apply(self, factor: float) -> None:
+        self._factor = min(max(factor, 1.0 / MOST), MOST)
         assert self.objective.max_cost_usd is not None
         steps = round(math.log(self._factor) / math.log(FINENESS))
         self._corrected = replace(self.objective, max_cost_usd=self.objective.max_cost_usd * FINENESS**steps)

@@ -73,7 +73,8 @@ class VineLM:
             ``vinelm calibrate`` wrote, read with our own calls in flight. By default load is estimated from the latencies of
             our own calls, where they take real time. A source that is slow or hangs delays no decision.
         correct_spend: where an objective bounds mean dollars, correct the bound by what requests really cost: slowly, and by at
-            most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective.
+            most half; see :class:`~vinelm.controller.SpendControl`. One correction for all requests of an objective, in
+            a fleet those of all processes.
         signal, signal_edges, agree, answer: what an invocation shows, as the profiled workflow declares it; see
             :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
@@ -378,7 +379,12 @@ class VineLM:
         """The correction that all requests of an objective share; None where nothing is corrected."""
         if not (self.correct_spend and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
-        return self._spend_controls.setdefault(objective, SpendControl(objective))
+        control = self._spend_controls.get(objective)
+        if control is None:
+            control = self._spend_controls.setdefault(objective, SpendControl(objective))
+            if self.fleet is not None:
+                self.fleet.fleet.share_correction(control)
+        return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
         """Return the planner of new requests: over what they show, where signals are declared and the trie knows them.

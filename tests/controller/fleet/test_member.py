@@ -1,5 +1,7 @@
 """Processes that publish and read each other through a real Redis."""
 
+import sys
+
 import pytest
 
 from vinelm.controller.fleet.fleet_reader import FleetReader
@@ -7,7 +9,7 @@ from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvoca
 from vinelm.controller.fleet.member import ALONE, FleetMember
 from vinelm.controller.fleet.neighbours import GONE_AFTER_S
 from vinelm.controller.fleet.redis_link import RedisLink
-from vinelm.errors import ConfigError, FleetUnreachable
+from vinelm.errors import ConfigError, FleetUnreachable, MissingExtra
 
 
 class Seconds:
@@ -124,6 +126,12 @@ def test_what_others_wrote_by_mistake_harms_nobody(redis_url, fleet_name, clock)
     reader = FleetReader(link, clock)
     assert len(reader.view()) == 0
     assert reader.damaged == {"odd"}
+
+
+def test_without_the_client_the_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'vinelm\[fleet\]'"):
+        RedisLink("redis://localhost")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""One correction of a budget for all processes that serve it: what each counts goes to Redis, and one factor comes back."""
+
+from __future__ import annotations
+
+import threading
+from hashlib import blake2b
+
+from vinelm.controller.fleet.redis_link import RedisLink
+from vinelm.controller.session.spend_control import EVERY, MEMORY, MOST, STEP, SpendControl
+
+KEPT_MS = 86_400_000
+"""A correction that nobody has used for so long is forgotten."""
+
+CORRECT = """
+-- KEYS: the correction. ARGV: requests, planned dollars and spent dollars since the last time, the factor of the process, and
+-- the constants of SpendControl: requests between corrections, memory, step, most; milliseconds to keep. Returns the factor.
+local requests, planned, spent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local every, memory, step, most = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local known = redis.call('HMGET', KEYS[1], 'planned', 'spent', 'since', 'factor')
+local keep = (1 - 1 / memory) ^ requests
+planned = tonumber(known[1] or '0') * keep + planned
+spent = tonumber(known[2] or '0') * keep + spent
+local since, factor = tonumber(known[3] or '0') + requests, tonumber(known[4] or ARGV[4])
+if since >= every and planned > 0 and spent > 0 then
+    factor = math.min(math.max(factor ^ (1 - step) * (planned / spent) ^ step, 1 / most), most)
+    since = 0
+end
+redis.call('HSET', KEYS[1], 'planned', planned, 'spent', spent, 'since', since, 'factor', factor)
+redis.call('PEXPIRE', KEYS[1], ARGV[9])
+return tostring(factor)
+"""
+
+
+class SharedCorrections:
+    """Keeps the corrections of this process in step with the fleet; a chore of the member's thread."""
+
+    def __init__(self) -> None:
+        self._controls: dict[str, SpendControl] = {}
+        self._lock = threading.Lock()
+
+    def add(self, control: SpendControl) -> None:
+        """Correct this budget together with the other processes that serve the same objective; once is enough."""
+        key = blake2b(repr(control.objective).encode(), digest_size=8).hexdigest()
+        with self._lock:
+            self._controls.setdefault(key, control)
+
+    def do(self, link: RedisLink) -> None:
+        """Hand over what was counted and take the factor.
+
+        Raises:
+            FleetUnreachable: Redis does not answer. What was counted for it is lost to the others.
+        """
+        with self._lock:
+            controls = list(self._controls.items())
+        for key, control in controls:
+            counted = control.take_counted()
+            constants = (EVERY, MEMORY, STEP, MOST, KEPT_MS)
+            factor = link.run_script(CORRECT, [f"correction:{key}"], [*counted, control.factor, *constants])
+            control.follow(float(factor))
+
+    def go_alone(self, link: RedisLink) -> None:
+        """Correct by what this process counts itself, from the last factor on."""
+        with self._lock:
+            for control in self._controls.values():
+                control.follow(None)
+
+    def close(self, link: RedisLink) -> None:
+        """Nothing is left to do: what was counted has been handed over."""
