@@ -121,21 +121,22 @@ def snapshots(url: str, views: int) -> tuple[dict[str, float], FleetView]:
     }, view
 
 
-def microseconds(once: Callable[[], object], times: int = 2000, repeats: int = 7) -> float:
-    """Processor time: the least mean over a few repeats, so that other programs on the machine matter little."""
-    means = []
+def microseconds(variants: dict[str, Callable[[], object]], times: int = 300, repeats: int = 15) -> dict[str, float]:
+    """Processor time of each: the least mean over repeats that take turns, so that what else runs matters little."""
+    least = dict.fromkeys(variants, float("inf"))
     for _ in range(repeats):
-        before = time.thread_time()
-        for _ in range(times):
-            once()
-        means.append((time.thread_time() - before) / times)
-    return 1e6 * min(means)
+        for name, once in variants.items():
+            before = time.thread_time()
+            for _ in range(times):
+                once()
+            least[name] = min(least[name], 1e6 * (time.thread_time() - before) / times)
+    return least
 
 
 def decision(view: FleetView) -> dict[str, float]:
     """What reading the others' load costs a decision, beside few and many live invocations, with and without summaries."""
     curves = {engine: SlowdownCurve((0.0, 100.0), (0.0, 10.0)) for engine in ENGINES}
-    found: dict[str, float] = {}
+    variants: dict[str, Callable[[], object]] = {}
     for label, rows in (("1k", view.where(np.arange(len(view)) < 1024)), ("131k", view)):
         counts = {engine: int(n) for engine, n in zip(rows.engines, rows.count_by_engine(), strict=True)}
 
@@ -145,11 +146,9 @@ def decision(view: FleetView) -> dict[str, float]:
         for kind, others in (("two_level", lambda counts=counts: counts), ("one_level", scan)):
             monitor = InFlightLoadMonitor(curves)
             monitor.others = others
-            monitor.delays()
-            found[f"{kind}_{label}_us"] = microseconds(monitor.delays, 200 if kind == "one_level" else 2000)
-    for kind in ("two_level", "one_level"):
-        found[f"{kind}_ratio"] = found[f"{kind}_131k_us"] / found[f"{kind}_1k_us"]
-    return found
+            variants[f"{kind}_{label}_us"] = monitor.delays
+    found = microseconds(variants)
+    return found | {f"{kind}_ratio": found[f"{kind}_131k_us"] / found[f"{kind}_1k_us"] for kind in ("two_level", "one_level")}
 
 
 class State(TypedDict):
