@@ -61,7 +61,7 @@ class LiveInvocations:
         self._use(np.zeros(_FIRST_ROWS, _ROW))
         self._free = list(range(_FIRST_ROWS - 1, -1, -1))
         self._unknown: dict[int, Rest] = {}
-        self._names: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
+        self._names = {column: _Vocabulary() for column in VOCABULARIES}
 
     def __len__(self) -> int:
         with self._lock:
@@ -80,9 +80,9 @@ class LiveInvocations:
             self._rows[slot] = (
                 start.session,
                 start.node,
-                self._place("tenant", start.tenant),
-                self._place("stage", start.stage),
-                self._place("engine", start.engine),
+                self._names["tenant"].place(start.tenant),
+                self._names["stage"].place(start.stage),
+                self._names["engine"].place(start.engine),
                 _RUNNING,
                 start.deadline_s,
                 start.rest_s,
@@ -123,11 +123,14 @@ class LiveInvocations:
         now = self._now()
         with self._lock:
             rows = self._rows[self._rows["is_live"]]  # a copy
-            names = {column: tuple(known) for column, known in self._names.items()}
         queued = rows["state"] == _QUEUED
         columns = {name: rows[name] for name in COLUMNS if name not in ("waited_s", "elapsed_s")}
         columns["waited_s"] = rows["waited"] + np.where(queued, now - rows["queued_at"], 0.0)
         columns["elapsed_s"] = now - rows["arrived_at"]
+        names = {}
+        for column, vocabulary in self._names.items():  # only the names in use: a process may have seen many tenants
+            places, columns[column] = np.unique(rows[column], return_inverse=True)
+            names[column] = tuple(vocabulary.names[place] for place in places.tolist())
         return Snapshot(self.process, columns, names)
 
     def _find_rests(self) -> None:
@@ -140,16 +143,6 @@ class LiveInvocations:
                 if self._unknown.get(slot) is unknown[slot]:  # still the same invocation
                     del self._unknown[slot]
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
-
-    def _place(self, column: str, name: str) -> int:
-        """The place of a name in its vocabulary. Names beyond what the column can count share the last place."""
-        known = self._names[column]
-        place = known.get(name)
-        if place is None:
-            if len(known) == MOST_NAMES:
-                return MOST_NAMES - 1
-            place = known[name] = len(known)
-        return place
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Make this the table; the columns that single invocations change are kept at hand, which is ten times as fast."""
@@ -168,6 +161,23 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
         return rest()
     except Exception:  # a view with an unknown rest is better than none
         return _NONE, _NONE
+
+
+class _Vocabulary:
+    """Names with their places. Those beyond what a column can count share the place of the empty name."""
+
+    def __init__(self) -> None:
+        self.names = [""]
+        self._places = {"": 0}
+
+    def place(self, name: str) -> int:
+        place = self._places.get(name)
+        if place is None:
+            if len(self.names) == MOST_NAMES:
+                return 0
+            place = self._places[name] = len(self.names)
+            self.names.append(name)
+        return place
 
 
 def session_number(conversation: str) -> int:

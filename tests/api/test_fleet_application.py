@@ -154,6 +154,13 @@ def test_a_tenants_day_is_kept_by_all_together_with_and_without_a_plan(redis_url
     app.invoke({"question": "q"}, {"configurable": {"tenant": "another"}}, context=vine.context(OBJECTIVE))
 
 
+def test_what_only_watches_refuses_nothing(redis_url, fleet_name, tmp_path, started):
+    config = FleetConfig(url=redis_url, name=fleet_name, daily_usd={"*": 0.1}, journal=tmp_path / "fleet.sqlite")
+    vine, app = serving(config, mode="observe")
+    started.append(vine)
+    app.invoke({"question": "q"}, context=vine.context(OBJECTIVE))
+
+
 def test_a_cap_for_each_request_holds_beside_the_tenants(redis_url, fleet_name, tmp_path, started):
     config = FleetConfig(url=redis_url, name=fleet_name, daily_usd={"*": 40.0}, journal=tmp_path / "fleet.sqlite")
     vine, app = serving(config)

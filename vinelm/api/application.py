@@ -131,7 +131,8 @@ class VineLM:
         others = None if self.fleet is None else self.fleet.others
         self._load_source = load_source(load, {model.engine for model in self.catalog.models}, others)
         if self.fleet is not None:
-            self.adapter.tells_config, self.adapter.account_of = True, self.fleet.account_of
+            self.adapter.tells_config = True
+            self.adapter.account_of = self.fleet.account_of if mode == "enforce" else None
         if annotated is not None:
             self.load(annotated)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
 from vinelm.backends import ModelResolver, rate_limiters_of
 from vinelm.controller import Fleet, Planner, SessionRows
-from vinelm.errors import ConfigError
+from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.protocols import CallGuard
 
@@ -36,11 +35,12 @@ class ServedFleet:
                 raise ConfigError(f"{name} is {label!r}: give a key of LangGraph's configurable, or a function of it")
         self.fleet = fleet
         self.others = fleet.others
+        self._has_shared = False
         self._models, self._conversation_id, self._tenant = models, conversation_id, tenant
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
         """Return where a request tells the fleet what it has under way."""
-        self._shared_limits  # noqa: B018 - with the first request: until then a backend may lack its key
+        self._share_limits()
         given = configurable or {}
         return self.fleet.rows(
             planner,
@@ -51,17 +51,20 @@ class ServedFleet:
 
     def account_of(self, context: RunContext) -> CallGuard | None:
         """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap."""
-        self._shared_limits  # noqa: B018 - see above; runs without a plan keep the limits, too
+        self._share_limits()
         return self.fleet.account(_label(self._tenant, context.configurable or {}))
 
-    @cached_property
-    def _shared_limits(self) -> None:
-        """Share the rate limits of all backends; once."""
-        catalog = self._models.catalog
-        limiters = rate_limiters_of(catalog, self._models.backends)
-        self.fleet.share_limits(
-            {f"{catalog[model].provider}:{catalog[model].engine}": limiter for model, limiter in limiters.items()}
-        )
+    def _share_limits(self) -> None:
+        """Share the rate limits of all backends; once, with the first request: backends are made for it."""
+        if self._has_shared:
+            return
+        with suppress(VineLMError):  # a backend that cannot be made is for the first call to report
+            catalog = self._models.catalog
+            limiters = rate_limiters_of(catalog, self._models.backends)
+            self.fleet.share_limits(
+                {f"{catalog[model].provider}:{catalog[model].engine}": limiter for model, limiter in limiters.items()}
+            )
+            self._has_shared = True
 
 
 def _label(label: RunLabel, configurable: Mapping[str, Any]) -> str:

@@ -91,6 +91,17 @@ def test_names_of_processes_are_joined():
     assert [view.engines[i] for i in view.where(view.process == 1).engine] == ["west", "east"]
 
 
+def test_only_names_in_use_are_published_and_too_many_share_the_empty_one(monkeypatch):
+    monkeypatch.setattr("vinelm.controller.fleet.live_invocations.MOST_NAMES", 3)
+    table = LiveInvocations("p1")
+    slots = [table.begin(start(tenant=name)) for name in ("a", "b", "c", "d")]
+    assert sorted(view_of(table).tenants) == ["", "a", "b"]
+    table.end(slots[0])
+    view = view_of(table)
+    assert [view.tenants[i] for i in view.tenant] == ["b", "", ""]
+    assert "a" not in view.tenants
+
+
 def test_a_view_is_immutable_and_may_be_empty():
     view = merge([])
     assert len(view) == 0
