@@ -49,7 +49,7 @@ class Fleet:
             if config.required:
                 self.stop()
                 raise ConfigError("the fleet's Redis does not answer: start it, or do not require it (required=False)")
-            warnings.warn("the fleet's Redis does not answer: this process goes on alone until it does", stacklevel=3)
+            warnings.warn("the fleet's Redis does not answer: this process goes on alone until it does", stacklevel=4)
 
     @classmethod
     def of(cls, fleet: str | FleetConfig) -> Fleet:
