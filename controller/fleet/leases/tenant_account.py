@@ -135,6 +135,6 @@ class TenantAccount(SpendGuard):
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
         why = "the fleet's Redis does not answer" if self._is_alone() else "other processes may hold the rest"
         return (
-            f"the call may cost up to ${upper_usd:.6f}, and for tenant {self.tenant!r} this process has ${left_usd:.6f} left of "
-            f"${self.daily_usd:g} for today ({why}): raise daily_usd, or lower the model's max_tokens"
+            f"the call may cost up to ${upper_usd:.6f}, and for tenant {self.tenant!r} this process has "
+            f"${left_usd:.6f} left of ${self.daily_usd:g} for today ({why}): raise daily_usd, or lower the model's max_tokens"
         )
