@@ -62,7 +62,7 @@ class RateShare:
         window_s: seconds that they are for.
         clock: measures them.
         before: calls that have started already.
-        on_short: called when a call does not fit, each time that it asks; must not block.
+        on_short: called when the first call of the line does not fit, once for each call; must not block.
 
     Attributes:
         limits, clock: as given.
@@ -83,6 +83,7 @@ class RateShare:
         self._ceiling = limits
         self._lacks = RateAmounts(0, 0)
         self._first_at = 0.0
+        self._told = -1
         self._line: dict[int, RateTurn] = {}  # in order
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -160,7 +161,9 @@ class RateShare:
                 self._lacks = RateAmounts(0, 0)
                 return 0.0
             self._lacks = RateAmounts(*lacks)
-        self._on_short()
+            is_news, self._told = self._told != turn.number, turn.number
+        if is_news:
+            self._on_short()
         return HEAD_POLLS_S
 
     def _leave(self, turn: RateTurn) -> None:
