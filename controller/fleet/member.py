@@ -69,7 +69,7 @@ class FleetMember:
         self.chores: list[Chore] = []
         """Done in every round, after publishing and before reading. To be set before :meth:`start`."""
         self.failure = ""
-        """Type of the last exception that was no answer of Redis's: a defect. Empty if there was none."""
+        """Type of the exception, no answer of Redis, that made the process go alone: a defect. Empty otherwise."""
         self.rounds = 0
         """Rounds that Redis has answered."""
         self._link, self._every_s, self._now = link, every_s, now
@@ -136,7 +136,7 @@ class FleetMember:
             return False
         found.pop(self.live.process, None)
         self._neighbours.update(found, self._now())
-        self.is_alone = False
+        self.is_alone, self.failure = False, ""
         self.rounds += 1
         return True
 
