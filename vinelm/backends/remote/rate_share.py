@@ -106,13 +106,13 @@ class RateShare:
     def demand(self) -> RateDemand:
         """Return what is held, used and lacking now."""
         with self._lock:
-            used = self._used()
+            used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:
                 mean = min(-(-used.tokens // max(used.requests, 1)), self.limits.tokens)
-                return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(1, mean))
+                return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(one, mean))
             tokens = min(next(iter(self._line.values())).tokens, self.limits.tokens)
             waited_s = self.clock.now() - self._first_at
-            return RateDemand(self._held, used, self._lacks, RateAmounts(1, tokens), waited_s)
+            return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
         """Hold so much from now on, and at least what is held."""
