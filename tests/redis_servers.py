@@ -19,7 +19,8 @@ WHY_NOT = (
 def answers(url):
     redis = pytest.importorskip("redis")
     try:
-        return bool(redis.Redis.from_url(url, socket_connect_timeout=0.3, socket_timeout=0.3).ping())
+        with redis.Redis.from_url(url, socket_connect_timeout=0.3, socket_timeout=0.3) as client:
+            return bool(client.ping())
     except redis.RedisError:
         return False
 

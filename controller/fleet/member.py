@@ -15,6 +15,8 @@ from vinelm.errors import FleetUnreachable
 
 EVERY_S = 0.25
 """Seconds between two rounds."""
+ERRANDS_S = 0.02
+"""Shortest time from chores that were asked for to the next, so that many calls at once do not keep Redis busy."""
 LONGEST_PAUSE_S = 1.0
 """While Redis does not answer, it is asked again at least so often."""
 ALONE = "the fleet's Redis does not answer: this process goes on alone, within its last share"
@@ -66,6 +68,8 @@ class FleetMember:
         """Whether Redis did not answer in the last round; True before the first."""
         self.chores: list[Chore] = []
         """Done in every round, after publishing and before reading. To be set before :meth:`start`."""
+        self.failure = ""
+        """Type of the exception, no answer of Redis, that made the process go alone: a defect. Empty otherwise."""
         self.rounds = 0
         """Rounds that Redis has answered."""
         self._link, self._every_s, self._now = link, every_s, now
@@ -88,15 +92,26 @@ class FleetMember:
     @property
     def note(self) -> str:
         """What a trace has to say: empty while Redis answers."""
-        return ALONE if self.is_alone else ""
+        if not self.is_alone:
+            return ""
+        return f"the fleet failed ({self.failure}): this process goes on alone" if self.failure else ALONE
 
     def start(self) -> None:
         """Start the thread."""
         self._thread = Thread(target=self._run, name="vinelm-fleet", daemon=True)
         self._thread.start()
 
+    def _run_errand(self) -> None:
+        """Do the chores between two rounds. While Redis does not answer, that is for the rounds to find out."""
+        if not self.is_alone:
+            try:
+                self._do_chores()
+            except Exception:  # what it was the next round finds out
+                self._go_alone()
+        time.sleep(ERRANDS_S)
+
     def wake(self) -> None:
-        """Begin the next round now: something is wanted from the fleet."""
+        """Do the chores now: something is wanted from the fleet."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
@@ -114,28 +129,40 @@ class FleetMember:
             self._link.publish(
                 self.live.process, self._version, load_summary(snapshot), snapshot.to_bytes(), ttl_s=GONE_AFTER_S
             )
-            for chore in self.chores:
-                chore.do(self._link)
+            self._do_chores()
             found = self._link.loads()
         except FleetUnreachable:
-            self.is_alone = True
-            self._neighbours.expire(self._now())
-            for chore in self.chores:
-                chore.go_alone(self._link)
+            self._go_alone()
             return False
         found.pop(self.live.process, None)
         self._neighbours.update(found, self._now())
-        self.is_alone = False
+        self.is_alone, self.failure = False, ""
         self.rounds += 1
         return True
+
+    def _do_chores(self) -> None:
+        for chore in self.chores:
+            chore.do(self._link)
+
+    def _go_alone(self) -> None:
+        self.is_alone = True
+        self._neighbours.expire(self._now())
+        for chore in self.chores:
+            chore.go_alone(self._link)
 
     def _run(self) -> None:
         pause_s = self._every_s
         while not self._is_stopped:
-            answered = self.round()
+            try:
+                answered = self.round()
+            except Exception as error:  # a defect of ours: the thread has to go on, and requests with it
+                self.failure, answered = type(error).__name__, False
+                self._go_alone()
             pause_s = self._every_s if answered else min(2 * pause_s, LONGEST_PAUSE_S)
-            if self._wake.wait(pause_s):
+            until = time.monotonic() + pause_s
+            while (left_s := until - time.monotonic()) > 0.0 and self._wake.wait(left_s) and not self._is_stopped:
                 self._wake.clear()
+                self._run_errand()
         with suppress(FleetUnreachable):
             for chore in self.chores:
                 chore.close(self._link)

@@ -80,9 +80,9 @@ end
 local function is_before(one, rich, since)
     return one[6] >= 0 and (since < 0 or one[11] < rich or (one[11] == rich and one[6] < since))
 end
-local first, somebody_waits = nil, false
+local first, large_waits = nil, false
 for _, one in ipairs(others) do
-    somebody_waits = somebody_waits or one[6] >= 0
+    large_waits = large_waits or (one[6] >= 0 and (one[9] > part[1] or one[10] > part[2]))
     if is_before(one, rich, waits_since) and (not first or is_before(one, first[11], first[6])) then
         first = one
     end
@@ -101,7 +101,7 @@ if fits then
     for k = 1, 2 do
         if wanted[k] > 0 then
             local slice = wanted[k]
-            if not somebody_waits then
+            if not large_waits then  -- else what is granted now would hold it up for a minute
                 slice = math.max(slice, math.min(part[k], math.floor(rest[k] / (2 * members))))
             end
             held[k], rest[k] = held[k] + slice, rest[k] - slice

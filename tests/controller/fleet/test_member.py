@@ -116,6 +116,32 @@ def test_without_redis_a_process_is_alone_until_it_is_back(redis_server, fleet_n
     assert (one.is_alone, one.others, one.note) == (False, {"east": 1}, "")
 
 
+def test_a_defect_ends_neither_the_thread_nor_the_requests(redis_url, fleet_name, clock):
+    class Broken:
+        def do(self, link):
+            raise TypeError("a defect")
+
+        def go_alone(self, link):
+            pass
+
+        def close(self, link):
+            pass
+
+    one = member_of(redis_url, fleet_name, "p1", clock)
+    one.chores.append(Broken())
+    one.start()
+    while not one.failure:
+        pass
+    assert one.is_alone
+    assert "the fleet failed (TypeError)" in one.note
+    one.chores.clear()
+    one.wake()
+    while one.is_alone:
+        pass
+    assert one.note == ""
+    one.stop()
+
+
 def test_what_others_wrote_by_mistake_harms_nobody(redis_url, fleet_name, clock):
     one, link = member_of(redis_url, fleet_name, "p1", clock), RedisLink(redis_url, fleet_name)
     link.publish("odd", 1, b"not json", b"not rows", ttl_s=100)

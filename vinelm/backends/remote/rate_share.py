@@ -62,7 +62,7 @@ class RateShare:
         window_s: seconds that they are for.
         clock: measures them.
         before: calls that have started already.
-        on_short: called when a call does not fit, each time that it asks; must not block.
+        on_short: called when the first call of the line does not fit, once for each call; must not block.
 
     Attributes:
         limits, clock: as given.
@@ -83,6 +83,7 @@ class RateShare:
         self._ceiling = limits
         self._lacks = RateAmounts(0, 0)
         self._first_at = 0.0
+        self._told = -1
         self._line: dict[int, RateTurn] = {}  # in order
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -105,13 +106,13 @@ class RateShare:
     def demand(self) -> RateDemand:
         """Return what is held, used and lacking now."""
         with self._lock:
-            used = self._used()
+            used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:
                 mean = min(-(-used.tokens // max(used.requests, 1)), self.limits.tokens)
-                return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(1, mean))
+                return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(one, mean))
             tokens = min(next(iter(self._line.values())).tokens, self.limits.tokens)
             waited_s = self.clock.now() - self._first_at
-            return RateDemand(self._held, used, self._lacks, RateAmounts(1, tokens), waited_s)
+            return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
         """Hold so much from now on, and at least what is held."""
@@ -160,7 +161,9 @@ class RateShare:
                 self._lacks = RateAmounts(0, 0)
                 return 0.0
             self._lacks = RateAmounts(*lacks)
-        self._on_short()
+            is_news, self._told = self._told != turn.number, turn.number
+        if is_news:
+            self._on_short()
         return HEAD_POLLS_S
 
     def _leave(self, turn: RateTurn) -> None:

@@ -15,7 +15,7 @@ from shared_rates import World
 from vinelm.errors import FleetUnreachable
 
 WHERE = {}
-MANY = settings(max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=80, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
 FEW = settings(MANY, max_examples=4)
 
 
