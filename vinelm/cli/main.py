@@ -32,6 +32,7 @@ COMMANDS = (
     "explain",
     "evaluate",
     "verify",
+    "drift",
     "calibrate",
     "report",
 )
