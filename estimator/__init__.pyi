@@ -2,6 +2,10 @@ from .arms import Arms as Arms
 from .arms import arms_of as arms_of
 from .base import Estimator as Estimator
 from .base import RateEstimator as RateEstimator
+from .drift.monitor import DriftConfig as DriftConfig
+from .drift.monitor import DriftMonitor as DriftMonitor
+from .drift.report import DriftReport as DriftReport
+from .drift.report import Moved as Moved
 from .judged.agreement import JudgeAgreement as JudgeAgreement
 from .judged.correction import corrected_report as corrected_report
 from .judged.correction import corrected_trie as corrected_trie

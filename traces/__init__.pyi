@@ -20,6 +20,9 @@ from .imports.recorded_answers import AnswerColumns as AnswerColumns
 from .imports.recorded_answers import answers_table as answers_table
 from .imports.recorded_answers import read_answers as read_answers
 from .judged.judgements import Judgements as Judgements
+from .served.served_store import ServedStore as ServedStore
+from .served.writer import EvidenceWriter as EvidenceWriter
+from .served.writer import Feedback as Feedback
 from .shown.rows import Shown as Shown
 from .shown.rows import ShownRows as ShownRows
 from .shown.rows import SignalRecord as SignalRecord

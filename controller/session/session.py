@@ -12,6 +12,7 @@ from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.replanner import Replanner
+from vinelm.controller.session.served_request import ServedRequest
 from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
@@ -67,6 +68,7 @@ class Session(StopRulePolicy):
         template: the workflow's shape; by default the trie's.
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: told of each invocation as it begins, waits and ends, for those who watch all requests; None if nobody does.
+        evidence: makes rows of the request, as a profile would have; None if nobody keeps them.
 
     Attributes:
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
@@ -95,6 +97,7 @@ class Session(StopRulePolicy):
         template: Template | None = None,
         on_spent: Callable[[float], None] | None = None,
         rows: SessionRows | None = None,
+        evidence: ServedRequest | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")
@@ -116,7 +119,7 @@ class Session(StopRulePolicy):
         self._load = None if load is None else SessionLoad(load, planner)
         self._default = default
         self._on_spent = on_spent
-        self._rows = rows
+        self._rows, self.evidence = rows, evidence
         self.on_gate = None if rows is None else rows.gate
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
         self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
@@ -153,6 +156,8 @@ class Session(StopRulePolicy):
             self._load.dispatched(model)
         if self._rows is not None:
             self._rows.began(stage, (*prefix, model), elapsed_s, decision)
+        if self.evidence is not None:
+            self.evidence.began(stage, (*prefix, model))
         return model
 
     def record(self, invocation: Invocation) -> None:
@@ -164,6 +169,8 @@ class Session(StopRulePolicy):
             self._load.finished(invocation.prefix[-1], excess_s)
         if self._rows is not None:
             self._rows.ended(invocation.prefix)
+        if self.evidence is not None:
+            self.evidence.ended(invocation)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones where they are not recorded.
@@ -181,6 +188,8 @@ class Session(StopRulePolicy):
             self._load.finished(prefix[-1], None)
         if self._rows is not None:
             self._rows.ended(prefix)
+        if self.evidence is not None:
+            self.evidence.interrupted(prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to go on: False where the stop rule ends the request or the plan does.
@@ -189,6 +198,8 @@ class Session(StopRulePolicy):
         """
         seen = self._replanner.seen
         has_ended = self.has_ended(finished, state)
+        if self.evidence is not None:
+            self.evidence.verdict(prefix, has_ended)
         if has_ended and not (seen is not None and seen.goes_on and self.mode == "enforce"):
             return False
         with self._lock:
@@ -202,6 +213,8 @@ class Session(StopRulePolicy):
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
         """Plan by what the invocation at the end of ``prefix`` has shown, where the trie knows what that means."""
+        if self.evidence is not None:
+            self.evidence.shown(prefix, outcome.signal)
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
@@ -230,6 +243,8 @@ class Session(StopRulePolicy):
             self._load.dispatched(model)
         if model is not None and self._rows is not None:
             self._rows.began(failed.stage, (*failed.prefix[:-1], model), elapsed_s, decision)
+        if model is not None and self.evidence is not None:
+            self.evidence.began(failed.stage, (*failed.prefix[:-1], model))
         return model
 
     def note_failure(

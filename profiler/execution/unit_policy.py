@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, WorkflowError
 from vinelm.observation import Observation
-from vinelm.policies import ForcedMode, ForcedPolicy
+from vinelm.policies import ForcedMode, ForcedPolicy, observed_row
 from vinelm.profiler.execution.job import stage_of
 from vinelm.protocols import Invocation
 from vinelm.template import Stage, Template
@@ -71,42 +70,20 @@ class UnitPolicy(ForcedPolicy):
         arm: str | None = None,
     ) -> Observation:
         """Return the observation. Repeated attempts count in cost and ``retries``, but not in latency."""
-        good = [one for one in self.invocations if one.failure is None]
-        counted = good or self.invocations[-1:]
-        usages = [usage for one in self.invocations for usage in one.usages]
         end_s = self.clock.now() if self._boundary_s is None else self._boundary_s
-        return Observation(
+        return observed_row(
+            self.invocations,
             request_id=self.request_id,
             prefix=self.prefix,
             stage=self.stage,
             success=success,
             stopped=stopped,
-            cost_usd=sum(usage.cost_usd for usage in usages),
-            latency_s=max((_without_waiting(one) for one in counted), default=0.0),
             tool_latency_s=max(end_s - self._stage_ended_s, 0.0) if self.invocations else 0.0,
-            tokens_in=_total([usage.tokens_in for usage in usages]),
-            tokens_out=_total([usage.tokens_out for usage in usages]),
-            tokens_cached=_total([usage.tokens_cached for usage in usages]),
-            tokens_estimated=any(usage.tokens_estimated for usage in usages),
-            ttft_s=usages[0].ttft_s if usages else None,
-            calls=len(usages),
-            retries=sum(usage.retries for usage in usages) + len(self.invocations) - len(counted),
             failure=failure,
             detail=detail,
             arm=arm,
         )
 
 
-def _without_waiting(invocation: Invocation) -> float:
-    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff."""
-    return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0)
-
-
 def _name(stage: Stage) -> str:
     return stage.name
-
-
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Their sum; None if any is unknown, or there are none."""
-    known = [n for n in counts if n is not None]
-    return sum(known) if known and len(known) == len(counts) else None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 from vinelm.adapters.langchain import VineChatModel
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.long_running import LongRunning
+from vinelm.api.served_evidence import OnDrift
 from vinelm.api.served_fleet import RunLabel, ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 Node = Callable[..., Any]
 
 
-class VineLM:
+class VineLM(LongRunning):
     """Wraps the LLM stages of a LangGraph application and chooses their models while a request runs.
 
     Until a trie is loaded, or for a run without an objective, every stage runs its default model. Thread-safe.
@@ -79,6 +81,9 @@ class VineLM:
             :class:`~vinelm.signals.Signals`. Policies are told it; by default nothing is.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
             :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
+        evidence: the store that rows of planned requests are written to, as a profile would have; off the request path.
+        on_drift: called with each annotation of the trie that the rows show to have moved; see
+            :class:`~vinelm.estimator.Moved`. In a thread of its own.
         conversation_id, tenant: in a fleet, how a run names its conversation and whose request it is: a key of LangGraph's
             ``config["configurable"]``, or a function of that mapping. A hash of the one and the name of the other leave the
             process.
@@ -104,7 +109,10 @@ class VineLM:
         fleet: str | FleetConfig | None = None,
         conversation_id: RunLabel = "thread_id",
         tenant: RunLabel = "tenant",
+        evidence: str | Path | None = None,
+        on_drift: OnDrift | None = None,
     ) -> None:
+        LongRunning.__init__(self, evidence, on_drift)
         annotated = trie if trie is None or isinstance(trie, AnnotatedTrie) else load_trie(trie)
         if models is None:
             if annotated is None:
@@ -134,7 +142,7 @@ class VineLM:
             self.adapter.tells_config = True
             self.adapter.account_of = self.fleet.account_of if mode == "enforce" else None
         if annotated is not None:
-            self.load(annotated)
+            self._serve(annotated, None if isinstance(trie, AnnotatedTrie | None) else Path(trie))
 
     # -- building the graph ------------------------------------------------------------------------------------
 
@@ -302,7 +310,13 @@ class VineLM:
                 it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
-        annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
+        if isinstance(trie, AnnotatedTrie):
+            self._serve(trie, None)
+        else:
+            self._serve(load_trie(trie), Path(trie))
+
+    def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
+        """Plan over a trie that was read from ``path``, None if from nowhere."""
         if annotated.template.stop == "oracle" and not self.labelled:
             raise ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
@@ -312,6 +326,7 @@ class VineLM:
         self._planners = ServedPlanners(annotated, self.adapter, self.catalog)
         if self.adapter.template is None:
             self.adapter.template = annotated.template
+        self._loaded(annotated, path, self.adapter.observers)
 
     def prepare(self, *objectives: Objective) -> None:
         """Build the index for objectives of these kinds now, so that no request waits for it; the bounds' values do not matter.
@@ -335,6 +350,7 @@ class VineLM:
         started_at: float | None = None,
         returns_earlier: bool | None = None,
         configurable: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
     ) -> Session:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
@@ -349,6 +365,7 @@ class VineLM:
             returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
                 ``vine.finish``.
             configurable: LangGraph's, in a fleet: names the conversation and the tenant.
+            run_id: what the rows of the request are called, where evidence is kept; by default a new name.
 
         Raises:
             ConfigError: no trie is loaded.
@@ -359,10 +376,11 @@ class VineLM:
             objective = control.begin()
             control.planned(planner.plan(objective).path_cost_usd)
         planner.prepare_in_background(objective)
+        clock = clock or self.models.new_clock()
         return Session(
             planner,
             objective,
-            clock=clock or self.models.new_clock(),
+            clock=clock,
             request=request,
             judge=judge,
             started_at=started_at,
@@ -374,6 +392,7 @@ class VineLM:
             default=self._served_default,
             on_spent=None if control is None else control.spent,
             rows=None if self.fleet is None else self.fleet.rows(planner, objective, configurable),
+            evidence=None if self.evidence is None else self.evidence.request(run_id, clock),
         )
 
     def _control_of(self, objective: Objective) -> SpendControl | None:
@@ -426,4 +445,5 @@ class VineLM:
             started_at=context.started_at,
             returns_earlier=context.returns_earlier,
             configurable=context.configurable,
+            run_id=context.request_id,
         )

@@ -21,7 +21,7 @@ from vinelm.version import __version__
 SECTIONS = {
     "Begin": ("demo", "init", "doctor", "check"),
     "Measure": ("profile", "store", "estimate", "trie"),
-    "Decide": ("plan", "explain", "evaluate", "verify", "report"),
+    "Decide": ("plan", "explain", "evaluate", "verify", "drift", "report"),
     "Engines of your own": ("engine", "calibrate"),
 }
 """The subcommands by what they are for, as the help shows them."""

@@ -1,4 +1,5 @@
 from .events import DecisionEvent as DecisionEvent
+from .events import DriftEvent as DriftEvent
 from .events import Listener as Listener
 from .events import Observer as Observer
 from .events import ObserverGroup as ObserverGroup

@@ -56,6 +56,26 @@ class Listener(Observer, Protocol):
         """A model was called inside the invocation of ``token``; ``answer`` is None where there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftEvent:
+    """A quantity of a served node that is no longer what the trie says.
+
+    Attributes:
+        stage, model, quantity, direction: the stage and model of the node's invocation; "stop", "dollars", "seconds" or
+            "signal LABEL"; "up" or "down".
+        path: the node's models from the first invocation on.
+        annotated, seen: what the trie says, and the mean since the change.
+    """
+
+    stage: str
+    model: str
+    quantity: str
+    direction: str
+    path: tuple[str, ...]
+    annotated: float
+    seen: float
+
+
 class ObserverGroup:
     """Notifies several observers. One that fails is left out of that one event: it must not cost the request.
 
@@ -91,6 +111,11 @@ class ObserverGroup:
         for observer, token in tokens:
             if _listens(observer):
                 _safely(observer, "exchanged", token, messages, answer)
+
+    def drifted(self, moved: DriftEvent) -> None:
+        """Notify the observers that have a method ``drifted``."""
+        for observer in self.observers:
+            _safely(observer, "drifted", moved)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
         """Notify the observers that were notified of the beginning."""

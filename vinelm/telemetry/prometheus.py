@@ -7,7 +7,7 @@ from typing import Any
 from vinelm.catalog import Model
 from vinelm.extras import required_extra
 from vinelm.protocols import Invocation
-from vinelm.telemetry.events import DecisionEvent
+from vinelm.telemetry.events import DecisionEvent, DriftEvent
 
 with required_extra("metrics", "the observer Prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -55,6 +55,12 @@ class Prometheus:
             "vinelm_tokens", "Tokens; kind is in, out or cached (a part of in).", (*where, "kind"), registry=registry
         )
         self._retries = Counter("vinelm_retries", "Attempts that had to be repeated.", where, registry=registry)
+        self._drift = Counter(
+            "vinelm_drift",
+            "Annotations of the trie that no longer hold; quantity is stop, dollars, seconds or signal.",
+            (*where, "quantity", "direction"),
+            registry=registry,
+        )
         self._in_flight = Gauge("vinelm_in_flight", "Invocations under way.", ("engine",), registry=registry)
 
     def decided(self, decided: DecisionEvent) -> None:
@@ -62,6 +68,10 @@ class Prometheus:
         outcome = "run" if decided.kind == "model" else "continue" if decided.goes_on else "end"
         self._decisions.labels(decided.stage or "", decided.model or "", outcome).inc()
         self._decision_s.labels(decided.kind).observe(decided.seconds)
+
+    def drifted(self, moved: DriftEvent) -> None:
+        """One more annotation that no longer holds."""
+        self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
         """One more under way."""

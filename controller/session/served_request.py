@@ -1,0 +1,184 @@
+"""How one served request becomes rows, as a profile would have written them. Nothing here may fail or delay the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock, RLock
+
+from vinelm.observation import Observation
+from vinelm.policies import observed_row
+from vinelm.protocols import Invocation
+from vinelm.template import Template
+
+Path = tuple[str, ...]
+
+
+class InFlight:
+    """How many invocations each engine serves for this process. Thread-safe.
+
+    Args:
+        engine_of: name of a model to its engine.
+    """
+
+    def __init__(self, engine_of: Mapping[str, str]) -> None:
+        self._engine_of = engine_of
+        self._counts: dict[str, int] = {}
+        self._lock = RLock()  # a request that is dropped in the middle is counted by the garbage collector, at any moment
+
+    def begin(self, model: str) -> int:
+        """Count one more, and return how many there were."""
+        engine = self._engine_of.get(model, model)
+        with self._lock:
+            before = self._counts.get(engine, 0)
+            self._counts[engine] = before + 1
+        return before
+
+    def end(self, model: str) -> None:
+        """Count one fewer."""
+        engine = self._engine_of.get(model, model)
+        with self._lock:
+            self._counts[engine] = max(self._counts.get(engine, 0) - 1, 0)
+
+
+@dataclass
+class _Pending:
+    """An invocation whose row is not complete."""
+
+    stage: str
+    in_flight: int
+    attempts: list[Invocation] = field(default_factory=list)
+    is_open: bool = True
+    ended_s: float = 0.0
+    tools_until_s: float | None = None
+    stopped: bool | None = None
+    arm: str | None = None
+    signal: str | None = None
+
+
+class ServedRequest:
+    """The rows of one request. A row is emitted once it is complete: the request goes on from it, or ends. Thread-safe.
+
+    A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.
+
+    Args:
+        run_id: the request id of the rows.
+        template: the workflow's shape.
+        emit: takes a complete row; must not block.
+        in_flight: counts the invocations of the process.
+        now: the request's clock, in seconds.
+    """
+
+    __slots__ = ("__weakref__", "_emit", "_in_flight", "_lock", "_now", "_passed", "_pending", "_template", "run_id")
+
+    def __init__(
+        self,
+        run_id: str,
+        template: Template,
+        emit: Callable[[Observation], None],
+        in_flight: InFlight,
+        now: Callable[[], float],
+    ) -> None:
+        self.run_id = run_id
+        self._template, self._emit, self._in_flight, self._now = template, emit, in_flight, now
+        self._pending: dict[Path, _Pending] = {}
+        self._passed: set[Path] = set()
+        self._lock = Lock()
+
+    def began(self, stage: str, path: Path) -> None:
+        """An invocation of ``stage`` begins; ``path`` ends with its model."""
+        with suppress(Exception), self._lock:
+            known = self._pending.get(path)
+            if known is not None and known.stage == stage:  # another attempt, or another branch of a fan-out
+                if not known.is_open:
+                    known.is_open = True
+                    self._in_flight.begin(path[-1])
+                return
+            before = self._pending.get(path[:-1])
+            if before is not None:
+                before.stopped = bool(before.stopped)
+                before.arm = None if self._template.is_linear else stage
+                before.tools_until_s = self._now()
+            for done in [other for other, one in self._pending.items() if not one.is_open]:
+                self._emit_row(done)
+            self._pending[path] = _Pending(stage, self._in_flight.begin(path[-1]))
+
+    def ended(self, invocation: Invocation) -> None:
+        """An attempt has ended."""
+        with suppress(Exception), self._lock:
+            one = self._pending.get(invocation.prefix)
+            if one is None:
+                return
+            one.attempts.append(invocation)
+            one.ended_s = self._now()
+            self._close(invocation.prefix, one)
+
+    def interrupted(self, path: Path) -> None:
+        """The invocation has no result and will be run again."""
+        with suppress(Exception), self._lock:
+            one = self._pending.get(path)
+            if one is not None:
+                self._close(path, one)
+
+    def verdict(self, path: Path, finished: bool) -> None:
+        """The workflow's own check has passed or failed the answer after ``path``."""
+        with suppress(Exception), self._lock:
+            one = self._pending.get(path)
+            if one is not None:
+                one.stopped, one.tools_until_s = finished, self._now()
+            if finished:
+                self._passed.add(path)
+
+    def shown(self, path: Path, signal: str | None) -> None:
+        """What the invocation at the end of ``path`` has shown."""
+        with suppress(Exception), self._lock:
+            one = self._pending.get(path)
+            if one is not None:
+                one.signal = signal
+
+    def close(self) -> None:
+        """Emit what is left: the request has ended."""
+        with suppress(Exception), self._lock:
+            for path, one in list(self._pending.items()):
+                if one.is_open:
+                    self._close(path, one)
+                if one.stopped is None and self._template.is_linear and self._template.stage_after(len(path)) is None:
+                    one.stopped = True
+                self._emit_row(path)
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+    # -- with the lock held ------------------------------------------------------------------------------------
+
+    def _close(self, path: Path, one: _Pending) -> None:
+        if one.is_open:
+            one.is_open = False
+            self._in_flight.end(path[-1])
+
+    def _emit_row(self, path: Path) -> None:
+        one = self._pending.pop(path)
+        if not one.attempts:
+            return
+        last = one.attempts[-1]
+        failed = all(attempt.failure is not None for attempt in one.attempts)
+        until_s = one.ended_s if one.tools_until_s is None else one.tools_until_s
+        self._emit(
+            observed_row(
+                one.attempts,
+                request_id=self.run_id,
+                prefix=path,
+                stage=one.stage,
+                success=None,
+                stopped=None if failed else one.stopped,
+                tool_latency_s=0.0 if failed else max(until_s - one.ended_s, 0.0),
+                in_flight=one.in_flight,
+                failure=last.failure if failed else None,
+                detail=last.detail if failed else None,
+                arm=None if failed else one.arm,
+                signal=one.signal,
+                is_continued=any(path[:k] in self._passed for k in range(1, len(path))),
+            )
+        )

@@ -1,0 +1,134 @@
+"""E-processes: bets against a hypothesis whose expected wealth never grows while it holds.
+
+If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability alpha at most
+(Ville's inequality), whenever and however often one looks. See Ramdas, Grünwald, Vovk and Shafer, *Game-theoretic statistics
+and safe anytime-valid inference* (2023).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log, log2
+from typing import Protocol
+
+import numpy as np
+
+from vinelm.trie import FloatArray
+
+_SHARES = np.array((0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8))
+"""How far between the hypothesis and certainty the alternatives of a share lie."""
+_STAKES_UP = np.array((0.02, 0.05, 0.1, 0.2, 0.35, 0.6))
+_STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
+
+
+class Bets(Protocol):
+    """Bets on one value each: for a value, the log of what each bet multiplies its wealth by."""
+
+    def log_factors(self, value: FloatArray) -> FloatArray:
+        """Return the log factors, shape (..., bets), of values of shape (...)."""
+
+
+@dataclass(frozen=True)
+class ShareAbove:
+    """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1: likelihood ratios of higher chances.
+
+    Args:
+        most: in [0, 1). 0 takes any 1 as proof.
+    """
+
+    most: float
+
+    def log_factors(self, value: FloatArray) -> FloatArray:
+        """See :class:`Bets`."""
+        most = min(max(self.most, 1e-9), 1.0 - 1e-9)
+        other = most + (1.0 - most) * _SHARES
+        won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
+        return np.where(value[..., None] > 0.5, won, lost)
+
+
+@dataclass(frozen=True)
+class ShareBelow:
+    """Bets against "the chance of a 1 is at least ``least``", for values 0 and 1."""
+
+    least: float
+
+    def log_factors(self, value: FloatArray) -> FloatArray:
+        """See :class:`Bets`."""
+        return ShareAbove(1.0 - self.least).log_factors(1.0 - value)
+
+
+@dataclass(frozen=True)
+class MeanAbove:
+    """Bets against "the mean is at most ``most``", for values >= 0. Nothing else is assumed of them.
+
+    A stake s multiplies wealth by 1 + s·(x/most − 1), whose mean is at most 1 and which is never negative.
+    """
+
+    most: float
+
+    def log_factors(self, value: FloatArray) -> FloatArray:
+        """See :class:`Bets`."""
+        return np.asarray(np.log1p(_STAKES_UP * (value[..., None] / self.most - 1.0)))
+
+
+@dataclass(frozen=True)
+class MeanBelow:
+    """Bets against "the mean is at least ``least``", given that the mean square distance to ``least`` is at most ``square``.
+
+    With y = s·(least − x) wealth is multiplied by (1 + y + y²/2) / (1 + s²·square/2), whose mean is then at most 1 (Catoni's
+    influence function): one large value cannot ruin the bet, and no bound on the values is needed.
+    """
+
+    least: float
+    square: float
+
+    def log_factors(self, value: FloatArray) -> FloatArray:
+        """See :class:`Bets`."""
+        stake = _STAKES_DOWN / self.least
+        y = stake * (self.least - value[..., None])
+        return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * stake * stake * self.square))
+
+
+@dataclass
+class EProcess:
+    """The wealth of a mixture of bets: half begins at the first value, half is spread over all later ones.
+
+    What begins at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. A change after n values therefore has
+    to win only about log(n) + 2 log(log(n)) more than one at the start. One object may hold many independent processes over the
+    same hypothesis: all arrays then begin with their shape.
+
+    Attributes:
+        bets: the bets; they say what the hypothesis is.
+        count: values seen.
+        log_wealth: log of the present wealth, shape of the values.
+    """
+
+    bets: Bets
+    count: int = 0
+    log_wealth: FloatArray = field(default_factory=lambda: np.zeros(()))
+    _start: FloatArray = field(default_factory=lambda: np.zeros(1))
+    _later: FloatArray = field(default_factory=lambda: np.full(1, -np.inf))
+    _low: FloatArray = field(default_factory=lambda: np.zeros(1))
+    _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
+
+    def add(self, value: FloatArray | float) -> FloatArray:
+        """Add one value (of each process) and return the log of the wealth."""
+        factors = self.bets.log_factors(np.asarray(value, np.float64))
+        self.count += 1
+        n = self.count
+        waiting = 1.0 / log2(n + 1)
+        if n >= 2:
+            self._later = np.logaddexp(self._later, log(1.0 / log2(n) - waiting)) + factors
+        self._start = self._start + factors
+        lower = self._start < self._low
+        self._low = np.where(lower, self._start, self._low)
+        self._low_at = np.where(lower, n, self._low_at)
+        both = np.logaddexp(self._start, np.logaddexp(self._later, log(waiting)))
+        top = both.max(-1)
+        self.log_wealth = np.asarray(top + np.log(np.exp(both - top[..., None]).mean(-1)) - log(2.0))
+        return self.log_wealth
+
+    @property
+    def before_change(self) -> int:
+        """How many values came before the change, as the bet that has gained most since its low dates it. Of one process."""
+        return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

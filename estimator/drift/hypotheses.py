@@ -1,0 +1,128 @@
+"""What the annotations of a node claim of each row, as hypotheses to bet against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.estimator.drift.e_process import Bets, EProcess, MeanAbove, MeanBelow, ShareAbove, ShareBelow
+from vinelm.estimator.drift.report import Direction
+from vinelm.observation import Observation
+
+BORROWED_ROWS = 8
+"""Rows that the annotation of a node is worth at least: an estimator borrows from the other nodes of its stage and model."""
+VARIANCE_SLACK = 2.0
+"""By how much the true variance may exceed the annotated one, where a mean is tested for having fallen."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The claim that a quantity has not moved in one direction.
+
+    Attributes:
+        quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
+        value: what a row says of it; None if nothing.
+        process: the bets against it.
+    """
+
+    quantity: str
+    direction: Direction
+    annotated: float
+    value: Callable[[Observation], float | None]
+    process: EProcess
+
+
+def hypotheses_of(
+    annotated: AnnotatedTrie, node: int, *, alpha: float, points: float, relative: float
+) -> tuple[Hypothesis, ...]:
+    """Return the claims about stop, labels, dollars and seconds of a node.
+
+    Args:
+        annotated: the trie.
+        node: the node, not the root.
+        alpha: the chance, over all claims of the node, that an annotation is further off than the claim allows.
+        points: the tolerance of shares; see :class:`~vinelm.estimator.DriftConfig`.
+        relative: the tolerance of mean dollars and seconds, as a fraction of them.
+    """
+    count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
+    labels = label_shares(annotated, node)
+    amounts = {
+        name: (float(mean[node]), float(var[node]))
+        for name, mean, var in (
+            ("dollars", annotated.cost_usd, annotated.cost_var),
+            ("seconds", annotated.latency_s, annotated.latency_var),
+        )
+        if mean[node] > 0.0
+    }
+    z = NormalDist().inv_cdf(1.0 - alpha / (2 * (1 + len(labels) + len(amounts))))
+    shares = {"stop": (float(annotated.stop[node]), stop_of)}
+    shares |= {f"signal {label}": (share, partial(shows, label)) for label, share in labels.items()}
+    found: list[Hypothesis] = []
+    for name, (share, value) in shares.items():
+        smoothed = (share * count + 2.0) / (count + 4.0)
+        margin = max(points, z * sqrt(smoothed * (1.0 - smoothed) / count))
+        if share + margin < 1.0:
+            found.append(_claim(name, "up", share, value, ShareAbove(share + margin)))
+        if share - margin > 0.0:
+            found.append(_claim(name, "down", share, value, ShareBelow(share - margin)))
+    for name, (mean, var) in amounts.items():
+        value = dollars_of if name == "dollars" else seconds_of
+        margin = max(relative * mean, z * sqrt(var / count))
+        found.append(_claim(name, "up", mean, value, MeanAbove(mean + margin)))
+        if margin < mean:
+            below = MeanBelow(mean - margin, VARIANCE_SLACK * var + (2.0 * margin) ** 2)
+            found.append(_claim(name, "down", mean, value, below))
+    return tuple(found)
+
+
+def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
+    """Return the share of each signal after a first invocation, where the trie knows them; else nothing."""
+    signals, trie = annotated.signals, annotated.trie
+    if signals is None or signals.outcomes is None or int(trie.depth[node]) != 1:
+        return {}
+    path, outcomes = trie.prefix(node), signals.outcomes
+    try:
+        own = signals.trie.child(0, path[0], trie.stages[trie.stage[node]])
+    except KeyError:
+        return {}
+    here = np.flatnonzero(outcomes.node == own)
+    found: dict[str, float] = {}
+    for place in here:
+        signal = outcomes.labels[int(outcomes.label[place])].signal
+        if signal is not None:
+            found[signal] = found.get(signal, 0.0) + float(outcomes.chance[place])
+    return {label: min(share, 1.0) for label, share in found.items()}
+
+
+def stop_of(row: Observation) -> float | None:
+    """Whether the request went no further, by the workflow's own check or a failure; None if not known."""
+    if row.failure is not None:
+        return 1.0
+    return None if row.stopped is None else float(row.stopped)
+
+
+def shows(label: str, row: Observation) -> float | None:
+    """Whether the row has that signal; None if it has none."""
+    return None if row.signal is None else float(row.signal == label)
+
+
+def dollars_of(row: Observation) -> float:
+    """Dollars of the invocation and the tools after it."""
+    return row.cost_usd + row.tool_cost_usd
+
+
+def seconds_of(row: Observation) -> float:
+    """Seconds of the invocation and the tools after it."""
+    return row.latency_s + row.tool_latency_s
+
+
+def _claim(
+    quantity: str, direction: Direction, annotated: float, value: Callable[[Observation], float | None], bets: Bets
+) -> Hypothesis:
+    return Hypothesis(quantity, direction, annotated, value, EProcess(bets))

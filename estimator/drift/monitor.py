@@ -1,0 +1,167 @@
+"""Test row by row whether what is served is still what a trie says (VineLM paper §4.5)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from statistics import fmean
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.errors import ConfigError
+from vinelm.estimator.drift.hypotheses import Hypothesis, hypotheses_of
+from vinelm.estimator.drift.report import DriftReport, Moved
+from vinelm.observation import Observation
+
+REMEMBERED_ROWS = 10_000
+"""Rows whose node is remembered, so that the rows below them find theirs where the trie branches."""
+KEPT_VALUES = 1_000
+"""Values of a test that are kept to say what was seen since the change; of an older one the latest of them."""
+ANNOTATION_SHARE = 0.5
+"""The share of alpha that pays for annotations that are further off than their own error says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftConfig:
+    """When an annotation counts as moved.
+
+    Args:
+        alpha: the chance, in (0, 1), of ever naming anything although nothing has moved, over all nodes and rows.
+        points: a share (stops, labels) has moved if it is further off than this, in [0, 1).
+        relative: mean dollars and seconds have moved if they are further off than this fraction, in [0, 1).
+        loaded_seconds: also test the seconds of calls that began while others were under way on their engine. They are longer
+            by the load, which the annotation at zero load leaves out.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    alpha: float = 0.05
+    points: float = 0.05
+    relative: float = 0.1
+    loaded_seconds: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alpha < 1.0:
+            raise ConfigError(f"alpha is {self.alpha}: it must be a fraction in (0, 1)", code="drift-alpha")
+        for name in ("points", "relative"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: it must be a fraction in [0, 1)", code=f"drift-{name}")
+
+
+@dataclass
+class _Test:
+    """One hypothesis about one quantity of a node, with its latest values: (row of the node, request, value)."""
+
+    hypothesis: Hypothesis
+    threshold: float  # of the log wealth
+    latest: deque[tuple[int, str, float]] = field(default_factory=lambda: deque(maxlen=KEPT_VALUES))
+    moved: Moved | None = None
+
+
+@dataclass
+class _Node:
+    tests: list[_Test]
+    count: int = 0
+
+
+class DriftMonitor:
+    """Compares rows with the annotations of their nodes, in the order in which they were served.
+
+    If what is served stays within the tolerance of the annotations, the chance that the monitor *ever* names anything is at
+    most ``alpha``, however long it runs. Annotations count as known up to their own standard error; that half of ``alpha``
+    rests on the normal approximation, the other half on no distribution. Not thread-safe. Calls no model.
+
+    Args:
+        annotated: the trie that serves.
+        config: the rate of false alarms and the tolerance.
+
+    Attributes:
+        moved: what has moved so far, in order.
+        rows: rows that were compared.
+    """
+
+    def __init__(self, annotated: AnnotatedTrie, config: DriftConfig | None = None) -> None:
+        self.annotated, self.config = annotated, config or DriftConfig()
+        self.moved: list[Moved] = []
+        self.rows = self.unplaced = self.left_out = self.under_load = 0
+        self._nodes: dict[int, _Node] = {}
+        self._known: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
+
+    def add(self, row: Observation) -> list[Moved]:
+        """Compare one row and return what it shows to have moved, each quantity of a node once.
+
+        Rows of paths that the trie lacks and rows below a passed check are counted and not compared.
+        """
+        node = self._find(row)
+        if node is None or row.is_continued:
+            self.unplaced += 1
+            return []
+        if row.depth > 1 and self.annotated.signals is not None:
+            self.left_out += 1
+            return []
+        self.rows += 1
+        state = self._nodes.get(node) or self._enter(node)
+        state.count += 1
+        self.under_load += bool(row.in_flight) and not self.config.loaded_seconds
+        for test in state.tests:
+            if test.moved is None:
+                self._bet(test, row, node, state.count)
+        found = [test.moved for test in state.tests if test.moved is not None and test.moved.noticed == state.count]
+        self.moved += found
+        return found
+
+    def report(self) -> DriftReport:
+        """Return what was compared and what has moved."""
+        return DriftReport(
+            alpha=self.config.alpha, rows=self.rows, nodes=len(self._nodes), moved=tuple(self.moved),
+            unplaced=self.unplaced, left_out=self.left_out, under_load=self.under_load,
+        )  # fmt: skip
+
+    def _enter(self, node: int) -> _Node:
+        """Begin the tests of a node: the k-th that is reached has the share 1/(k(k+1)) of alpha."""
+        k = len(self._nodes) + 1
+        alpha = self.config.alpha / (k * (k + 1))
+        made = hypotheses_of(
+            self.annotated, node, alpha=alpha * ANNOTATION_SHARE, points=self.config.points, relative=self.config.relative
+        )
+        threshold = float(np.log(max(len(made), 1) / (alpha * (1.0 - ANNOTATION_SHARE))))
+        state = self._nodes[node] = _Node([_Test(one, threshold) for one in made])
+        return state
+
+    def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
+        """Bet on one row, and note if the quantity is thereby shown to have moved."""
+        hypothesis = test.hypothesis
+        if hypothesis.quantity == "seconds" and row.in_flight and not self.config.loaded_seconds:
+            return
+        value = hypothesis.value(row)
+        if value is None:
+            return
+        process = hypothesis.process
+        test.latest.append((at, row.request_id, value))
+        if float(process.add(value)) < test.threshold:
+            return
+        since = list(test.latest)[-max(process.count - process.before_change, 1) :]
+        test.moved = Moved(
+            node=node, path=self.annotated.trie.prefix(node), stage=row.stage, quantity=hypothesis.quantity,
+            direction=hypothesis.direction, annotated=hypothesis.annotated, seen=fmean(value for _, _, value in since),
+            count=len(since), since=since[0][0], since_request=since[0][1], noticed=at,
+        )  # fmt: skip
+        test.latest.clear()
+
+    def _find(self, row: Observation) -> int | None:
+        trie = self.annotated.trie
+        parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
+        try:
+            if parent is None:
+                if not self.annotated.is_linear:
+                    return None
+                parent = trie.node(row.prefix[:-1])
+            node = int(trie.child(parent, row.model, row.stage))
+        except KeyError:
+            return None
+        self._known[row.request_id, row.prefix] = node
+        while len(self._known) > REMEMBERED_ROWS:
+            self._known.popitem(last=False)
+        return node

@@ -1,0 +1,72 @@
+"""What a comparison of served rows with a trie has found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Direction = Literal["up", "down"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A quantity of a node that is no longer what the trie says.
+
+    Attributes:
+        node, path, stage: the node, its models from the first invocation on, and the stage of its invocation.
+        quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
+        direction: whether it rose or fell.
+        annotated: what the trie says, conditional on the request reaching the node.
+        seen: the mean since the change.
+        count: rows of the node that ``seen`` is the mean of.
+        since: the row of the node, from 1, that the change most probably came with; an estimate without an interval.
+        since_request: the request of that row.
+        noticed: the row of the node, from 1, at which it was noticed.
+    """
+
+    node: int
+    path: tuple[str, ...]
+    stage: str
+    quantity: str
+    direction: Direction
+    annotated: float
+    seen: float
+    count: int
+    since: int
+    since_request: str
+    noticed: int
+
+    @property
+    def model(self) -> str:
+        """The model of the node's invocation."""
+        return self.path[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "path": list(self.path)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """What was compared and what has moved.
+
+    Attributes:
+        alpha: the chance of ever naming anything although nothing has moved.
+        rows, nodes: what was compared.
+        moved: what has moved, in the order in which it was noticed.
+        unplaced: rows of paths that the trie lacks, or below a passed check; not compared.
+        left_out: rows of later invocations where plans use what requests show, which decides who comes there; not compared.
+        under_load: rows whose seconds were left out, since other calls were under way on the engine when they began.
+    """
+
+    alpha: float
+    rows: int
+    nodes: int
+    moved: tuple[Moved, ...]
+    unplaced: int = 0
+    left_out: int = 0
+    under_load: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {**asdict(self), "moved": [one.to_dict() for one in self.moved]}

@@ -1,0 +1,245 @@
+"""Rows of served requests: what they say, when they are written, and what they may not cost."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from conftest import random_table
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from vinelm import VineLM
+from vinelm.api import drift
+from vinelm.errors import CallError, ConfigError, StoreError, TrieFileError
+from vinelm.objective import Objective
+from vinelm.observation import Usage
+from vinelm.traces import ObservationStore, check_store
+from vinelm.vinefile import save_trie
+
+TABLE = random_table(3, n_requests=60, n_models=3, depth=3)
+TRIE = TABLE.annotate()
+OBJECTIVE = Objective(maximize="accuracy")
+SECRET = "the launch is on tuesday"
+
+
+class State(TypedDict, total=False):
+    question: str
+    turns: int
+
+
+class FixedBackend:
+    """Each call costs a cent; the first ``failing`` calls fail."""
+
+    is_simulated, is_virtual_time = True, False
+
+    def __init__(self, failing=0):
+        self.failing = failing
+
+    def chat_model(self, model, call):
+        backend = self
+
+        class Chat:
+            def invoke(self, prompt):
+                failed = backend.failing > 0
+                backend.failing -= 1
+                call.on_usage(Usage(model=model.name, cost_usd=0.01, latency_s=0.0, tokens_in=7, tokens_out=2))
+                if failed:
+                    raise CallError("rate limited", kind="rate_limit")
+
+        return Chat()
+
+
+def serving(trie=TRIE, *, failing=0, turns=2, **settings):
+    vine = VineLM(TRIE.catalog, {"test": FixedBackend(failing)}, trie=trie, fallback=False, **settings)
+
+    def answer(state: State, model):
+        model.invoke(state["question"])
+        return {"turns": state.get("turns", 0) + 1}
+
+    graph = StateGraph(State)
+    for node in ("generate", "repair"):
+        graph.add_node(node, vine.stage(node, answer))
+        graph.add_conditional_edges(node, vine.route(lambda state: state["turns"] >= turns, again="repair", end=END))
+    graph.add_edge(START, "generate")
+    return vine, graph.compile()
+
+
+def rows_of(path):
+    with ObservationStore.open(path) as store:
+        return store.observations()
+
+
+def ask(vine, app, count=1, **context):
+    for _ in range(count):
+        app.invoke({"question": SECRET}, context=vine.context(OBJECTIVE, **context))
+
+
+def test_a_served_request_leaves_the_rows_of_a_profile_and_no_prompt(tmp_path):
+    path = tmp_path / "served.db"
+    with serving(evidence=path)[0] as vine:
+        pass
+    vine, app = serving(evidence=path)
+    ask(vine, app, request_id="one")
+    assert vine.close()
+    rows = rows_of(path)
+    first = rows[0]
+    assert (first.request_id, first.stage, first.success, first.cost_usd, first.tokens_in) == ("one", "generate", None, 0.01, 7)
+    assert [row.stopped for row in rows] == [False] * (len(rows) - 1) + [rows[-1].depth >= 2]
+    assert [row.depth for row in rows] == list(range(1, len(rows) + 1))
+    assert b"tuesday" not in path.read_bytes()
+    assert check_store(path).is_whole
+
+
+def test_rows_of_many_requests_can_be_compared_with_the_trie(tmp_path):
+    path = tmp_path / "served.db"
+    seen = []
+    vine, app = serving(evidence=path, on_drift=seen.append)
+    ask(vine, app, 150)
+    assert vine.close()
+    found = drift(TRIE, path)
+    assert found.rows == len(rows_of(path))
+    assert "dollars" in {one.quantity for one in found.moved}  # a cent each, where the trie has other prices
+    assert {(one.path, one.quantity) for one in seen} == {(one.path, one.quantity) for one in found.moved}
+
+
+def test_feedback_is_written_to_the_last_answer_also_later_and_by_another_process(tmp_path, caplog):
+    path = tmp_path / "served.db"
+    vine, app = serving(evidence=path)
+    ask(vine, app, request_id="one")
+    vine.feedback("one", True)
+    ask(vine, app, request_id="two")
+    vine.close()
+    other, _ = serving(evidence=path)
+    other.feedback("two", 0.25)
+    with caplog.at_level(logging.WARNING):
+        other.feedback("nobody", True)
+        other.close()
+    assert "feedback on the run 'nobody': no row of it" in caplog.text
+    rows = rows_of(path)
+    assert [row.success for row in rows if row.request_id == "one"][-1] is True
+    assert [row.success for row in rows if row.request_id == "two"][-1] == 0.25
+    assert all(row.success is None for row in rows if row.depth == 1 and len(rows) > 2)
+    with pytest.raises(ConfigError, match="success is 2"):
+        vine.feedback("one", 2)
+
+
+def test_failed_calls_are_rows(tmp_path):
+    path = tmp_path / "served.db"
+    vine, app = serving(evidence=path, failing=1)
+    with pytest.raises(CallError):
+        ask(vine, app)
+    vine.close()
+    (row,) = rows_of(path)
+    assert (row.failure, row.stopped, row.success, row.cost_usd) == ("rate_limit", None, None, 0.01)
+
+
+def test_a_full_queue_drops_the_oldest_row_counts_and_tells(tmp_path, caplog):
+    vine, app = serving(evidence=tmp_path / "served.db")
+    writer = vine.evidence.writer
+    writer._bound = 5
+    writer._thread = object()  # a writer that never comes
+    with caplog.at_level(logging.WARNING):
+        ask(vine, app, 8)
+    assert writer.waiting == 5
+    assert writer.dropped > 0
+    assert caplog.text.count("rows of served requests are lost") == 1
+    writer._thread = None
+    kept = [row.request_id for row in writer._waiting]
+    ask(vine, app)
+    vine.close()
+    assert kept[-1] in {row.request_id for row in rows_of(tmp_path / "served.db")}
+
+
+def test_a_store_that_cannot_be_written_fails_no_request(tmp_path, caplog):
+    path = tmp_path / "served.db"
+    vine, app = serving(evidence=path)
+    path.write_text("no store")
+    with caplog.at_level(logging.WARNING):
+        ask(vine, app)
+        vine.evidence.writer.close(0.2)
+    assert vine.evidence.writer.dropped > 0
+    assert "not a SQLite file" in caplog.text
+
+
+@pytest.mark.long
+def test_nothing_is_lost_when_the_process_ends(tmp_path):
+    """Without a close: the end of the interpreter writes what waits, also from two processes into one file."""
+    script = textwrap.dedent(f"""
+        import sys
+        sys.path[:0] = {[os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]!r}
+        from test_evidence import serving, ask
+        vine, app = serving(evidence={str(tmp_path / "served.db")!r})
+        ask(vine, app, 20)
+    """)
+    both = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert len({row.request_id for row in rows_of(tmp_path / "served.db")}) == 40
+
+
+def until(holds):
+    give_up = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_a_new_file_serves_from_the_next_request_and_a_broken_one_does_not(tmp_path, caplog):
+    path = tmp_path / "app.vine"
+    save_trie(path, TRIE)
+    vine, app = serving(str(path))
+    first = vine.planner
+    running = vine.session(OBJECTIVE)
+    vine.watch(0.01)
+    save_trie(path, random_table(4, n_requests=60, n_models=3, depth=3).annotate())
+    until(lambda: vine.planner is not first)
+    assert running.planner is first
+    second = vine.planner
+    with caplog.at_level(logging.WARNING):
+        path.write_bytes(b"broken")
+        until(lambda: "the old trie goes on serving" in caplog.text)
+    vine.close()
+    assert vine.planner is second
+    ask(vine, app)
+    with pytest.raises(TrieFileError):
+        vine.reload()
+    assert vine.planner is second
+    save_trie(path, TRIE)
+    vine.reload()
+    assert vine.planner is not second
+
+
+def test_a_signal_reloads(tmp_path):
+    path = tmp_path / "app.vine"
+    save_trie(path, TRIE)
+    vine, _ = serving(str(path))
+    first, before = vine.planner, signal.getsignal(signal.SIGHUP)
+    try:
+        vine.reload_on(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        until(lambda: vine.planner is not first)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_settings_without_effect_are_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("no store")
+    with pytest.raises(StoreError, match="not a SQLite file"):
+        serving(evidence=tmp_path / "notes.txt")
+    with pytest.raises(ConfigError, match="on_drift has no effect without evidence"):
+        serving(on_drift=print)
+    with pytest.raises(ConfigError, match=r"the folder .* does not exist"):
+        serving(evidence=tmp_path / "no" / "served.db")
+    vine, _ = serving()
+    with pytest.raises(ConfigError, match="feedback needs the rows"):
+        vine.feedback("one", True)
+    with pytest.raises(ConfigError, match="not loaded from a file"):
+        vine.reload()
+    save_trie(tmp_path / "a.vine", TRIE)
+    vine, _ = serving(str(tmp_path / "a.vine"))
+    with pytest.raises(ConfigError, match="every_s is 0"):
+        vine.watch(0)

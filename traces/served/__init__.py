@@ -1,0 +1,1 @@
+"""Rows of served requests, written off the request path."""

@@ -1,0 +1,137 @@
+"""Compare a trie with rows that were served, and say what the cheapest remedy is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.api.estimation import require_same_workflow
+from vinelm.errors import ConfigError
+from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved
+from vinelm.vinefile import load_trie
+
+if TYPE_CHECKING:
+    from vinelm.traces import ObservationStore
+
+FOLDED = frozenset(("dollars", "seconds"))
+"""What served rows alone can put right: they say nothing of which answers are correct."""
+
+
+def drift(
+    trie: AnnotatedTrie | str | Path,
+    traces: ObservationStore | str | Path,
+    config: DriftConfig | None = None,
+) -> DriftReport:
+    """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
+
+    If nothing has moved beyond the tolerance, the chance that anything is named is at most ``config.alpha``, also if this is
+    asked again and again while rows come in.
+
+    Args:
+        trie: The annotated trie, or its ``.vine`` file.
+        traces: The store of served rows, or its path. It is only read.
+        config: The rate of false alarms and the tolerance.
+
+    Raises:
+        StoreError: The store is missing or damaged.
+        TrieFileError: The trie cannot be read.
+        ConfigError: Both are of different workflows, or the trie stops by the oracle, which does not serve.
+    """
+    from vinelm.traces import ObservationStore
+
+    where = str(trie) if isinstance(trie, str | Path) else "the trie"
+    annotated = load_trie(trie) if isinstance(trie, str | Path) else trie
+    require_servable(annotated, where)
+    with ObservationStore.open(traces if isinstance(traces, str | Path) else traces.path) as store:
+        digest = annotated.meta.get("dataset_digest", "")  # served requests belong to no dataset
+        require_same_workflow(annotated, store.identity.workflow, digest, where)
+        rows = store.observations()
+    monitor = DriftMonitor(annotated, config)
+    for row in rows:
+        monitor.add(row)
+    return monitor.report()
+
+
+def require_servable(annotated: AnnotatedTrie, where: str) -> None:
+    """Raise :class:`ConfigError` for a trie whose stops served requests cannot show: those of the oracle."""
+    if annotated.template.stop == "oracle":
+        raise ConfigError(
+            f"{where}: it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's "
+            "own check",
+            code="oracle-trie",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """What puts a trie right that no longer holds.
+
+    Attributes:
+        command: A line for the shell.
+        price_usd: Dollars that it is expected to spend; 0 if it calls no model, None if that is not known.
+        why: One sentence.
+    """
+
+    command: str
+    price_usd: float | None
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str | Path, traces: str | Path) -> Remedy | None:
+    """Return the cheapest way to put a trie right; None if nothing has moved.
+
+    Dollars and seconds are folded in from the served rows, for nothing. If stops or signals have moved, the answers have
+    probably changed, too, and only labelled requests tell how: a profile with the coverage of the last one, at what calls cost
+    now.
+
+    Args:
+        annotated: The trie.
+        moved: What has moved.
+        trie: The file of the trie, for the command.
+        traces: The store of served rows, for the command.
+    """
+    moved = tuple(moved)
+    if not moved:
+        return None
+    if all(one.quantity in FOLDED for one in moved):
+        command = shlex.join(["vinelm", "estimate", str(trie), "--update", str(traces)])
+        return Remedy(
+            command=command, price_usd=0.0, why="Only dollars and seconds moved: the served rows say what they are now."
+        )
+    meta = annotated.meta
+    workflow = str(meta.get("workflow", "WORKFLOW"))
+    words = ["vinelm", "profile", workflow, "--store", f"runs/{workflow}-again.db"]
+    price = _price_usd(annotated, moved)
+    if meta.get("coverage"):
+        words += ["--coverage", f"{meta['coverage']:.3g}"]
+    if price is not None:
+        words += ["--budget-usd", f"{1.5 * price:.2g}"]
+    return Remedy(
+        command=shlex.join(words),
+        price_usd=price,
+        why="Stops or signals moved, so answers may have changed: labelled requests have to say how.",
+    )
+
+
+def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | None:
+    """Dollars of a profile with the coverage of the last one, with the dollars of each moved node's model as they are now."""
+    coverage, requests = annotated.meta.get("coverage"), annotated.meta.get("requests_registered")
+    if not coverage or not requests or annotated.trie.is_merged:
+        return None
+    cost = np.array(annotated.cost_usd)
+    trie = annotated.trie
+    for one in moved:
+        if one.quantity == "dollars" and one.annotated > 0.0:
+            same = (trie.model == trie.model[one.node]) & (trie.stage == trie.stage[one.node])
+            cost[same] = annotated.cost_usd[same] * (one.seen / one.annotated)
+    return float((annotated.reach * cost)[1:].sum() * requests * coverage)

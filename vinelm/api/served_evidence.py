@@ -1,0 +1,128 @@
+"""What served requests leave behind: their rows in a store, and the alarm when a trie no longer holds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.clock import Clock
+from vinelm.controller import InFlight, ServedRequest
+from vinelm.errors import ConfigError
+from vinelm.estimator import DriftConfig, DriftMonitor, Moved
+from vinelm.observation import Observation
+from vinelm.telemetry import DriftEvent, ObserverGroup
+from vinelm.traces import EvidenceWriter, Feedback, ServedStore, StoreIdentity
+
+OnDrift = Callable[[Moved], None]
+"""Called in the writer's thread with each quantity that has moved, once."""
+
+
+class ServedEvidence:
+    """Keeps the rows of planned requests, and compares them with the trie where anybody wants to know. Thread-safe.
+
+    Args:
+        path: the store that rows are written to, created if it does not exist. Its folder must exist.
+        annotated: the trie that serves.
+        observers: notified of what has moved.
+        on_drift: the same for a function; None: nobody.
+        drift: when something has moved; the rate of false alarms is that of this process alone.
+
+    Attributes:
+        writer: counts the rows that are written, dropped and waiting.
+
+    Raises:
+        ConfigError: the folder does not exist.
+        StoreError: the file cannot be written, or is no store of this workflow.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        annotated: AnnotatedTrie,
+        observers: ObserverGroup,
+        on_drift: OnDrift | None = None,
+        drift: DriftConfig | None = None,
+    ) -> None:
+        path = Path(path)
+        if not path.absolute().parent.is_dir():
+            raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
+        self._observers, self._on_drift, self._drift = observers, on_drift, drift
+        self._running: WeakValueDictionary[str, ServedRequest] = WeakValueDictionary()
+        identity = served_identity(annotated)
+        ServedStore(path, identity).close()  # a file that cannot be one is refused now, not in a log
+        self.writer = EvidenceWriter(path, identity, on_rows=self._compare)
+        self.follow(annotated)
+
+    def follow(self, annotated: AnnotatedTrie) -> None:
+        """Another trie serves from now on: the comparison begins anew."""
+        self._template = annotated.template
+        self.writer.identity = served_identity(annotated)
+        self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
+        self._monitor = DriftMonitor(annotated, self._drift)
+
+    def request(self, run_id: str | None, clock: Clock) -> ServedRequest:
+        """Return what makes the rows of a new request; without ``run_id`` it is named after the time."""
+        made = ServedRequest(run_id or new_run_id(), self._template, self.writer.put, self._in_flight, clock.now)
+        self._running[made.run_id] = made
+        return made
+
+    def feedback(self, run_id: str, success: bool | float) -> None:
+        """Say whether the last answer of a request is right.
+
+        Raises:
+            ConfigError: the score is not in [0, 1].
+        """
+        if not 0.0 <= success <= 1.0:
+            raise ConfigError(f"success is {success}: give True, False or a score in [0, 1]")
+        running = self._running.get(run_id)
+        if running is not None:
+            running.close()
+        self.writer.put(Feedback(run_id, success))
+
+    def close(self) -> bool:
+        """Write what is left; False if some of it is lost."""
+        for running in list(self._running.values()):
+            running.close()
+        return self.writer.close()
+
+    def _compare(self, rows: Sequence[Observation]) -> None:
+        if self._on_drift is None and not self._observers.observers:
+            return
+        monitor = self._monitor
+        for row in rows:
+            for moved in monitor.add(row):
+                self._tell(moved)
+
+    def _tell(self, moved: Moved) -> None:
+        self._observers.drifted(
+            DriftEvent(
+                stage=moved.stage, model=moved.model, quantity=moved.quantity, direction=moved.direction, path=moved.path,
+                annotated=moved.annotated, seen=moved.seen,
+            )
+        )  # fmt: skip
+        if self._on_drift is not None:
+            with suppress(Exception):
+                self._on_drift(moved)
+
+
+def served_identity(annotated: AnnotatedTrie) -> StoreIdentity:
+    """Return the identity of a store of rows that this trie serves."""
+    return StoreIdentity(
+        workflow=str(annotated.meta.get("workflow", "served")),
+        template=annotated.template.to_dict(),
+        catalog=annotated.catalog.to_dict(),
+        dataset_digest="served",
+        fingerprint={},
+        is_simulated=bool(annotated.meta.get("is_simulated", False)),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def new_run_id() -> str:
+    """Return a name that nothing else has, and that sorts by time: ``20260102T030405-`` and twelve random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"

@@ -1,0 +1,100 @@
+"""``vinelm drift``: which annotations of a trie no longer hold for the requests that were served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vinelm.cli.options import json_option
+
+if TYPE_CHECKING:
+    from vinelm.api import Remedy
+    from vinelm.estimator import DriftReport, Moved
+
+
+@click.command("drift", short_help="Say which annotations of a trie no longer hold for served requests.")
+@click.argument("trie", type=click.Path(path_type=Path))
+@click.option(
+    "--traces", type=click.Path(path_type=Path), required=True, metavar="DB",
+    help="Store of served rows, as VineLM(evidence=DB) writes it.",
+)  # fmt: skip
+@click.option(
+    "--alpha", type=float, default=0.05, show_default=True, metavar="FRACTION",
+    help="Chance of ever naming anything although nothing has moved.",
+)  # fmt: skip
+@click.option(
+    "--points", type=float, default=0.05, show_default=True, metavar="FRACTION",
+    help="Stops and signals have moved if their share is further off than this.",
+)  # fmt: skip
+@click.option(
+    "--relative", type=float, default=0.1, show_default=True, metavar="FRACTION",
+    help="Dollars and seconds have moved if their mean is further off than this fraction of it.",
+)  # fmt: skip
+@click.option(
+    "--loaded-seconds", is_flag=True,
+    help="Also test the seconds of calls that began while others were under way on their engine.",
+)  # fmt: skip
+@json_option
+def command(
+    *, trie: Path, traces: Path, alpha: float, points: float, relative: float, loaded_seconds: bool, as_json: bool
+) -> int | None:
+    """Compare the served rows in DB with the annotations of the TRIE that served them, and say what moved.
+
+    The tests are sequential: run the command as often as you like; if nothing moves, the chance that it ever names anything is
+    at most --alpha. What is named comes with the cheapest command that puts the trie right, and its price. Calls no model. Exit
+    code 1 if something moved.
+
+    Example: vinelm drift nl2sql.vine --traces served.db
+    """
+    from vinelm.api import cheapest_remedy, drift
+    from vinelm.cli.console import print_json
+    from vinelm.estimator import DriftConfig
+    from vinelm.vinefile import load_trie
+
+    config = DriftConfig(alpha=alpha, points=points, relative=relative, loaded_seconds=loaded_seconds)
+    annotated = load_trie(trie)
+    found = drift(annotated, traces, config)
+    remedy = cheapest_remedy(annotated, found.moved, trie, traces)
+    if as_json:
+        print_json({"trie": str(trie), **found.to_dict(), "remedy": None if remedy is None else remedy.to_dict()})
+    else:
+        _show(found, remedy)
+    return 1 if found.moved else None
+
+
+def _show(found: DriftReport, remedy: Remedy | None) -> None:
+    from vinelm.cli.console import say, show_table
+    from vinelm.reports import usd
+
+    rows = "1 row" if found.rows == 1 else f"{found.rows:,} rows"
+    nodes = "1 node" if found.nodes == 1 else f"{found.nodes:,} nodes"
+    if found.moved:
+        cells = [
+            (" > ".join(one.path), f"{one.stage}: {one.quantity}", _figure(one, one.annotated), _figure(one, one.seen),
+             f"{one.count:,}", f"{one.since:,}", one.since_request)
+            for one in found.moved
+        ]  # fmt: skip
+        columns = ("node", "<quantity", "annotated", "seen", "rows", "since row", "<of request")
+        show_table("What moved", columns, cells)
+    else:
+        say("Nothing moved.")
+    say(f"{rows} of {nodes} compared; false alarms: at most {found.alpha:g} over all nodes and rows.")
+    for count, why in (
+        (found.under_load, "began while other calls were under way on their engine: their seconds were left out"),
+        (found.left_out, "of later invocations left out: plans use what requests show, which decides who comes there"),
+        (found.unplaced, "not compared: the trie lacks their path"),
+    ):
+        if count:
+            say(f"{count:,} rows {why}.")
+    if remedy is not None:
+        price = "price unknown" if remedy.price_usd is None else f"about {usd(remedy.price_usd)}"
+        say(f"{remedy.why} The cheapest remedy ({price}):")
+        click.echo(f"  {remedy.command}")
+
+
+def _figure(one: Moved, value: float) -> str:
+    from vinelm.reports import percent, seconds, usd
+
+    return usd(value) if one.quantity == "dollars" else seconds(value) if one.quantity == "seconds" else percent(value)
