@@ -77,10 +77,10 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference.
 
-    The policies of the halves differ, so that scores are centred within each half. To the squares one more request is added,
-    as Agresti and Min (2005) do for paired shares, since scores that never varied may vary, and two more of those that vary
-    most: few large weights are easily missed. In a mean over a sweep it counts for as many of the bounds as the two differ
-    under. The quantile is Student's, with as many degrees of freedom as requests that vary,
+    The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary
+    more than those that were. So to the squares the larger of two allowances is added: one more request, as Agresti and Min
+    (2005) do for paired shares, since scores that never varied may vary; or two more of those that vary most, since few large
+    weights are easily missed. In a mean over a sweep the one request counts for as many of the bounds as the two differ under. The quantile is Student's, with as many degrees of freedom as requests that vary,
     by the scores' own fourth moment.
 
     Args:
@@ -112,7 +112,7 @@ def estimate_mean(
         )  # fmt: skip
     is_identified = m >= LEAST_EFFECTIVE and unsupported <= MOST_UNSUPPORTED
     if bound is not None and m > 0:
-        more = (bound * judged / m) ** 2 + (2.0 * fourth / square if square > 0.0 else 0.0)
+        more = max((bound * judged / m) ** 2, 2.0 * fourth / square if square > 0.0 else 0.0)
         square, fourth = square + more, fourth + more**2
     error = math.sqrt(square) / n
     reach = float(stdtrit(_freedom(square, fourth, m), 0.5 + level / 2.0)) * error + unsupported * (bound or 0.0)
