@@ -80,8 +80,8 @@ def estimate_mean(
     The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary
     more than those that were. So to the squares the larger of two allowances is added: one more request, as Agresti and Min
     (2005) do for paired shares, since scores that never varied may vary; or two more of those that vary most, since few large
-    weights are easily missed. In a mean over a sweep the one request counts for as many of the bounds as the two differ under. The quantile is Student's, with as many degrees of freedom as requests that vary,
-    by the scores' own fourth moment.
+    weights are easily missed. In a mean over a sweep the one request counts for as many of the bounds as the two differ under.
+    The quantile is Student's, with as many degrees of freedom as requests that vary, by the scores' own fourth moment.
 
     Args:
         halves: Scores by half.
