@@ -3,6 +3,7 @@ from .base import estimate_tokens as estimate_tokens
 from .diagnostics import ModelDiagnosis as ModelDiagnosis
 from .diagnostics import catalog_problems as catalog_problems
 from .diagnostics import diagnose as diagnose
+from .diagnostics import require_keys as require_keys
 from .offline.chat_model import OfflineChatModel as OfflineChatModel
 from .offline.chat_model import request_of as request_of
 from .offline.presets import BEHAVIOURS as BEHAVIOURS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from vinelm.backends.registry import PROVIDERS, create_backends
 from vinelm.catalog import Catalog, Model, is_old, old_price_cure
 from vinelm.clock import WallClock
-from vinelm.errors import CallError, FailureKind, InputError
+from vinelm.errors import CallError, ConfigError, FailureKind, InputError
 from vinelm.observation import Usage
 from vinelm.protocols import Backend, CallContext, PricesCalls
 
@@ -124,6 +124,17 @@ def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str
             except InputError as error:
                 faults += [str(error)] if str(error).startswith("[backend.") else []  # else it is a model's own
     return faults
+
+
+def require_keys(models: Iterable[Model]) -> None:
+    """Refuse models whose key is not there, before anything is written or called.
+
+    Raises:
+        ConfigError: The environment variable that a model names for its key is not set.
+    """
+    for model in models:
+        for problem in _missing_key(model):
+            raise ConfigError(f"model {model.name!r}: {problem}")
 
 
 def _missing_key(model: Model) -> tuple[str, ...]:

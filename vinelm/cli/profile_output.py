@@ -47,7 +47,8 @@ def show(result: ProfileResult, store: ObservationStore, inputs: Inputs) -> None
         say(line)
     if inputs.is_simulated:
         say("Simulated models: prices and answers are not those of real ones.")
-    echo(f"Next: vinelm estimate {store.path}")
+    if result.stopped_by != "broken":
+        echo(f"Next: vinelm estimate {store.path}")
 
 
 def _show_judge(store: ObservationStore) -> float:

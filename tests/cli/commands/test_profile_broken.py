@@ -53,7 +53,9 @@ def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
     monkeypatch.chdir(tmp_path)
     line = ["profile", f"{name}:workflow", "--sampler", "exhaustive", "--coverage", "1", "--store", "s.db"]
     assert main([*line, "--isolation", isolation]) == 1
-    last = capsys.readouterr().err.splitlines()[-1]
+    told = capsys.readouterr()
+    assert "vinelm estimate" not in told.out
+    last = told.err.splitlines()[-1]
     start = r"error: stage 'answer' is broken: all of its first \d+ rows failed alike, whatever the model "
     place = rf"\(tool: KeyError at {name}.py:\d+\), which cost \$0.0000: "
     end = r"repair it and run the same line again, which executes these rows again \(--keep-going does not stop\)"
@@ -62,3 +64,18 @@ def test_it_is_one_line_and_exit_1(tmp_path, monkeypatch, capsys, isolation):
     with ObservationStore.open(tmp_path / "s.db") as store:
         assert len(store) == 8
     assert main([*line, "--isolation", isolation, "--keep-going"]) == 0
+
+
+def test_a_missing_key_is_one_line_and_leaves_no_store(tmp_path, monkeypatch, capsys):
+    (tmp_path / "keyless_app.py").write_text(APP)
+    (tmp_path / "models.toml").write_text(
+        '[[model]]\nname = "mini"\nprovider = "openai"\nmodel = "gpt-5-mini"\napi_key_env = "VINELM_NO_SUCH_KEY"\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    line = ["profile", "keyless_app:workflow", "--models", "models.toml", "--budget-usd", "1", "--store", "s.db"]
+    assert main(line) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: model 'mini': environment variable VINELM_NO_SUCH_KEY is not set: put the API key there"
+    )
+    assert not (tmp_path / "s.db").exists()

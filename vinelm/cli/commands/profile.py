@@ -72,6 +72,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
 
     Example: vinelm profile nl2sql --models models.toml --store runs/nl2sql.db --coverage 0.02 --budget-usd 50
     """
+    from vinelm.backends import require_keys
     from vinelm.cli.inputs import load_inputs, sampler_of
     from vinelm.cli.profile_output import print_forecast, print_interrupted, print_json, show
     from vinelm.errors import BudgetExhausted, StageBroken
@@ -91,6 +92,7 @@ def command(*, workflow: str, store: Path | None, as_json: bool, quiet: bool, **
         forecast, needs = _forecast(path, inputs, settings, limits=limits, execution=execution, sampler=sampler, quiet=quiet)
         print_forecast(forecast, needs, inputs, as_json=as_json)
         return None
+    require_keys(inputs.catalog.models)
     if settings["force_rerun"]:
         _put_aside(path, quiet=quiet)
     identity = _identity(inputs, settings["seed"])
