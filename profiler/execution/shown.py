@@ -19,7 +19,8 @@ def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, A
         row: of an invocation that succeeded.
         signals: what the workflow declares; None leaves the row as it is.
         values: the state's own keys; None where no state can be seen yet, so that only ``"status"`` says something.
-        stage: of the invocation. The workflow's own check passes or fails only what is answerable.
+        stage: of the invocation. The workflow's own check passes or fails only what is answerable, and
+            after any other stage some keys of the answer may still be to come.
 
     Raises:
         WorkflowError: the signal function raised or returned what is no label, or the answer's keys are wrong. Names the
@@ -32,7 +33,7 @@ def with_shown(row: Observation, signals: Signals | None, values: Mapping[str, A
         if values is None and not isinstance(signals.signal, str):
             return row
         label = signals.label(values or {}, passed=passed)
-        text = None if values is None else signals.answer_text(values)
+        text = None if values is None else signals.answer_text(values, is_partial=not stage.answerable)
     except WorkflowError as error:
         where = f"request {row.request_id!r}, invocation {row.depth} ({row.stage!r})"
         raise WorkflowError(f"{where}: {error}", code=error.code) from error

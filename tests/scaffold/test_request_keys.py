@@ -25,10 +25,19 @@ def dataset(folder, **row):
     ],
 )
 def test_names_decide_where_they_agree(tmp_path, keys, row, inputs, label, answer, is_sure):
-    found = request_keys(keys, keys, dataset(tmp_path, **row), None)
+    found = request_keys(keys, keys, dataset(tmp_path, **row))
     assert (found.inputs, found.label, found.answer, found.is_sure) == (inputs, label, answer, is_sure)
 
 
+def test_several_labels_are_no_inputs_and_parts_of_the_answer_where_the_state_has_them_all(tmp_path):
+    rows = dataset(tmp_path, mail="m", category="c", order="o")
+    found = request_keys(("mail", "category", "order"), ("mail", "category", "order"), rows, ("category", "order"))
+    assert found.inputs == (("mail", "mail"),)
+    assert (found.labels, found.shared, found.is_sure) == (("category", "order"), ("category", "order"), True)
+    found = request_keys(("mail", "category"), ("mail", "category"), rows, ("category", "order"))
+    assert (found.labels, found.shared, found.is_sure) == (("category", "order"), (), False)
+
+
 def test_without_a_dataset_the_usual_names_stand(tmp_path):
-    found = request_keys(("messages",), ("messages",), None, None)
+    found = request_keys(("messages",), ("messages",), None)
     assert (found.inputs, found.label, found.answer) == ((("messages", "question"),), None, "messages")

@@ -17,6 +17,7 @@ from typing import Any
 
 from vinelm.adapters.langgraph import is_user_code, makes_chat
 
+_ENDPOINTS = frozenset({"base_url", "openai_api_base", "anthropic_api_url", "azure_endpoint", "endpoint_url"})
 _AGENT_MAKERS = frozenset({"create_agent", "create_react_agent"})
 _PREFIXES = {
     "ChatOpenAI": "openai", "ChatAnthropic": "anthropic", "ChatGoogleGenerativeAI": "google_genai",
@@ -36,7 +37,8 @@ class ModelCall:
         line: Its line, from 1.
         source: The text of the call.
         start: Where it begins in the file, as a number of characters.
-        model: The model as ``provider:model``; None if the source does not say.
+        model: The model as ``provider:model``; None if the source does not say, or names a server of its own.
+        endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class ModelCall:
     source: str
     start: int
     model: str | None
+    endpoint: str | None = None
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
@@ -129,9 +132,10 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
         if made is not None and source is not None:
             line = _lines(text)[made.lineno - 1]
             column = len(line.encode()[: made.col_offset].decode())  # ast counts bytes
+            endpoint = _endpoint_of(node, text)
             yield ModelCall(
-                path=path, line=made.lineno, source=source, start=starts[made.lineno - 1] + column,
-                model=_model_of(node, getattr(maker, "__name__", "")),
+                path=path, line=made.lineno, source=source, start=starts[made.lineno - 1] + column, endpoint=endpoint,
+                model=None if endpoint else _model_of(node, getattr(maker, "__name__", "")),
             )  # fmt: skip
 
 
@@ -152,6 +156,12 @@ def _model_text(call: ast.Call) -> ast.expr | None:
     """The argument that names an agent's model as text."""
     given = [keyword.value for keyword in call.keywords if keyword.arg == "model"] + call.args[:1]
     return given[0] if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
+
+
+def _endpoint_of(call: ast.Call, text: str) -> str | None:
+    """The argument that sends the calls elsewhere than to the provider, whose prices and keys then do not hold."""
+    given = (keyword for keyword in call.keywords if keyword.arg in _ENDPOINTS)
+    return next((ast.get_source_segment(text, keyword) for keyword in given), None)
 
 
 def _model_of(call: ast.Call, maker: str) -> str | None:

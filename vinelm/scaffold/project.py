@@ -94,7 +94,7 @@ def make_project(
     models: Sequence[str],
     *,
     dataset: RequestSet | None = None,
-    label: str | None = None,
+    labels: Sequence[str] = (),
     name: str | None = None,
     is_applied: bool = False,
 ) -> Project:
@@ -105,18 +105,18 @@ def make_project(
         folder: Where the new files go.
         models: The models, each as ``provider:model``, or ``simulated``; empty to keep the catalog that is in the folder.
         dataset: The requests; None if they are still to be made.
-        label: The column of the right answer; None to look for it.
+        labels: The columns of the right answer; empty to look for one.
         name: The workflow's name; None for that of the application's module.
         is_applied: Change the application, so that VineLM makes its models.
 
     Raises:
-        ConfigError: A model has no known price, or the dataset lacks the label.
+        ConfigError: A model has no known price, or the dataset lacks a label.
     """
     target = application.target
     file = WorkflowFile(
         name=name or _readable(target),
         application=application,
-        keys=request_keys(application.input_keys, application.output_keys, dataset, label),
+        keys=request_keys(application.input_keys, application.output_keys, dataset, labels),
         dataset=None if dataset is None else _relative(dataset.path, folder),
         imports_from=None if target.root.resolve() == folder.resolve() else _relative(target.root, folder),
         is_simulated=tuple(models) == (SIMULATED,),

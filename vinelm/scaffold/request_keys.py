@@ -24,19 +24,26 @@ class RequestKeys:
 
     Attributes:
         inputs: (key of the state, column) of each input.
-        label: The column with the right answer; None without one.
+        labels: The columns with the right answer; empty without one.
         answer: The key of the state that holds the answer; None where no name says it.
+        shared: Keys of the state that are also labels, where there are several and all of them are; else empty.
         is_sure: Whether the names of columns and keys agree; else they were guessed.
     """
 
     inputs: tuple[tuple[str, str], ...]
-    label: str | None
+    labels: tuple[str, ...]
     answer: str | None
     is_sure: bool
+    shared: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str | None:
+        """The first of the labels; None without one."""
+        return self.labels[0] if self.labels else None
 
 
 def request_keys(
-    input_keys: Sequence[str], output_keys: Sequence[str], dataset: RequestSet | None, label: str | None
+    input_keys: Sequence[str], output_keys: Sequence[str], dataset: RequestSet | None, labels: Sequence[str] = ()
 ) -> RequestKeys:
     """Return the keys for a graph and its dataset.
 
@@ -44,19 +51,24 @@ def request_keys(
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         dataset: The requests; None if they do not exist yet.
-        label: The column with the right answer; None to look for it.
+        labels: The columns with the right answer; empty to look for one.
 
     Raises:
         ConfigError: The dataset has no such column; the message names those that it has.
     """
     columns = () if dataset is None else tuple(dict.fromkeys(dataset.requests[0].data))
-    if label is not None and columns and label not in columns:
-        raise ConfigError(f"the dataset has no column {label!r}: it has {', '.join(columns)}")
-    label = label or (None if dataset is None else label_of(dataset))
-    given = tuple(column for column in columns if column not in (label, "id") and column not in _hidden(dataset))
+    unknown = [label for label in labels if columns and label not in columns]
+    if unknown:
+        raise ConfigError(f"the dataset has no column {unknown[0]!r}: it has {', '.join(columns)}")
+    likely = None if dataset is None else label_of(dataset)
+    labels = tuple(dict.fromkeys(labels)) or (() if likely is None else (likely,))
+    given = tuple(column for column in columns if column not in (*labels, "id") and column not in _hidden(dataset))
     inputs, is_sure = _inputs(input_keys, given, is_known=dataset is not None)
-    answer = _answer([key for key in output_keys if key not in dict(inputs) or key == MESSAGES], label)
-    return RequestKeys(inputs=inputs, label=label, answer=answer, is_sure=is_sure and answer is not None)
+    outputs = [key for key in output_keys if key not in dict(inputs) or key == MESSAGES]
+    answer = _answer(outputs, labels)
+    shared = labels if len(labels) > 1 and set(labels) <= set(outputs) else ()
+    is_sure = is_sure and (bool(shared) or (answer is not None and len(labels) < 2))
+    return RequestKeys(inputs=inputs, labels=labels, answer=answer, is_sure=is_sure, shared=shared)
 
 
 def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
@@ -82,6 +94,6 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
     return (((named[0], column),), False) if named else ((), False)
 
 
-def _answer(keys: Sequence[str], label: str | None) -> str | None:
-    wanted = (label, *_ANSWERED, MESSAGES)
+def _answer(keys: Sequence[str], labels: Sequence[str]) -> str | None:
+    wanted = (*labels, *_ANSWERED, MESSAGES)
     return next((name for name in wanted if name in keys), None)

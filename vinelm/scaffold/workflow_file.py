@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from vinelm.scaffold.request_keys import MESSAGES, RequestKeys
 
 TODO = "TODO"
 DEFAULT_DATASET = "requests.jsonl"
+_EQUAL = "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,9 @@ class WorkflowFile:
     def _scorer(self) -> Iterator[str]:
         label, answer = self.keys.label, self.keys.answer
         yield ""
+        if self.keys.shared:
+            yield from self._shared_score()
+            return
         yield "def answer_of(state) -> str:"
         if answer is None:
             yield f"    # {TODO}: return the answer from the final state of the graph."
@@ -132,8 +137,18 @@ class WorkflowFile:
             yield "    # Where there is no label, a model can judge: score=llm_judge(...), see docs/datasets.md."
             yield '    raise NotImplementedError("say in workflow.py when an answer is right")'
             return
-        yield "    # Equal texts. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
+        yield _EQUAL
         yield f'    return answer_of(state).casefold() == str(request.data["{label}"]).strip().casefold()'
+
+    def _shared_score(self) -> Iterator[str]:
+        """The scorer where labels and parts of the answer have the same names."""
+        yield "def score(request, state) -> bool:"
+        yield _EQUAL
+        yield f"    keys = ({', '.join(json.dumps(key) for key in self.keys.shared)})  # of the state, and of the dataset"
+        yield "    return all("
+        yield '        str(state.get(key, "")).strip().casefold() == str(request.data[key]).strip().casefold()'
+        yield "        for key in keys"
+        yield "    )"
 
     def _workflow(self) -> Iterator[str]:
         keys, dataset = self.keys, self.dataset
@@ -161,8 +176,9 @@ class WorkflowFile:
         yield "    build=build,"
         yield "    requests=requests,"
         yield "    inputs=inputs,"
-        if keys.label is not None:
-            yield f'    labels=("{keys.label}",),  # never shown to the graph'
+        if keys.labels:
+            names = "".join(f'"{label}", ' for label in keys.labels).strip()
+            yield f"    labels=({names if len(keys.labels) == 1 else names.rstrip(',')}),  # never shown to the graph"
         yield "    score=score,"
         yield from self._shown()
         if self.application.waiting:
@@ -175,9 +191,13 @@ class WorkflowFile:
 
     def _shown(self) -> Iterator[str]:
         """What a request shows without its label: optional, and worth much."""
-        answer = self.keys.answer
+        answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
+        if shared:
+            yield f"    # answer=({', '.join(json.dumps(key) for key in shared)}),  # their values are kept in the store"
+            yield "    # agree=lambda one, other: one == other,  # whether two answers, each a dict of these keys, are equal"
+            return
         if answer is None or answer == MESSAGES:
             yield '    # answer=("answer",),  # the key of the state with the answer, for comparing answers'
             yield "    # agree=lambda one, other: one == other,  # whether two answers are equal"

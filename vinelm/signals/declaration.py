@@ -126,21 +126,25 @@ class Signals:
             f"signal(state) returned a {type(value).__name__}: return text, a bool or an int, or give signal_edges for numbers"
         )
 
-    def answer_of(self, state: Mapping[str, Any]) -> Any:
+    def answer_of(self, state: Mapping[str, Any], *, is_partial: bool = False) -> Any:
         """Return the answer in a state: the value of the one key, or a dict of several; None if there is none.
 
         A state that lacks all of the keys holds no answer yet. The values are those that a stored answer is read back with.
 
+        Args:
+            state: The state's own keys and their values.
+            is_partial: A state that lacks some of the keys holds no answer yet either.
+
         Raises:
-            WorkflowError: The state lacks some of the keys, or JSON cannot hold a value.
+            WorkflowError: The state lacks some of the keys and is not partial, or JSON cannot hold a value.
         """
-        text = self.answer_text(state)
+        text = self.answer_text(state, is_partial=is_partial)
         return None if text is None else json.loads(text)
 
-    def answer_text(self, state: Mapping[str, Any]) -> str | None:
+    def answer_text(self, state: Mapping[str, Any], *, is_partial: bool = False) -> str | None:
         """Return the answer in a state as canonical JSON text; see :meth:`answer_of`."""
         lacking = [key for key in self.answer if key not in state]
-        if len(lacking) == len(self.answer):
+        if len(lacking) == len(self.answer) or (lacking and is_partial):
             return None
         if lacking:
             raise WorkflowError(f"answer: the state has no key {lacking[0]!r}: it has {', '.join(sorted(map(str, state)))}")

@@ -144,6 +144,43 @@ def test_a_catalog_that_is_there_is_kept(folder, capsys):
     assert (folder / "models.toml").read_text() == (EXAMPLES / "models.toml").read_text()
 
 
+def test_force_replaces_a_catalog_only_where_models_are_named(folder, capsys):
+    (folder / "models.toml").write_text("# mine")
+    line = ["shop_app.py:graph", "--dataset", "q.jsonl", "--force"]
+    made(capsys, *line)
+    made(capsys, *line)
+    assert (folder / "models.toml").read_text() == "# mine"
+    made(capsys, *line, "--models", "openai")
+    assert "gpt-5" in (folder / "models.toml").read_text()
+
+
+def test_several_labels_are_hidden_from_the_graph_and_all_scored(folder, capsys):
+    rows = [{"id": "q0", "question": "2 + 2?", "draft": "four", "answer": "4"}]
+    (folder / "two.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made(capsys, "shop_app.py:graph", "--dataset", "two.jsonl", "--label-field", "draft", "--label-field", "answer",
+         "--models", "openai", "--apply")  # fmt: skip
+    forget()
+    workflow = load_workflow("workflow:workflow")
+    request = workflow.requests[0]
+    assert workflow.labels == ("draft", "answer")
+    assert workflow.graph_input(request) == {"question": "2 + 2?"}
+    assert workflow.score(request, {"draft": " Four", "answer": "4"}) is True
+    assert workflow.score(request, {"draft": "four", "answer": "5"}) is False
+
+
+def test_a_server_of_ones_own_needs_a_catalog_first(folder, capsys):
+    own = APP.replace('model="gpt-5-mini"', 'model="gpt-5-mini", base_url="http://gpu-1:8000/v1"')
+    own = own.replace('    model: str = ""\n', '    model: str = ""\n    base_url: str = ""\n')
+    (folder / "shop_app.py").write_text(own)
+    said = refused(capsys, "shop_app.py:graph", "--dataset", "q.jsonl", "--yes")
+    assert (
+        'shop_app.py:15: a server of your own (base_url="http://gpu-1:8000/v1") has no list price: write models.toml first'
+        in said
+    )
+    shutil.copy(EXAMPLES / "models.toml", folder)
+    assert made(capsys, "shop_app.py:graph", "--dataset", "q.jsonl")["kept"] == [str(folder / "models.toml")]
+
+
 def test_the_graph_of_the_langgraph_file_in_another_folder(folder, capsys):
     (folder / "src").mkdir()
     (folder / "shop_app.py").rename(folder / "src" / "shop_app.py")

@@ -77,6 +77,8 @@ def test_an_answer_is_one_value_or_a_dict_as_json_gives_it_back():
     assert Signals(answer=("sql", "rows")).answer_of({"sql": None, "rows": []}) == {"sql": None, "rows": []}
     with pytest.raises(WorkflowError, match="answer: the state has no key 'row': it has other, rows, sql"):
         Signals(answer=("sql", "row")).answer_of(state)
+    assert Signals(answer=("sql", "row")).answer_of(state, is_partial=True) is None
+    assert Signals(answer=("sql",)).answer_of(state, is_partial=True) == "SELECT 1"
 
 
 @pytest.mark.parametrize(

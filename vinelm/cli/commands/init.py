@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     "for some of its models, simulated for two that cost nothing [default: the app's, and others of their providers].",
 )  # fmt: skip
 @click.option("--dataset", metavar="FILE", help="Requests with their labels: CSV, JSON lines, Parquet, or an export.")
-@click.option("--label-field", metavar="COLUMN", help="Column of the dataset that has the right answer.")
+@click.option(
+    "--label-field", "label_fields", multiple=True, metavar="COLUMN", help="Column with the right answer. Repeatable."
+)
 @click.option(
     "--loop-times", type=click.IntRange(min=1), metavar="N",
     help="Most turns of a loop for which the graph names no bound [default: 25, LangGraph's own limit].",
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--name", metavar="NAME", help="Name of the workflow, in stores and reports [default: that of the app's module].")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the new files [default: the app's].")
 @click.option("--apply", "is_applied", is_flag=True, help="Also change the lines of the app that make its models.")
-@click.option("--force", is_flag=True, help="Replace models.toml and workflow.py if they exist.")
+@click.option("--force", is_flag=True, help="Replace workflow.py if it exists, and models.toml if --models is given.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given takes its default.")
 @json_option
 def command(
@@ -42,7 +44,7 @@ def command(
     graph: str | None,
     models: str | None,
     dataset: str | None,
-    label_field: str | None,
+    label_fields: tuple[str, ...],
     loop_times: int | None,
     name: str | None,
     out: Path | None,
@@ -74,28 +76,28 @@ def command(
         refuse_existing([folder / WORKFLOW_FILE])  # before anything is asked
     loop_times = loop_times or (_asked_turns() if asks and found.open_loops else None)
     found = found if loop_times is None else found.with_loops(loop_times)
-    chosen = _models(found, folder, models, asks=asks, force=force)
+    chosen = _models(found, folder, models, asks=asks)
     dataset = dataset or _asked_dataset(asks=asks)
     requests = None if dataset is None else read_dataset(dataset, Columns())
-    if requests is not None and label_field is None and asks:
-        label_field = _asked_label(requests)
+    if requests is not None and not label_fields and asks:
+        label_fields = _asked_label(requests)
     if found.calls and not is_applied and asks:
         is_applied = _asked_edit(found)
     project = make_project(
-        found, folder, chosen, dataset=requests, label=label_field, name=name, is_applied=is_applied
+        found, folder, chosen, dataset=requests, labels=label_fields, name=name, is_applied=is_applied
     )  # fmt: skip
     project.write(force=force)
     (_print_json if as_json else _show)(found, project)
 
 
-def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool, force: bool) -> tuple[str, ...]:
+def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
     """The chosen models; none where the folder has a catalog and no others are asked for."""
     from vinelm.errors import ConfigError
     from vinelm.scaffold import MODELS_FILE, PROVIDER_MODELS, SIMULATED, chosen_models, suggested_models
 
     if models is not None:
         return chosen_models(models.split(","))
-    if (folder / MODELS_FILE).exists() and not force:
+    if (folder / MODELS_FILE).exists():
         return ()
     suggested = suggested_models(found)
     if asks:
@@ -104,6 +106,13 @@ def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool, fo
         names = ", ".join((*PROVIDER_MODELS, SIMULATED))
         answer = Prompt.ask(f"Models, as PROVIDER:MODEL, or one of {names}", default=",".join(suggested) or "openai")
         return chosen_models(answer.split(","))
+    own = next((call for call in found.calls if call.endpoint is not None), None)
+    if own is not None:
+        raise ConfigError(
+            f"{own.path.name}:{own.line}: a server of your own ({own.endpoint}) has no list price: write {MODELS_FILE} first, "
+            "with api_base and price of each of its models, and run this line again, which keeps the file "
+            "(--models names others)"
+        )
     if not suggested:
         raise ConfigError(f"{found.target.module.__name__} does not say which models it uses", code="models-required")
     return suggested
@@ -136,7 +145,7 @@ def _asked_dataset(*, asks: bool) -> str | None:
     return Prompt.ask("Dataset of requests with their right answers (empty: later)", default="", show_default=False) or None
 
 
-def _asked_label(requests: RequestSet) -> str | None:
+def _asked_label(requests: RequestSet) -> tuple[str, ...]:
     from rich.prompt import Prompt
 
     from vinelm.scaffold import label_of
@@ -144,7 +153,7 @@ def _asked_label(requests: RequestSet) -> str | None:
     columns = [column for column in requests.requests[0].data if column != "id"]
     likely = label_of(requests)
     answer = Prompt.ask("Column with the right answer (empty: none)", choices=[*columns, ""], default=likely or "")
-    return answer or None
+    return (answer,) if answer else ()
 
 
 def _asked_edit(found: AppGraph) -> bool:

@@ -124,7 +124,7 @@ class RunOutcomes:
         return shown
 
     def _classify(self, path: Path, state: Mapping[str, Any], shown: ShownOutcome) -> None:
-        answer = self.signals.answer_of(state)
+        answer = self.signals.answer_of(state, is_partial=True)  # a key that no stage sets was refused by the profile
         if answer is None:
             return
         firsts = self.firsts(path)
