@@ -15,7 +15,7 @@ from vinelm.api.served_evidence import OnDrift
 from vinelm.api.served_fleet import RunLabel, ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
-from vinelm.catalog import Catalog
+from vinelm.catalog import Catalog, entries_of
 from vinelm.clock import Clock
 from vinelm.controller import (
     Fleet,
@@ -137,7 +137,12 @@ class VineLM(LongRunning):
         self._spend_controls: dict[Objective, SpendControl] = {}
         self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models, conversation_id, tenant)
         others = None if self.fleet is None else self.fleet.others
-        self._load_source = load_source(load, {model.engine for model in self.catalog.models}, others)
+        self._load_source = load_source(
+            load,
+            {model.engine for model in self.catalog.models},
+            others,
+            {model.engine: [one.engine for one in entries_of(model)] for model in self.catalog.models if model.group},
+        )
         if self.fleet is not None:
             self.adapter.tells_config = True
             self.adapter.account_of = self.fleet.account_of if mode == "enforce" else None

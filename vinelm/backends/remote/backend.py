@@ -14,8 +14,9 @@ from vinelm.backends.remote.rate_limits import EngineRateLimiter, rate_limiters
 from vinelm.backends.remote.rehearsal import Rehearses, rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
+from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog import Model
+from vinelm.catalog import Model, ReplicaGroup
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext
 
@@ -38,6 +39,11 @@ class RemoteBackend(Generic[T]):
         self.transport = transport
         self._models = settings.models
         self._rate_limiters = rate_limiters(settings)
+        self._gates = {
+            group.engine: ReplicaGate({replica.engine: self._rate_limiters[replica.engine] for replica in group.replicas})
+            for group in settings.catalog.models
+            if isinstance(group, ReplicaGroup) and group.provider == settings.provider
+        }
         self._policy = RetryPolicy.of(settings)
         self._streams = settings.setting("stream", bool, True)
         self._is_checked = False
@@ -46,6 +52,11 @@ class RemoteBackend(Generic[T]):
     def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
         """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
         return self._rate_limiters
+
+    @property
+    def replica_gates(self) -> Mapping[str, ReplicaGate]:
+        """Where the calls of replica groups wait, by the group's name."""
+        return self._gates
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
@@ -58,7 +69,7 @@ class RemoteBackend(Generic[T]):
                 transport=self.transport,
                 model=model,
                 call=call,
-                rate_limiter=call.rate_limiter or self._rate_limiters[model.engine],
+                rate_limiter=call.rate_limiter or self._gates.get(model.engine) or self._rate_limiters[model.engine],
                 policy=self._policy,
                 streams=self._streams,
             )

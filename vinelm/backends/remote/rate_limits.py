@@ -56,6 +56,11 @@ class EngineRateLimiter:
         """The limits that are enforced."""
         return self._limits
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self._limits != RateLimits()
+
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
         """Let calls start only within a share of the limits from now on, because several processes keep them together.
 
@@ -72,15 +77,31 @@ class EngineRateLimiter:
         """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
         with self._lock:
             now_s = self._clock.now()
-            while self._log and self._log[0].start_s <= now_s - WINDOW_S:
-                self._log.popleft()
-            start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
-            start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
-            start_s = max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
-            permit = WindowPermit(start_s, tokens)
-            if self._limits.requests_per_min or self._limits.tokens_per_min:
-                self._log.append(permit)
-            return permit, start_s - now_s
+            start_s = self._first_start(tokens, now_s)
+            return self._permit(start_s, tokens), start_s - now_s
+
+    def line_up(self, tokens: int) -> EngineTurn:
+        """Return what asks for a start on this engine, without waiting; ``tokens`` is the most that the call may use."""
+        return EngineTurn(self, None if self._share is None else self._share.line_up(tokens), tokens)
+
+    def _reserve_now(self, tokens: int) -> WindowPermit | None:
+        """Reserve a place in the windows if a call may start at once."""
+        with self._lock:
+            now_s = self._clock.now()
+            return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
+
+    def _first_start(self, tokens: int, now_s: float) -> float:
+        while self._log and self._log[0].start_s <= now_s - WINDOW_S:
+            self._log.popleft()
+        start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
+        start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
+        return max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
+
+    def _permit(self, start_s: float, tokens: int) -> WindowPermit:
+        permit = WindowPermit(start_s, tokens)
+        if self._limits.requests_per_min or self._limits.tokens_per_min:
+            self._log.append(permit)
+        return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
         """Return the earliest time at which the window has room for ``wanted`` more; minus infinity without a limit."""
@@ -142,6 +163,21 @@ class EngineRateLimiter:
                 self._queue.append(slot)
         return slot
 
+    def _take_now(self) -> bool:
+        """Take a slot if one is free."""
+        if self._limits.concurrency is None:
+            return True
+        with self._lock:
+            self._free -= (is_free := self._free > 0)
+            return is_free
+
+    def _give_back(self) -> None:
+        """Release what :meth:`_take_now` took."""
+        if self._limits.concurrency is not None:
+            slot: Future[None] = Future()
+            slot.set_result(None)
+            self._give(slot)
+
     def _give(self, slot: Future[None] | None) -> None:
         """Release a slot to the caller that has waited longest; a cancelled waiter that was not granted one holds none."""
         if slot is None or slot.cancel() or slot.cancelled():
@@ -155,6 +191,38 @@ class EngineRateLimiter:
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return
+
+
+class EngineTurn:
+    """A call that may start on this engine, or on another one: it asks and never waits here. For one thread at a time."""
+
+    __slots__ = ("_limiter", "_tokens", "_turn")
+
+    def __init__(self, limiter: EngineRateLimiter, turn: RateTurn | None, tokens: int) -> None:
+        self._limiter, self._turn, self._tokens = limiter, turn, tokens
+
+    def start(self) -> WindowPermit | None:
+        """Occupy a slot and a place in the windows if both are free now, until :meth:`end`; None if not."""
+        limiter, turn = self._limiter, self._turn
+        if not limiter._take_now():
+            return None
+        if turn is None:
+            permit = limiter._reserve_now(self._tokens)
+        else:
+            turn.pause_s()
+            permit = turn.permit
+        if permit is None:
+            limiter._give_back()
+        return permit
+
+    def end(self) -> None:
+        """Release the slot of a call that was started."""
+        self._limiter._give_back()
+
+    def close(self) -> None:
+        """Ask no more. Idempotent."""
+        if self._turn is not None:
+            self._turn.__exit__()
 
 
 class _Appointment:
