@@ -113,8 +113,8 @@ class ProxiedRateLimiter:
         self._attempt = {"unit": unit, "model": model}
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.protocols.RateLimiter`; ``sleep`` is not used, since the parent waits."""
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[_ProxiedPermit]:
+        """See :class:`vinelm.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all equal."""
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(1))
@@ -123,7 +123,9 @@ class ProxiedRateLimiter:
             permit.close()
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[_ProxiedPermit]:
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AsyncIterator[_ProxiedPermit]:
         """As :meth:`admit`, for a coroutine."""
         permit = self._request(tokens)
         try:

@@ -260,6 +260,7 @@ class VineLM(LongRunning):
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> Any:
         """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
@@ -271,12 +272,20 @@ class VineLM(LongRunning):
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
+            priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
+                worth 10 s of waiting, so that nobody waits forever.
 
         Returns:
             A context of our own, or the copy of ``user``.
         """
         return self.adapter.context(
-            objective, user=user, policy=policy, request=request, started_at=started_at, request_id=request_id
+            objective,
+            user=user,
+            policy=policy,
+            request=request,
+            started_at=started_at,
+            request_id=request_id,
+            priority=priority,
         )
 
     def request(
@@ -287,9 +296,12 @@ class VineLM(LongRunning):
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> AbstractContextManager[None]:
         """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
-        return self.adapter.request(objective, policy=policy, request=request, started_at=started_at, request_id=request_id)
+        return self.adapter.request(
+            objective, policy=policy, request=request, started_at=started_at, request_id=request_id, priority=priority
+        )
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run: virtual if the models' latencies are, else real."""

@@ -141,7 +141,7 @@ class RemoteChatModel(BaseChatModel):
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 account.wait()
                 with (
-                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket,
+                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket,
                     account.attempt(ticket),
                     closing(bound.transport.send(_served_by(bound.model, ticket), request)) as deltas,
                 ):
@@ -162,7 +162,8 @@ class RemoteChatModel(BaseChatModel):
                 await bound.transport.aconnect(entry)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 account.wait()
-                async with bound.rate_limiter.aadmit(_tokens(bound.model, request), sleep) as ticket:
+                tokens = _tokens(bound.model, request)
+                async with bound.rate_limiter.aadmit(tokens, sleep, bound.call.priority) as ticket:
                     with account.attempt(ticket):
                         answer = within(bound.model.timeout_s, bound.transport.asend(_served_by(bound.model, ticket), request))
                         async with aclosing(answer) as deltas:
@@ -180,6 +181,8 @@ class RemoteChatModel(BaseChatModel):
     ) -> tuple[TransportRequest, MeteredCall]:
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+        if bound.priority_sign and bound.call.priority:
+            options.setdefault("priority", bound.priority_sign * round(bound.call.priority))
         request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)
         metered = MeteredCall(
             model=bound.model,

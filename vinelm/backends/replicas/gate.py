@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
-from vinelm.backends.remote.rate_share import WindowPermit
+from vinelm.backends.remote.rate_share import WindowPermit, turn_key
 from vinelm.clock import Clock, WallClock
 
 HEAD_ASKS_S = 0.02
@@ -76,9 +76,16 @@ class _Waiting:
     key: float
     number: int
     tokens: int = field(compare=False)
+    priority: float = field(compare=False)
     turns: list[EngineTurn] = field(compare=False, default_factory=list)
     has_left: bool = field(compare=False, default=False)
     admitted: Future[ReplicaPermit] = field(compare=False, default_factory=Future)
+
+    def withdraw(self) -> None:
+        """Stand in no engine's line any more."""
+        for turn in self.turns:
+            turn.close()
+        self.turns = []
 
 
 class ReplicaGate:
@@ -104,6 +111,7 @@ class ReplicaGate:
         self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
         self._clock: Clock = clock or WallClock()
         self._line: list[_Waiting] = []
+        self._asking: _Waiting | None = None  # the only call that stands in lines of the engines
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -123,9 +131,9 @@ class ReplicaGate:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[ReplicaPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[ReplicaPermit]:
         """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
-        waiting = self._enter(tokens)
+        waiting = self._enter(tokens, priority)
         try:
             while not waiting.admitted.done():
                 with suppress(TimeoutError):
@@ -136,9 +144,11 @@ class ReplicaGate:
             self._leave(waiting)
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[ReplicaPermit]:
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AsyncIterator[ReplicaPermit]:
         """Like :meth:`admit`, for a coroutine."""
-        waiting = self._enter(tokens)
+        waiting = self._enter(tokens, priority)
         try:
             if not waiting.admitted.done():
                 admitted = asyncio.wrap_future(waiting.admitted)
@@ -153,9 +163,9 @@ class ReplicaGate:
         found = [getattr(replica.limiter.limits, key) for replica in self._replicas]
         return None if None in found else sum(found)
 
-    def _enter(self, tokens: int) -> _Waiting:
+    def _enter(self, tokens: int, priority: float) -> _Waiting:
         with self._lock:
-            waiting = _Waiting(self._clock.now(), next(self._numbers), tokens)
+            waiting = _Waiting(turn_key(self._clock.now(), priority), next(self._numbers), tokens, priority)
             heapq.heappush(self._line, waiting)
         self._advance()
         return waiting
@@ -164,8 +174,7 @@ class ReplicaGate:
         """The call has ended, or its caller waits no longer."""
         with self._lock:
             waiting.has_left = True
-            for turn in waiting.turns:
-                turn.close()
+            waiting.withdraw()
             if waiting.admitted.done():
                 permit = waiting.admitted.result()
                 self._replicas[permit.replica].in_flight -= 1
@@ -179,20 +188,25 @@ class ReplicaGate:
     def _advance(self) -> None:
         """Let in as many calls as there is room for, in order."""
         with self._lock:
-            while self._line and (self._line[0].has_left or self._starts(self._line[0])):
+            while self._line:
+                first = self._line[0]
+                if not first.has_left and not self._starts(first):
+                    return
                 heapq.heappop(self._line)
 
     def _starts(self, waiting: _Waiting) -> bool:
         """Start the first call of the line if a replica has room."""
-        if not waiting.turns:
-            waiting.turns = [replica.limiter.line_up(waiting.tokens) for replica in self._replicas]
+        if self._asking is not waiting:
+            if self._asking is not None:  # it was overtaken, or has left
+                self._asking.withdraw()
+            self._asking = waiting
+            waiting.turns = [replica.limiter.line_up(waiting.tokens, waiting.priority) for replica in self._replicas]
         for place in self._preferred():
             permit = waiting.turns[place].start()
             if permit is not None:
                 self._replicas[place].in_flight += 1
-                for turn in waiting.turns:
-                    turn.close()
                 waiting.admitted.set_result(ReplicaPermit(self, place, waiting.turns[place], permit))
+                waiting.withdraw()
                 return True
         return False
 
