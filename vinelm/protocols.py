@@ -53,10 +53,18 @@ class RatePermit(Protocol):
 class RateLimiter(Protocol):
     """The rate limits of an engine. An attempt waits for admission and occupies its place while the block runs."""
 
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> AbstractContextManager[RatePermit]:
-        """Wait for admission. ``tokens`` is the most that the attempt may use; it counts until the attempt settles."""
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> AbstractContextManager[RatePermit]:
+        """Wait for admission.
 
-    def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AbstractAsyncContextManager[RatePermit]:
+        Args:
+            tokens: the most that the attempt may use; it counts until the attempt settles.
+            sleep: waits so many seconds.
+            priority: attempts of a higher one go first, but never before one that has waited long enough.
+        """
+
+    def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AbstractAsyncContextManager[RatePermit]:
         """Wait for admission in a coroutine; see :meth:`admit`."""
 
 
@@ -76,6 +84,7 @@ class CallContext:
             captures content.
         on_gate: called with True as an attempt begins to wait for rate limits, with False as it leaves them and is sent; None
             if nobody asks. Backends without rate limits do not call it.
+        priority: of the request among those that wait for rate limits; finite, higher goes first.
     """
 
     stage: str
@@ -87,6 +96,7 @@ class CallContext:
     rate_limiter: RateLimiter | None = None
     on_exchange: Callable[[Sequence[BaseMessage], AIMessage | None], None] | None = None
     on_gate: Callable[[bool], None] | None = None
+    priority: float = 0.0
 
 
 @runtime_checkable

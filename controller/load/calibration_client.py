@@ -44,9 +44,9 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
         ConfigError: There is no such model; the message lists what there is.
     """
     wanted = endpoint.rstrip("/")
-    there = [model for model in catalog.models if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
+    there = [model for model in catalog.entries if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
     if not there:
-        engines = ", ".join(dict.fromkeys(model.engine for model in catalog.models))
+        engines = ", ".join(dict.fromkeys(model.engine for model in catalog.entries))
         raise ConfigError(f"no model of the catalog runs on {endpoint!r}: its engines are {engines}")
     if name is None:
         return there[0]

@@ -75,6 +75,13 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
                          (*([0.0] if levels[0] > 0 else []), *(fitted - fitted[0]).tolist()))  # fmt: skip
 
 
+def spread_curve(curves: Sequence[SlowdownCurve]) -> SlowdownCurve:
+    """Return the curve of engines that share their requests evenly: the mean of theirs. There is at least one."""
+    points = sorted({requests for curve in curves for requests in curve.requests})
+    extra_s = (sum(curve.at(requests) for curve in curves) / len(curves) for requests in points)
+    return SlowdownCurve(tuple(len(curves) * requests for requests in points), tuple(extra_s))
+
+
 VERSION = 1
 _FORMAT = "vinelm slowdown curves"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from vinelm.controller.load.background import BackgroundLoadMonitor
 from vinelm.controller.load.load_view import LoadSource
 from vinelm.controller.load.monitors import InFlightLoadMonitor, ReportedLoadMonitor
-from vinelm.controller.load.slowdown import load_curves
+from vinelm.controller.load.slowdown import load_curves, spread_curve
 from vinelm.errors import ConfigError
 from vinelm.protocols import LoadMonitor
 
@@ -20,6 +20,7 @@ def load_source(
     load: LoadSource | LoadMonitor | str | Path | None,
     engines: Collection[str],
     others: Callable[[], Mapping[str, int]] | None = None,
+    groups: Mapping[str, Collection[str]] | None = None,
 ) -> LoadSource | LoadMonitor | None:
     """Return the source that is meant: a path is read as a file of slowdown curves, applied to our own calls in flight.
 
@@ -28,6 +29,7 @@ def load_source(
         engines: those of the catalog.
         others: returns the calls that other processes have in flight, by engine; they count beside our own where the source
             is our own calls. Functions and engines' reports see them already.
+        groups: replica group to its engines. A group without a curve has that of its engines, if all have one.
 
     Raises:
         ConfigError: the file has curves of other engines only.
@@ -37,6 +39,9 @@ def load_source(
     if not isinstance(load, str | Path):
         return load
     curves = load_curves(load)
+    for group, replicas in (groups or {}).items():
+        if group not in curves and set(replicas) <= set(curves):
+            curves[group] = spread_curve([curves[engine] for engine in replicas])
     if not set(engines) & set(curves):
         there, wanted = (", ".join(sorted(names)) or "no engine" for names in (curves, engines))
         raise ConfigError(f"{load}: has curves of {there}, the catalog's engines are {wanted}: calibrate one of them")

@@ -1,8 +1,8 @@
 """Rate limits across all children: a call in a child waits for the rate limiter of the parent process.
 
-For each attempt a child makes a socket pair and sends one end to the parent, with its unit, its model and the tokens. The
-parent answers with one byte when the attempt is admitted, and receives the tokens it used when it is over. The kernel closes
-the end of a child that dies, which frees its place.
+For each attempt a child makes a socket pair and sends one end to the parent, with its unit, its model and the tokens. When
+the attempt is admitted, the parent answers with one byte: the place of the replica that serves it, 0 without a group. When
+it is over, the parent receives the tokens it used. The kernel closes the end of a child that dies, which frees its place.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RateLimitProxy:
                 permit = admission.enter_context(
                     limiter.admit(int(attempt["tokens"]), lambda seconds: _sleep(channel, seconds))
                 )
-            channel.sendall(b"\n")
+            channel.sendall(bytes([getattr(permit, "replica", 0)]))
             used = channel.recv(_LONGEST)
             if used:
                 permit.settle(int(used))
@@ -83,10 +83,17 @@ class _ProxiedPermit:
 
     channel: socket.socket
     tokens: int | None = field(default=None)
+    replica: int = 0  # of a replica group: the parent has chosen it
 
     def settle(self, tokens: int) -> None:
         """See :class:`vinelm.protocols.RatePermit`."""
         self.tokens = tokens
+
+    def take(self, answer: bytes) -> None:
+        """Note the parent's answer; ``ConnectionError`` if it is gone."""
+        if not answer:
+            raise ConnectionError("the process that holds the rate limits is gone")
+        self.replica = answer[0]
 
     def close(self) -> None:
         """End the attempt."""
@@ -106,24 +113,24 @@ class ProxiedRateLimiter:
         self._attempt = {"unit": unit, "model": model}
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.protocols.RateLimiter`; ``sleep`` is not used, since the parent waits."""
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[_ProxiedPermit]:
+        """See :class:`vinelm.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all equal."""
         permit = self._request(tokens)
         try:
-            if not permit.channel.recv(1):
-                raise ConnectionError("the process that holds the rate limits is gone")
+            permit.take(permit.channel.recv(1))
             yield permit
         finally:
             permit.close()
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[_ProxiedPermit]:
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AsyncIterator[_ProxiedPermit]:
         """As :meth:`admit`, for a coroutine."""
         permit = self._request(tokens)
         try:
             permit.channel.setblocking(False)
-            if not await asyncio.get_running_loop().sock_recv(permit.channel, 1):
-                raise ConnectionError("the process that holds the rate limits is gone")
+            permit.take(await asyncio.get_running_loop().sock_recv(permit.channel, 1))
             permit.channel.setblocking(True)
             yield permit
         finally:

@@ -8,10 +8,10 @@ from typing import Any
 from vinelm.template import Stage
 from vinelm.traces.store.identity import StoreIdentity
 
-_MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s")
+_MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s", "group")
 """Fields of a catalog entry that do not change what is sent to the model."""
 _OPTION_KEEPS_ROWS = ("timeout", "request_timeout", "max_retries")
-_BACKEND_KEEPS_ROWS = ("limits", "max_retries", "backoff_s", "max_wait_s", "stream", "real_time")
+_BACKEND_KEEPS_ROWS = ("limits", "max_retries", "backoff_s", "max_wait_s", "stream", "real_time", "send_priority")
 _SCORER = "scorer"
 _STAGE = "stage "
 

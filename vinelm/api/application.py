@@ -15,7 +15,7 @@ from vinelm.api.served_evidence import OnDrift
 from vinelm.api.served_fleet import RunLabel, ServedFleet
 from vinelm.api.served_planners import ServedPlanners
 from vinelm.backends import ModelResolver
-from vinelm.catalog import Catalog
+from vinelm.catalog import Catalog, entries_of
 from vinelm.clock import Clock
 from vinelm.controller import (
     Fleet,
@@ -137,7 +137,12 @@ class VineLM(LongRunning):
         self._spend_controls: dict[Objective, SpendControl] = {}
         self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models, conversation_id, tenant)
         others = None if self.fleet is None else self.fleet.others
-        self._load_source = load_source(load, {model.engine for model in self.catalog.models}, others)
+        self._load_source = load_source(
+            load,
+            {model.engine for model in self.catalog.models},
+            others,
+            {model.engine: [one.engine for one in entries_of(model)] for model in self.catalog.models if model.group},
+        )
         if self.fleet is not None:
             self.adapter.tells_config = True
             self.adapter.account_of = self.fleet.account_of if mode == "enforce" else None
@@ -255,6 +260,7 @@ class VineLM(LongRunning):
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> Any:
         """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
@@ -266,12 +272,20 @@ class VineLM(LongRunning):
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
+            priority: of the request's calls where calls wait for rate limits, from -100 to 100: higher goes first. One step is
+                worth 10 s of waiting, so that nobody waits forever.
 
         Returns:
             A context of our own, or the copy of ``user``.
         """
         return self.adapter.context(
-            objective, user=user, policy=policy, request=request, started_at=started_at, request_id=request_id
+            objective,
+            user=user,
+            policy=policy,
+            request=request,
+            started_at=started_at,
+            request_id=request_id,
+            priority=priority,
         )
 
     def request(
@@ -282,9 +296,12 @@ class VineLM(LongRunning):
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> AbstractContextManager[None]:
         """Apply these settings (see :meth:`context`) to every run that begins inside the block without a ``context=``."""
-        return self.adapter.request(objective, policy=policy, request=request, started_at=started_at, request_id=request_id)
+        return self.adapter.request(
+            objective, policy=policy, request=request, started_at=started_at, request_id=request_id, priority=priority
+        )
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run: virtual if the models' latencies are, else real."""

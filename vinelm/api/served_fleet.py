@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from vinelm.adapters.langgraph import RunContext
-from vinelm.backends import ModelResolver, rate_limiters_of
+from vinelm.backends import ModelResolver, engine_limiters_of
 from vinelm.controller import Fleet, Planner, SessionRows
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
@@ -59,11 +59,7 @@ class ServedFleet:
         if self._has_shared:
             return
         with suppress(VineLMError):  # a backend that cannot be made is for the first call to report
-            catalog = self._models.catalog
-            limiters = rate_limiters_of(catalog, self._models.backends)
-            self.fleet.share_limits(
-                {f"{catalog[model].provider}:{catalog[model].engine}": limiter for model, limiter in limiters.items()}
-            )
+            self.fleet.share_limits(engine_limiters_of(self._models.catalog, self._models.backends))
             self._has_shared = True
 
 

@@ -14,6 +14,7 @@ from .offline.scripted import ScriptedChatModel as ScriptedChatModel
 from .offline.text_writer import TextWriter as TextWriter
 from .registry import PROVIDERS as PROVIDERS
 from .registry import create_backends as create_backends
+from .registry import engine_limiters_of as engine_limiters_of
 from .registry import rate_limiters_of as rate_limiters_of
 from .remote.rate_limits import WINDOW_S as WINDOW_S
 from .remote.rate_limits import EngineRateLimiter as EngineRateLimiter
@@ -21,5 +22,7 @@ from .remote.rate_limits import RateLimits as RateLimits
 from .remote.rate_share import RateAmounts as RateAmounts
 from .remote.rate_share import RateDemand as RateDemand
 from .remote.rate_share import RateShare as RateShare
+from .replicas.gate import LimitsGroups as LimitsGroups
+from .replicas.gate import ReplicaGate as ReplicaGate
 from .resolver import ModelResolver as ModelResolver
 from .settings import ProviderSettings as ProviderSettings

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from vinelm.backends.remote.rate_limits import EngineRateLimiter, LimitsCalls, RateLimits
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, LimitsCalls
+from vinelm.backends.replicas.gate import LimitsGroups, ReplicaGate
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog import Catalog
+from vinelm.catalog import Catalog, ReplicaGroup
 from vinelm.errors import ConfigError
 from vinelm.protocols import Backend
 from vinelm.workflow import Workflow
@@ -69,14 +70,27 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
     return backend
 
 
-def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
-    """Return the rate limiter of each model that has limits. Models on one engine share a limiter."""
-    found: dict[str, EngineRateLimiter] = {}
+def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter | ReplicaGate]:
+    """Return the rate limiter of each model that has limits. Models on one engine share a limiter; a group has its gate."""
+    found: dict[str, EngineRateLimiter | ReplicaGate] = {}
     for model in catalog.models:
         backend = backends.get(model.provider)
         if not isinstance(backend, LimitsCalls):
             continue
-        limiter = backend.rate_limiters.get(model.engine)
-        if limiter is not None and limiter.limits != RateLimits():
+        limiter: EngineRateLimiter | ReplicaGate | None = backend.rate_limiters.get(model.engine)
+        if isinstance(model, ReplicaGroup) and isinstance(backend, LimitsGroups):
+            limiter = backend.replica_gates[model.engine]
+        if limiter is not None and limiter.is_limited:
             found[model.name] = limiter
+    return found
+
+
+def engine_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
+    """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``; of a group, each replica's."""
+    found: dict[str, EngineRateLimiter] = {}
+    for entry in catalog.entries:
+        backend = backends.get(entry.provider)
+        limiter = backend.rate_limiters.get(entry.engine) if isinstance(backend, LimitsCalls) else None
+        if limiter is not None and limiter.is_limited:
+            found[f"{entry.provider}:{entry.engine}"] = limiter
     return found

@@ -35,8 +35,8 @@ class ProviderSettings:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The catalog's models of this provider."""
-        return tuple(model for model in self.catalog.models if model.provider == self.provider)
+        """The catalog's entries of this provider, with each replica of a group."""
+        return tuple(model for model in self.catalog.entries if model.provider == self.provider)
 
     def refuse_unknown(self, *known: str) -> None:
         """Raise :class:`ConfigError` if the table has a key that is not among ``known``."""

@@ -13,7 +13,7 @@ from vinelm.catalog.entries import entry
 from vinelm.catalog.environment import take_variables
 from vinelm.catalog.langchain import models_of_chats, models_of_strings
 from vinelm.catalog.loading import catalog_text, read_catalog_file, tables_of, toml_tables
-from vinelm.catalog.model import Model, Price
+from vinelm.catalog.model import Model, Price, all_entries, grouped
 from vinelm.catalog.prices import old_price_note
 from vinelm.catalog.secrets import refuse_secrets
 from vinelm.errors import ConfigError
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
 
+    Entries that name the same ``group`` are one choice, a :class:`~vinelm.catalog.ReplicaGroup` under the group's name.
+
     Args:
-        models: The entries; at least one, each with a name of its own.
+        models: The entries; at least one, each with a name of its own. As an attribute, the choices.
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.
 
     Raises:
-        ConfigError: There is no entry, a name repeats, or an entry or a setting holds a secret.
+        ConfigError: There is no entry, a name repeats, the entries of a group do not fit together, or an entry or a setting
+            holds a secret.
     """
 
     models: tuple[Model, ...]
@@ -47,7 +50,7 @@ class Catalog(Mapping[str, Model]):
         *,
         live: Mapping[str, Any] | None = None,
     ) -> None:
-        entries = tuple(models)
+        entries = all_entries(models)
         refuse_secrets(entries, backends or {})
         if not entries:
             raise ConfigError("a catalog needs at least one model: add a [[model]] table")
@@ -55,10 +58,11 @@ class Catalog(Mapping[str, Model]):
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"the catalog names {name!r} twice: give each entry a name of its own")
-        object.__setattr__(self, "models", entries)
+        choices = grouped(entries)
+        object.__setattr__(self, "models", choices)
         object.__setattr__(self, "backends", dict(backends or {}))
         object.__setattr__(self, "live", dict(live or {}))
-        object.__setattr__(self, "_by_name", dict(zip(names, entries, strict=True)))
+        object.__setattr__(self, "_by_name", {model.name: model for model in choices})
 
     def __getitem__(self, name: str) -> Model:
         by_name: dict[str, Model] = self._by_name  # type: ignore[attr-defined]
@@ -69,6 +73,11 @@ class Catalog(Mapping[str, Model]):
 
     def __len__(self) -> int:
         return len(self.models)
+
+    @property
+    def entries(self) -> tuple[Model, ...]:
+        """The entries, with each replica of a group."""
+        return all_entries(self.models)
 
     def subset(self, names: tuple[str, ...]) -> Catalog:
         """Return a catalog of only these models, in this order; :class:`ConfigError` names one that is missing."""
@@ -81,7 +90,7 @@ class Catalog(Mapping[str, Model]):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types that :meth:`from_dict` reads. They name the variables of API keys and never hold a key."""
         return {
-            "model": [m.model_dump(mode="json") for m in self.models],
+            "model": [m.model_dump(mode="json") for m in self.entries],
             "backend": {k: dict(v) for k, v in self.backends.items()},
         }
 

@@ -1,12 +1,15 @@
-"""Catalog entries: one model with its price."""
+"""Catalog entries: one model with its price, and groups of entries that serve one model in several places."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from vinelm.errors import ConfigError
 
 
 class LongPromptRates(BaseModel):
@@ -104,6 +107,8 @@ class Model(BaseModel):
         max_tokens: The most completion tokens of one call, >= 1.
         timeout_s: Seconds after which an attempt is given up, > 0.
         options: Passed to the provider's client as they are. A catalog refuses secrets in them.
+        group: The name that it shares with entries that serve the same model elsewhere; see
+            :class:`~vinelm.catalog.ReplicaGroup`. None for an entry that is a choice of its own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -119,8 +124,113 @@ class Model(BaseModel):
     max_tokens: int = Field(default=1024, ge=1)
     timeout_s: float = Field(default=120.0, gt=0)
     options: dict[str, Any] = Field(default_factory=dict)
+    group: str | None = Field(default=None, min_length=1)
 
     @property
     def prompt_cache(self) -> tuple[str, str]:
         """The key of the prompt cache that its calls share: a cached prefix serves only the same model on the same engine."""
         return self.engine, self.model_id
+
+    @model_serializer(mode="wrap")
+    def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a group that is not set: stores and tries of before groups hold the same entry in the same words."""
+        plain: dict[str, Any] = handler(self)
+        return {key: value for key, value in plain.items() if key != "group" or value is not None}
+
+
+OWN_OF_A_REPLICA = ("name", "engine", "api_base", "api_key_env", "price_id")
+"""The fields in which the entries of a group may differ."""
+MOST_REPLICAS = 200
+
+
+class ReplicaGroup(Model):
+    """One choice that several entries serve. Tries and plans know the group only; the replica is chosen for each call.
+
+    Its fields are those of the first replica, except that ``name`` and ``engine`` are the group's name: the load of a group is
+    that of all its replicas together.
+
+    Args:
+        replicas: the entries, in the order of the catalog.
+    """
+
+    replicas: tuple[Model, ...] = Field(exclude=True)
+
+    @classmethod
+    def of(cls, replicas: Sequence[Model]) -> ReplicaGroup:
+        """Return the group of these entries, which name the same ``group``.
+
+        Raises:
+            ConfigError: They differ in what decides answers or prices, share an engine, or are too many.
+        """
+        first, group = replicas[0], str(replicas[0].group)
+        if len(replicas) > MOST_REPLICAS:
+            raise ConfigError(f"group {group!r} has {len(replicas)} entries: the most is {MOST_REPLICAS}")
+        for other in replicas[1:]:
+            for key in _fixed(first):
+                if getattr(other, key) != getattr(first, key):
+                    raise ConfigError(
+                        f"group {group!r}: {_word(key)} of {other.name!r} is not that of {first.name!r}: entries of a "
+                        "group may differ in name, engine, api_base and api_key_env"
+                    )
+            if (other.api_base is None) != (first.api_base is None):
+                raise ConfigError(f"group {group!r}: give an api_base to all of its entries, or to none")
+        engines = [replica.engine for replica in replicas]
+        for replica in replicas:
+            if engines.count(replica.engine) > 1:
+                raise ConfigError(
+                    f"group {group!r} has two entries on engine {replica.engine!r}: give each an engine of its own"
+                )
+            if replica.engine == group:
+                raise ConfigError(f"group {group!r} has the name of an engine: give the group or the engine another name")
+        return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
+
+    def replica(self, place: int) -> Model:
+        """Return the entry that serves a call, with the limits that this group may have been given for the call."""
+        chosen = self.replicas[place]
+        return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
+
+
+def grouped(entries: Sequence[Model]) -> tuple[Model, ...]:
+    """Return the choices of a catalog: entries without a group, and each group in the place of its first entry.
+
+    Raises:
+        ConfigError: A group has the name of an entry that is not in it, or cannot be one.
+    """
+    groups: dict[str, list[Model]] = {}
+    for entry in entries:
+        if entry.group is not None:
+            groups.setdefault(entry.group, []).append(entry)
+    for entry in entries:
+        if entry.name in groups and entry.group != entry.name:
+            raise ConfigError(f"group {entry.name!r} has the name of an entry that is not in it: give one of them another name")
+        if entry.engine in groups and entry.group is None:
+            raise ConfigError(f"group {entry.engine!r} has the name of an engine: give the group or the engine another name")
+    found: dict[str, Model] = {}
+    for entry in entries:
+        if entry.group is None:
+            found[entry.name] = entry
+        elif entry.group not in found:
+            found[entry.group] = ReplicaGroup.of(groups[entry.group])
+    return tuple(found.values())
+
+
+def entries_of(model: Model) -> tuple[Model, ...]:
+    """Return the replicas of a group, or the entry itself."""
+    return model.replicas if isinstance(model, ReplicaGroup) else (model,)
+
+
+def all_entries(models: Iterable[Model]) -> tuple[Model, ...]:
+    """Return the entries of these choices."""
+    return tuple(entry for model in models for entry in entries_of(model))
+
+
+def _fixed(model: Model) -> list[str]:
+    return [key for key in type(model).model_fields if key not in OWN_OF_A_REPLICA]
+
+
+def _fields(model: Model) -> dict[str, Any]:
+    return {key: getattr(model, key) for key in Model.model_fields}
+
+
+def _word(key: str) -> str:
+    return "model" if key == "model_id" else key

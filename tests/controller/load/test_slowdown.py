@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinelm.controller import SlowdownCurve, fit_slowdown
+from vinelm.controller.load.slowdown import spread_curve
 from vinelm.errors import EvidenceError
 
 
@@ -39,3 +40,10 @@ def test_between_and_beyond_the_points_it_is_linear():
 def test_without_measurements_there_is_no_curve():
     with pytest.raises(EvidenceError, match="measurements"):
         fit_slowdown([], [])
+
+
+def test_a_group_of_engines_is_as_slow_as_its_engines_with_their_part_of_the_requests():
+    slow, fast = SlowdownCurve((0.0, 4.0), (0.0, 8.0)), SlowdownCurve((0.0, 2.0), (0.0, 2.0))
+    both = spread_curve([slow, fast])
+    assert [both.at(n) for n in (0.0, 4.0, 8.0, 16.0)] == pytest.approx([0.0, 3.0, 6.0, 12.0])
+    assert spread_curve([slow]) == slow

@@ -33,8 +33,8 @@ class CanonicalCommit(EngineRateLimiter):
         self.lock = threading.Lock()
 
     @contextmanager
-    def admit(self, tokens, sleep):
-        with super().admit(tokens, sleep) as ticket:
+    def admit(self, tokens, sleep, priority=0.0):
+        with super().admit(tokens, sleep, priority) as ticket:
             with self.lock:
                 self.tickets.append(ticket)
                 self.now += 1

@@ -13,7 +13,7 @@ from langgraph.graph import END
 from vinelm.adapters.langgraph.chat.channel import ThreadPaths
 from vinelm.adapters.langgraph.finish import make_finish
 from vinelm.adapters.langgraph.route import ROUTE_INJECTED, make_route
-from vinelm.adapters.langgraph.run_context import AMBIENT, ContextOwner, RunContext, attach
+from vinelm.adapters.langgraph.run_context import AMBIENT, MOST_PRIORITY, ContextOwner, RunContext, attach
 from vinelm.adapters.langgraph.run_registry import RunRegistry
 from vinelm.adapters.langgraph.runs.default_runs import DefaultRuns
 from vinelm.adapters.langgraph.runs.destinations import Destinations, To
@@ -275,6 +275,7 @@ class GraphAdapter:
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> Any:
         """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
@@ -286,11 +287,13 @@ class GraphAdapter:
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
+            priority: of the request's calls where calls wait for rate limits: higher goes first. One step is worth 10 s
+                of waiting, so that nobody waits forever.
 
         Returns:
             A :class:`RunContext`, or the copy of ``user``.
         """
-        run = _run_context(self, objective, policy, request, started_at, request_id)
+        run = _run_context(self, objective, policy, request, started_at, request_id, priority)
         return run if user is None else attach(run, user)
 
     @contextmanager
@@ -302,9 +305,10 @@ class GraphAdapter:
         request: Request | None = None,
         started_at: float | None = None,
         request_id: str | None = None,
+        priority: float = 0.0,
     ) -> Iterator[None]:
         """Apply these settings to every run that begins inside the block without a ``context=`` of its own."""
-        with self.within(_run_context(self, objective, policy, request, started_at, request_id)):
+        with self.within(_run_context(self, objective, policy, request, started_at, request_id, priority)):
             yield
 
     @contextmanager
@@ -326,8 +330,14 @@ def _run_context(  # noqa: PLR0917 - the arguments of two public methods
     request: Request | None,
     started_at: float | None,
     request_id: str | None,
+    priority: float,
 ) -> RunContext:
+    if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
+        raise ConfigError(
+            f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
+        )
     return RunContext(
+        priority=float(priority),
         objective=Objective.from_dict(objective) if isinstance(objective, Mapping) else objective,
         policy=policy,
         request=request,

@@ -113,6 +113,7 @@ class InvocationScope:
             guard=run.guard,
             on_exchange=self._exchanged if hears else None,
             on_gate=None if on_gate is None else partial(on_gate, path),
+            priority=run.context.priority,
         )
         try:
             self.answering: BaseChatModel = self._models.chat_model(path[-1], call, self._limits)

@@ -43,6 +43,10 @@ class ChatHost(Protocol):
         """The same for an invocation inside a subgraph of ``node``, or outside of a graph."""
 
 
+MOST_PRIORITY = 100
+"""The highest priority of a request; the lowest is its negative."""
+
+
 class ContextOwner:
     """The adapter that made a context. Copies of the context share it; in another process it is unknown."""
 
@@ -68,6 +72,7 @@ class RunContext:
         request: the labelled request, for offline backends and the oracle stop.
         started_at: the request's arrival in ``time.monotonic()`` seconds; None means the call of invoke.
         request_id: distinguishes two requests on one thread where the template cannot.
+        priority: of the request's calls among those that wait for rate limits; higher goes first.
         owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
         chat_host: in charge of each of their calls, where the run is a profiled one.
         returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
@@ -81,6 +86,7 @@ class RunContext:
     request: Request | None = None
     started_at: float | None = None
     request_id: str | None = None
+    priority: float = 0.0
     owner: ContextOwner = field(default_factory=ContextOwner, compare=False, repr=False)
     chat_host: ChatHost | None = field(default=None, compare=False, repr=False)
     returns_earlier: bool = field(default=False, compare=False, repr=False)

@@ -221,6 +221,8 @@ def create(settings: ProviderSettings) -> LangChainBackend:
     """Create the backend of the catalog's LangChain models. Makes no call. :class:`ConfigError` for invalid settings."""
     live = {model.name: settings.catalog.live[model.name] for model in settings.models if model.name in settings.catalog.live}
     for model in settings.models:
+        if model.group is not None:
+            raise ConfigError(f"model {model.name!r}: group has no effect on LangChain models: leave it out")
         if model.api_key_env is not None:
             raise ConfigError(
                 f"model {model.name!r}: api_key_env has no effect: LangChain's integrations read their own variable"

@@ -14,12 +14,19 @@ from vinelm.backends.remote.rate_limits import EngineRateLimiter, rate_limiters
 from vinelm.backends.remote.rehearsal import Rehearses, rehearse
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, SETTINGS, RetryPolicy
 from vinelm.backends.remote.transport import CallBinding, Transport
+from vinelm.backends.replicas.gate import ReplicaGate
 from vinelm.backends.settings import ProviderSettings
-from vinelm.catalog import Model
+from vinelm.catalog import Model, ReplicaGroup
 from vinelm.errors import ConfigError
 from vinelm.protocols import CallContext
 
 T = TypeVar("T", bound=Transport)
+
+PRIORITY_KEY = "send_priority"
+PRIORITY_ORDERS = {"highest-first": 1, "lowest-first": -1}
+"""Which priority a server serves first, to the sign of what it is sent: SGLang's default is the highest, vLLM's the lowest."""
+SEND_PRIORITY = ("openai", "sglang")
+"""Providers whose servers can be sent a priority."""
 
 
 class RemoteBackend(Generic[T]):
@@ -27,25 +34,37 @@ class RemoteBackend(Generic[T]):
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
     ``stream`` (default true: also stream calls that ask for a whole answer, to measure the time to first token),
-    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are disabled, because they would count as latency.
+    ``send_priority`` (where servers take one), ``max_retries``, ``backoff_s`` and ``max_wait_s``. The SDKs' own retries are
+    disabled, because they would count as latency.
     """
 
     is_simulated = False
     is_virtual_time = False
 
     def __init__(self, settings: ProviderSettings, transport: T) -> None:
-        settings.refuse_unknown("limits", "stream", *SETTINGS)
+        settings.refuse_unknown("limits", "stream", *([PRIORITY_KEY] if settings.provider in SEND_PRIORITY else ()), *SETTINGS)
         self.transport = transport
         self._models = settings.models
         self._rate_limiters = rate_limiters(settings)
+        self._gates = {
+            group.engine: ReplicaGate({replica.engine: self._rate_limiters[replica.engine] for replica in group.replicas})
+            for group in settings.catalog.models
+            if isinstance(group, ReplicaGroup) and group.provider == settings.provider
+        }
         self._policy = RetryPolicy.of(settings)
         self._streams = settings.setting("stream", bool, True)
+        self._priority_sign = _priority_sign(settings)
         self._is_checked = False
 
     @property
     def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
         """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
         return self._rate_limiters
+
+    @property
+    def replica_gates(self) -> Mapping[str, ReplicaGate]:
+        """Where the calls of replica groups wait, by the group's name."""
+        return self._gates
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
         """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
@@ -58,9 +77,10 @@ class RemoteBackend(Generic[T]):
                 transport=self.transport,
                 model=model,
                 call=call,
-                rate_limiter=call.rate_limiter or self._rate_limiters[model.engine],
+                rate_limiter=call.rate_limiter or self._gates.get(model.engine) or self._rate_limiters[model.engine],
                 policy=self._policy,
                 streams=self._streams,
+                priority_sign=self._priority_sign,
             )
         )
 
@@ -82,6 +102,14 @@ class RemoteBackend(Generic[T]):
     def close(self) -> None:
         """Close the connections of synchronous calls."""
         self.transport.close()
+
+
+def _priority_sign(settings: ProviderSettings) -> int:
+    order = settings.setting(PRIORITY_KEY, str, "")
+    if order and order not in PRIORITY_ORDERS:
+        known = " or ".join(f"{name!r}" for name in PRIORITY_ORDERS)
+        raise ConfigError(f"[backend.{settings.provider}]: {PRIORITY_KEY} is {order!r}: use {known}")
+    return PRIORITY_ORDERS.get(order, 0)
 
 
 def check_base(model: Model, hint: str = "it must start with http:// or https://") -> None:

@@ -24,11 +24,15 @@ from vinelm.backends.remote.response import Delta
 from vinelm.backends.remote.retry import BILLED_ATTEMPTS, AttemptFailed
 from vinelm.backends.remote.time_limit import within
 from vinelm.backends.remote.transport import CallBinding, TransportRequest
-from vinelm.catalog import Model
+from vinelm.backends.replicas.gate import ReplicaPermit
+from vinelm.catalog import Model, ReplicaGroup, entries_of
 from vinelm.clock import WallClock
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.observation import Usage
 from vinelm.protocols import CallContext, CallPermit, RatePermit
+
+REPLICA_FAULTS = frozenset[FailureKind]({"rate_limit", "server", "timeout"})
+"""Failures after which another replica is preferred."""
 
 
 class RemoteChatModel(BaseChatModel):
@@ -132,13 +136,14 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         sleep = bound.call.clock.sleep
         with _Account(bound, metered, request) as account:
-            bound.transport.connect(bound.model)
+            for entry in entries_of(bound.model):
+                bound.transport.connect(entry)
             for attempt in bound.policy.sync(metered.may_repeat, sleep):
                 account.wait()
                 with (
-                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep) as ticket,
+                    bound.rate_limiter.admit(_tokens(bound.model, request), sleep, bound.call.priority) as ticket,
                     account.attempt(ticket),
-                    closing(bound.transport.send(bound.model, request)) as deltas,
+                    closing(bound.transport.send(_served_by(bound.model, ticket), request)) as deltas,
                 ):
                     for delta in deltas:
                         metered.see(delta)
@@ -153,12 +158,14 @@ class RemoteChatModel(BaseChatModel):
         bound: CallBinding = self.binding
         sleep = _sleeper(bound.call)
         with _Account(bound, metered, request) as account:
-            await bound.transport.aconnect(bound.model)
+            for entry in entries_of(bound.model):
+                await bound.transport.aconnect(entry)
             async for attempt in bound.policy.asynchronous(metered.may_repeat, sleep):
                 account.wait()
-                async with bound.rate_limiter.aadmit(_tokens(bound.model, request), sleep) as ticket:
+                tokens = _tokens(bound.model, request)
+                async with bound.rate_limiter.aadmit(tokens, sleep, bound.call.priority) as ticket:
                     with account.attempt(ticket):
-                        answer = within(bound.model.timeout_s, bound.transport.asend(bound.model, request))
+                        answer = within(bound.model.timeout_s, bound.transport.asend(_served_by(bound.model, ticket), request))
                         async with aclosing(answer) as deltas:
                             async for delta in deltas:
                                 metered.see(delta)
@@ -174,6 +181,8 @@ class RemoteChatModel(BaseChatModel):
     ) -> tuple[TransportRequest, MeteredCall]:
         bound: CallBinding = self.binding
         options = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+        if bound.priority_sign and bound.call.priority:
+            options.setdefault("priority", bound.priority_sign * round(bound.call.priority))
         request = bound.transport.request(bound.model, messages, options, is_streamed=is_streamed)
         metered = MeteredCall(
             model=bound.model,
@@ -226,6 +235,8 @@ class _Account:
         finally:
             self._metered.end(self._last)
             ticket.settle(self._metered.tokens)
+            if isinstance(ticket, ReplicaPermit):
+                ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
         """Translate what an attempt raised; None if the answer is complete nevertheless."""
@@ -278,6 +289,11 @@ class _Account:
         if call.on_exchange is not None:
             answer = self._metered.answer
             call.on_exchange(self._metered.messages, answer.message(usage.model) if answer.has_begun else None)
+
+
+def _served_by(model: Model, ticket: RatePermit) -> Model:
+    """The entry that an admitted attempt is sent to."""
+    return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
 
 
 def _tokens(model: Model, request: TransportRequest) -> int:

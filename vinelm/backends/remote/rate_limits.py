@@ -7,6 +7,8 @@ stores one entry per token, cannot return unused tokens, and has no concurrency 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -16,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vinelm.backends.remote.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit
+from vinelm.backends.remote.rate_share import RateAmounts, RateShare, RateTurn, WindowPermit, turn_key
 from vinelm.backends.settings import ProviderSettings
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import ConfigError
@@ -38,8 +40,9 @@ class RateLimits(BaseModel):
 class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
-    Calls start in the order of their requests. A call with more tokens than a minute allows starts in an empty window. Tokens
-    are estimates of the caller until it settles them. Thread-safe, and safe across event loops.
+    Calls start in the order of their requests, those of a higher priority first: see
+    :func:`~vinelm.backends.remote.rate_share.turn_key`. A call with more tokens than a minute allows starts in an
+    empty window. Tokens are estimates of the caller until it settles them. Thread-safe, and safe across event loops.
     """
 
     def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
@@ -47,7 +50,8 @@ class EngineRateLimiter:
         self._clock = clock or WallClock()
         self._lock = threading.Lock()
         self._log: deque[WindowPermit] = deque()
-        self._queue: deque[Future[None]] = deque()
+        self._queue: list[tuple[float, int, Future[None]]] = []  # a heap
+        self._numbers = itertools.count()
         self._free = limits.concurrency or 0
         self._share: RateShare | None = None
 
@@ -55,6 +59,11 @@ class EngineRateLimiter:
     def limits(self) -> RateLimits:
         """The limits that are enforced."""
         return self._limits
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self._limits != RateLimits()
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
         """Let calls start only within a share of the limits from now on, because several processes keep them together.
@@ -68,19 +77,44 @@ class EngineRateLimiter:
                 self._share = RateShare(amounts, WINDOW_S, self._clock, self._log, on_short)
             return self._share
 
+    def _line(self) -> RateShare | None:
+        """A line in which calls can overtake each other, for a process that has the limits for itself."""
+        amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
+        with self._lock:
+            if self._share is None and any(amounts):
+                self._share = RateShare(amounts, WINDOW_S, self._clock, self._log, _nobody)
+                self._share.grow(amounts)
+            return self._share
+
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
         """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
         with self._lock:
             now_s = self._clock.now()
-            while self._log and self._log[0].start_s <= now_s - WINDOW_S:
-                self._log.popleft()
-            start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
-            start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
-            start_s = max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
-            permit = WindowPermit(start_s, tokens)
-            if self._limits.requests_per_min or self._limits.tokens_per_min:
-                self._log.append(permit)
-            return permit, start_s - now_s
+            start_s = self._first_start(tokens, now_s)
+            return self._permit(start_s, tokens), start_s - now_s
+
+    def line_up(self, tokens: int, priority: float = 0.0) -> EngineTurn:
+        """Return what asks for a start on this engine, without waiting; ``tokens`` is the most that the call may use."""
+        return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
+
+    def _reserve_now(self, tokens: int) -> WindowPermit | None:
+        """Reserve a place in the windows if a call may start at once."""
+        with self._lock:
+            now_s = self._clock.now()
+            return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
+
+    def _first_start(self, tokens: int, now_s: float) -> float:
+        while self._log and self._log[0].start_s <= now_s - WINDOW_S:
+            self._log.popleft()
+        start_s = max(now_s, self._log[-1].start_s) if self._log else now_s
+        start_s = max(start_s, self._room(self._limits.requests_per_min, 1, lambda permit: 1))
+        return max(start_s, self._room(self._limits.tokens_per_min, tokens, lambda permit: permit.tokens))
+
+    def _permit(self, start_s: float, tokens: int) -> WindowPermit:
+        permit = WindowPermit(start_s, tokens)
+        if self._limits.requests_per_min or self._limits.tokens_per_min:
+            self._log.append(permit)
+        return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
         """Return the earliest time at which the window has room for ``wanted`` more; minus infinity without a limit."""
@@ -96,13 +130,13 @@ class EngineRateLimiter:
         return start_s
 
     @contextmanager
-    def admit(self, tokens: int, sleep: Callable[[float], None]) -> Iterator[WindowPermit]:
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[WindowPermit]:
         """Wait for a slot and a place in the windows; hold the slot during the block."""
-        slot = self._take()
+        slot = self._take(priority)
         try:
             if slot is not None:
                 slot.result()
-            with self._start(tokens) as turn:
+            with self._start(tokens, priority) as turn:
                 while (wait_s := turn.pause_s()) > 0:
                     sleep(wait_s)
             assert turn.permit is not None
@@ -111,13 +145,15 @@ class EngineRateLimiter:
             self._give(slot)
 
     @asynccontextmanager
-    async def aadmit(self, tokens: int, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[WindowPermit]:
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AsyncIterator[WindowPermit]:
         """Like :meth:`admit`, for a coroutine."""
-        slot = self._take()
+        slot = self._take(priority)
         try:
             if slot is not None:
                 await asyncio.wrap_future(slot)
-            with self._start(tokens) as turn:
+            with self._start(tokens, priority) as turn:
                 while (wait_s := turn.pause_s()) > 0:
                     await sleep(wait_s)
             assert turn.permit is not None
@@ -125,11 +161,12 @@ class EngineRateLimiter:
         finally:
             self._give(slot)
 
-    def _start(self, tokens: int) -> RateTurn | _Appointment:
-        """How a call waits for its start: in the line of the share, or until a time that is known at once."""
-        return _Appointment(*self.reserve(tokens)) if self._share is None else self._share.line_up(tokens)
+    def _start(self, tokens: int, priority: float) -> RateTurn | _Appointment:
+        """How a call waits for its start: in a line, or until a time that is known at once, if no call may overtake it."""
+        share = self._line() if self._share is None and priority else self._share
+        return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
-    def _take(self) -> Future[None] | None:
+    def _take(self, priority: float) -> Future[None] | None:
         """Request a slot; returns a future that is done when it is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
@@ -139,11 +176,26 @@ class EngineRateLimiter:
                 self._free -= 1
                 slot.set_result(None)
             else:
-                self._queue.append(slot)
+                heapq.heappush(self._queue, (turn_key(self._clock.now(), priority), next(self._numbers), slot))
         return slot
 
+    def _take_now(self) -> bool:
+        """Take a slot if one is free."""
+        if self._limits.concurrency is None:
+            return True
+        with self._lock:
+            self._free -= (is_free := self._free > 0)
+            return is_free
+
+    def _give_back(self) -> None:
+        """Release what :meth:`_take_now` took."""
+        if self._limits.concurrency is not None:
+            slot: Future[None] = Future()
+            slot.set_result(None)
+            self._give(slot)
+
     def _give(self, slot: Future[None] | None) -> None:
-        """Release a slot to the caller that has waited longest; a cancelled waiter that was not granted one holds none."""
+        """Release a slot to the first in the queue; a cancelled waiter that was not granted one holds none."""
         if slot is None or slot.cancel() or slot.cancelled():
             return
         while True:
@@ -151,10 +203,46 @@ class EngineRateLimiter:
                 if not self._queue:
                     self._free += 1
                     return
-                heir = self._queue.popleft()
+                heir = heapq.heappop(self._queue)[2]
             if heir.set_running_or_notify_cancel():
                 heir.set_result(None)
                 return
+
+
+def _nobody() -> None:
+    """Nobody else has a part of the limits."""
+
+
+class EngineTurn:
+    """A call that may start on this engine, or on another one: it asks and never waits here. For one thread at a time."""
+
+    __slots__ = ("_limiter", "_tokens", "_turn")
+
+    def __init__(self, limiter: EngineRateLimiter, turn: RateTurn | None, tokens: int) -> None:
+        self._limiter, self._turn, self._tokens = limiter, turn, tokens
+
+    def start(self) -> WindowPermit | None:
+        """Occupy a slot and a place in the windows if both are free now, until :meth:`end`; None if not."""
+        limiter, turn = self._limiter, self._turn
+        if not limiter._take_now():
+            return None
+        if turn is None:
+            permit = limiter._reserve_now(self._tokens)
+        else:
+            turn.pause_s()
+            permit = turn.permit
+        if permit is None:
+            limiter._give_back()
+        return permit
+
+    def end(self) -> None:
+        """Release the slot of a call that was started."""
+        self._limiter._give_back()
+
+    def close(self) -> None:
+        """Ask no more. Idempotent."""
+        if self._turn is not None:
+            self._turn.__exit__()
 
 
 class _Appointment:

@@ -6,6 +6,7 @@ which it will start: it asks again, in the order of the line.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import threading
 from collections import deque
@@ -17,6 +18,15 @@ from vinelm.clock import Clock
 HEAD_POLLS_S = 0.02
 """Seconds after which the first call of the line asks again; the n-th after n times as many, up to ``TAIL_POLLS_S``."""
 TAIL_POLLS_S = 0.5
+
+
+STEP_S = 10.0
+"""Seconds of waiting that one step of priority is worth: a call passes calls of one step less for that long."""
+
+
+def turn_key(arrived_s: float, priority: float) -> float:
+    """Return what orders a line, least first. As all who wait grow older alike, it never changes, and nobody starves."""
+    return arrived_s - STEP_S * priority
 
 
 class RateAmounts(NamedTuple):
@@ -84,7 +94,8 @@ class RateShare:
         self._lacks = RateAmounts(0, 0)
         self._first_at = 0.0
         self._told = -1
-        self._line: dict[int, RateTurn] = {}  # in order
+        self._line: dict[int, RateTurn] = {}
+        self._order: list[tuple[float, int]] = []  # a heap of keys and numbers; those that have left may still be in it
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -94,14 +105,22 @@ class RateShare:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
 
-    def line_up(self, tokens: int) -> RateTurn:
-        """Return the place of a call at the end of the line; ``tokens`` is the most that it may use."""
+    def line_up(self, tokens: int, priority: float = 0.0) -> RateTurn:
+        """Return the place of a call in the line: behind those of its priority; ``tokens`` is the most that it may use."""
         with self._lock:
             turn = RateTurn(self, next(self._numbers), tokens)
+            now_s = self.clock.now()
             if not self._line:
-                self._first_at = self.clock.now()
+                self._first_at = now_s
             self._line[turn.number] = turn
+            heapq.heappush(self._order, (turn_key(now_s, priority), turn.number))
         return turn
+
+    def _first(self) -> RateTurn:
+        """The first call of the line, which is not empty."""
+        while self._order[0][1] not in self._line:
+            heapq.heappop(self._order)
+        return self._line[self._order[0][1]]
 
     def demand(self) -> RateDemand:
         """Return what is held, used and lacking now."""
@@ -110,7 +129,7 @@ class RateShare:
             if not self._line:
                 mean = min(-(-used.tokens // max(used.requests, 1)), self.limits.tokens)
                 return RateDemand(self._held, used, RateAmounts(0, 0), RateAmounts(one, mean))
-            tokens = min(next(iter(self._line.values())).tokens, self.limits.tokens)
+            tokens = min(self._first().tokens, self.limits.tokens)
             waited_s = self.clock.now() - self._first_at
             return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
@@ -144,9 +163,9 @@ class RateShare:
     def _ask(self, turn: RateTurn) -> float:
         """Admit the turn, or return the seconds after which it should ask again."""
         with self._lock:
-            first = next(iter(self._line))
-            if turn.number != first:
-                return min(HEAD_POLLS_S * (turn.number - first), TAIL_POLLS_S)
+            first = self._first()
+            if turn is not first:
+                return min(HEAD_POLLS_S * max(turn.number - first.number, 1), TAIL_POLLS_S)
             used = self._used()
             needs = (used.requests + 1, used.tokens + min(turn.tokens, self.limits.tokens))
             lacks, fits = [], True

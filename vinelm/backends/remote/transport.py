@@ -65,7 +65,8 @@ class Transport(Protocol):
 class CallBinding:
     """What a remote chat model needs for one invocation.
 
-    ``streams``: also stream calls that ask for a whole answer, to measure the time to first token.
+    ``streams``: also stream calls that ask for a whole answer, to measure the time to first token. ``priority_sign``: 1 or -1
+    sends the request's priority, times that, to the server; 0 does not.
     """
 
     transport: Transport
@@ -74,3 +75,4 @@ class CallBinding:
     rate_limiter: RateLimiter
     policy: RetryPolicy
     streams: bool
+    priority_sign: int = 0

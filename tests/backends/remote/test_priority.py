@@ -1,0 +1,134 @@
+"""Who goes first among the calls that wait for rate limits."""
+
+import asyncio
+import time
+
+import pytest
+from backends.remote_kit import Client
+from backends.wire_openai import answering
+from backends.wire_server import WireServer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vinelm.backends import EngineRateLimiter, RateAmounts, RateLimits, ReplicaGate
+from vinelm.backends.remote.rate_share import STEP_S
+from vinelm.clock import VirtualClock
+from vinelm.errors import ConfigError
+from vinelm.protocols import CallContext
+
+
+class MovedClock(VirtualClock):
+    """Calls arrive at chosen times."""
+
+    def wait(self, seconds):
+        self.sleep(seconds)
+
+
+def order(make, arrivals):
+    """The order in which calls (pause, priority) leave a gate with one slot that is taken at first."""
+    clock = MovedClock()
+    gate, left = make(clock), []
+
+    async def call(number, priority):
+        async with gate.aadmit(1, asyncio.sleep, priority):
+            left.append(number)
+
+    async def run():
+        async with gate.aadmit(1, asyncio.sleep):
+            tasks = []
+            for number, (pause_s, priority) in enumerate(arrivals):
+                clock.wait(pause_s)
+                tasks.append(asyncio.create_task(call(number, priority)))
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    return left
+
+
+def slots(clock):
+    return EngineRateLimiter(RateLimits(concurrency=1), clock)
+
+
+def group(clock):
+    return ReplicaGate({"e": EngineRateLimiter(RateLimits(concurrency=1), clock)}, clock)
+
+
+GATES = pytest.mark.parametrize("make", [slots, group])
+
+
+@GATES
+def test_equals_are_served_in_turn(make):
+    assert order(make, [(0.0, 0.0)] * 6) == list(range(6))
+
+
+@GATES
+def test_a_higher_priority_goes_first(make):
+    assert order(make, [(0.0, 0.0), (0.0, -1.0), (0.0, 2.0), (0.0, 2.0)]) == [2, 3, 0, 1]
+
+
+@GATES
+def test_one_step_is_worth_its_seconds_of_waiting(make):
+    assert order(make, [(0.0, 0.0), (STEP_S - 1.0, 1.0), (2.0, 1.0)]) == [1, 0, 2]
+
+
+@settings(max_examples=25, deadline=None)
+@given(arrivals=st.lists(st.tuples(st.floats(0, 30), st.floats(-5, 5)), min_size=1, max_size=12))
+def test_nobody_is_passed_by_a_call_that_came_too_late(arrivals):
+    """A call of priority p waits for no call of priority q that comes more than (q - p) steps after it."""
+    left = order(slots, arrivals)
+    came, now_s = [], 0.0
+    for pause_s, _ in arrivals:
+        now_s += pause_s
+        came.append(now_s)
+    for place, number in enumerate(left):
+        for before in left[:place]:
+            late_s = came[before] - came[number]
+            assert late_s <= STEP_S * (arrivals[before][1] - arrivals[number][1]) + 1e-6
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_windows_let_the_urgent_first(shared):
+    clock = VirtualClock()
+    limiter = EngineRateLimiter(RateLimits(requests_per_min=1), clock)
+    if shared:
+        share = limiter.share(lambda: None)
+        share.grow(RateAmounts(1, 0))
+    with limiter.admit(1, clock.sleep, 1.0):
+        pass
+    late, urgent = limiter._start(1, 0.0), limiter._start(1, 3.0)
+    clock.sleep(60.1)
+    assert late.pause_s() > 0
+    assert urgent.pause_s() == 0
+
+
+def test_without_priorities_nothing_waits_in_a_line():
+    limiter = EngineRateLimiter(RateLimits(requests_per_min=5))
+    with limiter.admit(1, time.sleep):
+        assert limiter._share is None
+
+
+@pytest.fixture
+def server():
+    made = WireServer().answers(answering("four"))
+    yield made
+    made.stop()
+
+
+class Urgent(Client):
+    def chat(self):
+        call = CallContext(stage="s", prefix=("m",), clock=VirtualClock(), on_usage=self.usages.append, priority=2.4)
+        return self.backend.chat_model(self.model, call)
+
+
+@pytest.mark.parametrize(("way", "sent"), [("lowest-first", -2), ("highest-first", 2), (None, None)])
+def test_the_server_is_told_where_it_is_asked_for(server, way, sent):
+    client = Urgent(server.url, settings={} if way is None else {"send_priority": way})
+    client.ask("invoke")
+    assert server.asked[0].json.get("priority") == sent
+    client.close()
+
+
+def test_an_order_that_no_server_has_is_one_line():
+    with pytest.raises(ConfigError, match="send_priority is 'first': use 'highest-first' or 'lowest-first'"):
+        Client("http://localhost:1/v1", settings={"send_priority": "first"})

@@ -1,0 +1,240 @@
+"""Where the calls of a replica group wait: each goes to the replica that has room first, and no replica is chosen before."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from vinelm.backends.remote.rate_limits import EngineRateLimiter, EngineTurn, RateLimits
+from vinelm.backends.remote.rate_share import WindowPermit, turn_key
+from vinelm.clock import Clock, WallClock
+
+HEAD_ASKS_S = 0.02
+"""Seconds after which the first call of the line asks the replicas again: their limits may have room by then."""
+OTHERS_ASK_S = 0.2
+"""The same for the other calls of the line, which the first one lets in as well."""
+FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
+"""Seconds for which a replica that failed is the last resort; doubled with each further failure, up to the longest."""
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica as the gate sees it.
+
+    Attributes:
+        engine: its engine.
+        limiter: the limits of its engine.
+        in_flight: calls of this gate that it is serving.
+        failures: attempts that failed one after another.
+        rests_until_s: when it may be preferred again, in seconds of the gate's clock.
+    """
+
+    engine: str
+    limiter: EngineRateLimiter
+    in_flight: int = 0
+    failures: int = 0
+    rests_until_s: float = float("-inf")
+
+
+class ReplicaPermit:
+    """An admitted attempt, and the replica that serves it.
+
+    Attributes:
+        replica: its place in the group.
+    """
+
+    __slots__ = ("_gate", "_permit", "_turn", "replica")
+
+    def __init__(self, gate: ReplicaGate, replica: int, turn: EngineTurn, permit: WindowPermit) -> None:
+        self.replica = replica
+        self._gate, self._turn, self._permit = gate, turn, permit
+
+    def settle(self, tokens: int) -> None:
+        """See :class:`vinelm.protocols.RatePermit`."""
+        self._permit.settle(tokens)
+
+    def ended(self, *, failed: bool) -> None:
+        """Tell the gate whether the attempt failed by the replica's fault: it then prefers others for a while."""
+        self._gate._judge(self.replica, failed)
+
+    def free(self) -> None:
+        """Give the place on the replica to the next call."""
+        self._turn.end()
+
+
+@dataclass(slots=True, order=True)
+class _Waiting:
+    """A call in the line. ``key`` orders it: its arrival, earlier by its priority."""
+
+    key: float
+    number: int
+    tokens: int = field(compare=False)
+    priority: float = field(compare=False)
+    turns: list[EngineTurn] = field(compare=False, default_factory=list)
+    has_left: bool = field(compare=False, default=False)
+    admitted: Future[ReplicaPermit] = field(compare=False, default_factory=Future)
+
+    def withdraw(self) -> None:
+        """Stand in no engine's line any more."""
+        for turn in self.turns:
+            turn.close()
+        self.turns = []
+
+
+class ReplicaGate:
+    """The rate limits of a replica group; a :class:`~vinelm.protocols.RateLimiter`. Thread-safe, and safe across event loops.
+
+    Calls leave in the order of their line. The first one takes the replica with the fewest calls in flight, divided by its
+    weight, among those with room; so it may go elsewhere until it is sent, and never after. A replica that failed
+    lately is taken if no other has room. Waiting is in real time.
+
+    Args:
+        limiters: the limits by engine, in the order of the group's replicas.
+        clock: measures arrivals and rests.
+
+    Attributes:
+        weights: returns weights by engine, >= 0; 1 where it says nothing. A replica of weight 0 is not used, unless all are 0.
+            Must not block.
+        others: returns calls that other processes have in flight, by engine; they count like ours. Must not block.
+    """
+
+    def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
+        self.weights: Callable[[], Mapping[str, float]] = dict
+        self.others: Callable[[], Mapping[str, int]] = dict
+        self._replicas = [Replica(engine, limiter) for engine, limiter in limiters.items()]
+        self._clock: Clock = clock or WallClock()
+        self._line: list[_Waiting] = []
+        self._asking: _Waiting | None = None  # the only call that stands in lines of the engines
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def limits(self) -> RateLimits:
+        """What all replicas allow together; no limit where one of them has none."""
+        return RateLimits(**{key: self._sum(key) for key in RateLimits.model_fields})
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any replica has a limit."""
+        return any(replica.limiter.is_limited for replica in self._replicas)
+
+    def in_flight(self) -> dict[str, int]:
+        """Return the calls that each replica is serving for this gate, by engine."""
+        with self._lock:
+            return {replica.engine: replica.in_flight for replica in self._replicas}
+
+    @contextmanager
+    def admit(self, tokens: int, sleep: Callable[[float], None], priority: float = 0.0) -> Iterator[ReplicaPermit]:
+        """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
+        waiting = self._enter(tokens, priority)
+        try:
+            while not waiting.admitted.done():
+                with suppress(TimeoutError):
+                    waiting.admitted.result(self._pause_s(waiting))
+                self._advance()
+            yield waiting.admitted.result()
+        finally:
+            self._leave(waiting)
+
+    @asynccontextmanager
+    async def aadmit(
+        self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: float = 0.0
+    ) -> AsyncIterator[ReplicaPermit]:
+        """Like :meth:`admit`, for a coroutine."""
+        waiting = self._enter(tokens, priority)
+        try:
+            if not waiting.admitted.done():
+                admitted = asyncio.wrap_future(waiting.admitted)
+                while not waiting.admitted.done():
+                    await asyncio.wait([admitted], timeout=self._pause_s(waiting))
+                    self._advance()
+            yield waiting.admitted.result()
+        finally:
+            self._leave(waiting)
+
+    def _sum(self, key: str) -> int | None:
+        found = [getattr(replica.limiter.limits, key) for replica in self._replicas]
+        return None if None in found else sum(found)
+
+    def _enter(self, tokens: int, priority: float) -> _Waiting:
+        with self._lock:
+            waiting = _Waiting(turn_key(self._clock.now(), priority), next(self._numbers), tokens, priority)
+            heapq.heappush(self._line, waiting)
+        self._advance()
+        return waiting
+
+    def _leave(self, waiting: _Waiting) -> None:
+        """The call has ended, or its caller waits no longer."""
+        with self._lock:
+            waiting.has_left = True
+            waiting.withdraw()
+            if waiting.admitted.done():
+                permit = waiting.admitted.result()
+                self._replicas[permit.replica].in_flight -= 1
+                permit.free()
+        self._advance()
+
+    def _pause_s(self, waiting: _Waiting) -> float:
+        line = self._line
+        return HEAD_ASKS_S if line and line[0] is waiting else OTHERS_ASK_S
+
+    def _advance(self) -> None:
+        """Let in as many calls as there is room for, in order."""
+        with self._lock:
+            while self._line:
+                first = self._line[0]
+                if not first.has_left and not self._starts(first):
+                    return
+                heapq.heappop(self._line)
+
+    def _starts(self, waiting: _Waiting) -> bool:
+        """Start the first call of the line if a replica has room."""
+        if self._asking is not waiting:
+            if self._asking is not None:  # it was overtaken, or has left
+                self._asking.withdraw()
+            self._asking = waiting
+            waiting.turns = [replica.limiter.line_up(waiting.tokens, waiting.priority) for replica in self._replicas]
+        for place in self._preferred():
+            permit = waiting.turns[place].start()
+            if permit is not None:
+                self._replicas[place].in_flight += 1
+                waiting.admitted.set_result(ReplicaPermit(self, place, waiting.turns[place], permit))
+                waiting.withdraw()
+                return True
+        return False
+
+    def _preferred(self) -> Sequence[int]:
+        """The replicas that may be used, best first."""
+        now_s, given, others = self._clock.now(), self.weights(), self.others()
+        weights = [max(float(given.get(replica.engine, 1.0)), 0.0) for replica in self._replicas]
+        usable = [place for place, weight in enumerate(weights) if weight > 0] or range(len(weights))
+
+        def cost(place: int) -> tuple[bool, float, int]:
+            replica = self._replicas[place]
+            load = replica.in_flight + others.get(replica.engine, 0) + 1
+            return replica.rests_until_s > now_s, load / (weights[place] or 1.0), place
+
+        return sorted(usable, key=cost)
+
+    def _judge(self, place: int, failed: bool) -> None:
+        with self._lock:
+            replica = self._replicas[place]
+            replica.failures = replica.failures + 1 if failed else 0
+            rest_s = min(FIRST_REST_S * 2.0 ** (replica.failures - 1), LONGEST_REST_S) if failed else float("-inf")
+            replica.rests_until_s = self._clock.now() + rest_s
+
+
+@runtime_checkable
+class LimitsGroups(Protocol):
+    """A backend that chooses the replica of a group's call."""
+
+    @property
+    def replica_gates(self) -> Mapping[str, ReplicaGate]:
+        """Where the calls of replica groups wait, by the group's name."""
