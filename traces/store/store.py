@@ -40,6 +40,7 @@ from vinelm.traces.store.lock import RunLock, holder, run_lock
 from vinelm.traces.store.migrations import migrate
 from vinelm.traces.store.postgres import opening
 from vinelm.traces.store.postgres.database import PostgresDatabase
+from vinelm.traces.store.postgres.tables import of_no_live_run
 from vinelm.traces.store.postgres.url import PostgresUrl, StoreAddress, address_of
 from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.row_validation import cell_name
@@ -424,13 +425,14 @@ class ObservationStore:
         """Settle all open reservations at their upper bound and return their number.
 
         For reservations of a run that died: its calls may have been made and billed. Only the run that holds the store
-        (:meth:`exclusive`) may call this.
+        (:meth:`exclusive`) may call this. Where several runs may hold it, those of a run that is alive stay open.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
+        is_open: ColumnElement[bool] = schema.ledger.c.settled_usd.is_(None)
+        if isinstance(self._database, PostgresDatabase):
+            is_open = and_(is_open, of_no_live_run())
         with self._database.transaction() as connection:
-            return connection.execute(
-                update(schema.ledger).where(schema.ledger.c.settled_usd.is_(None)).values(settled)
-            ).rowcount
+            return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 
     def committed_usd(self) -> float:
         """Return the dollars spent plus those reserved for units in flight."""

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, MetaData, String, Table, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    literal_column,
+    text,
+)
 
 metadata = MetaData()
 
@@ -41,3 +53,9 @@ LIVE = text(
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
 """The runs that are alive: their lease has not expired, and their session holds their lock."""
+
+
+def of_no_live_run() -> ColumnElement[bool]:
+    """Return the condition that an entry of the ledger is of no run that is alive."""
+    condition: ColumnElement[bool] = literal_column(f"(ledger.run_id IS NULL OR ledger.run_id NOT IN ({LIVE.text}))")
+    return condition
