@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
 from vinelm.adapters.langgraph import resolved
 from vinelm.catalog import Catalog
-from vinelm.errors import ConfigError, DatasetError
+from vinelm.errors import ConfigError, DatasetError, StoreError
 from vinelm.profiler.budget.ledger import Ledger
 from vinelm.profiler.config import ExecutionConfig, ProfileLimits
 from vinelm.profiler.execution.job import Worker
@@ -33,7 +34,7 @@ from vinelm.profiler.shown_rows import classify_new
 from vinelm.profiler.store_update import bring_up_to_date
 from vinelm.protocols import Backend, Sampler
 from vinelm.template import Template
-from vinelm.traces import ObservationStore, RequestDigest, RunRecords, StoreIdentity, retire_broken
+from vinelm.traces import ObservationStore, RequestDigest, RunRecords, SharedRun, StoreIdentity, retire_broken, shared_run
 from vinelm.workflow import Request, Workflow
 
 
@@ -110,18 +111,20 @@ def profile(
     sampler = _sampler_of(sampler, workflow, catalog, chosen, seed)
     units = make_units(workflow, catalog, backends)
     broken_after = None if keep_going or not checkpoints else BROKEN_AFTER
-    with interrupts.raised(), store.exclusive():
+    settings = settings_of(sampler, chosen)
+    with interrupts.raised(), _held(store, checkpoints=checkpoints) as shared:
         worker = make_worker(execution, units, parts, on_note)
         try:
-            bring_up_to_date(
-                store, identity, digests, units, requests=(*workflow.requests, *chosen), worker=worker,
-                workers=execution.workers, on_note=on_note,
-            )  # fmt: skip
-            _register(store, workflow, chosen, digests)
-            state = _begin(
-                units, store, limits, chosen, worker=worker, workers=execution.workers,
-                settings=settings_of(sampler, chosen), broken_after=broken_after, on_note=on_note,
-            )  # fmt: skip
+            with alone(shared, identity, settings):
+                bring_up_to_date(
+                    store, identity, digests, units, requests=(*workflow.requests, *chosen), worker=worker,
+                    workers=execution.workers, on_note=on_note,
+                )  # fmt: skip
+                _register(store, workflow, chosen, digests)
+                state = _begin(
+                    units, store, limits, chosen, worker=worker, workers=execution.workers,
+                    settings=settings, broken_after=broken_after, on_note=on_note, shared=shared,
+                )  # fmt: skip
             if checkpoints:
                 Scheduler(worker, sampler, state, execution, on_progress, may_go_on=units.can_go_on).run()
             else:
@@ -129,10 +132,50 @@ def profile(
                 UncheckpointedRun(worker, state, execution.workers, on_progress).run(sampler.propose(0, ()))
         finally:
             worker.close()
-        state.conclude()
-        if state.executed:
-            classify_new(store, units.signals, on_note)
+        with alone(shared):
+            state.conclude()
+            if state.executed:
+                classify_new(store, units.signals, on_note)
         return _result(state)
+
+
+def _held(store: ObservationStore, *, checkpoints: bool) -> AbstractContextManager[SharedRun | None]:
+    """Hold the store: beside other runs where that is possible. Without checkpoints a run counts its own paths: alone."""
+    return shared_run(store) if checkpoints else _held_alone(store)
+
+
+@contextmanager
+def _held_alone(store: ObservationStore) -> Iterator[None]:
+    with store.exclusive():
+        yield None
+
+
+@contextmanager
+def alone(
+    shared: SharedRun | None, identity: StoreIdentity | None = None, settings: Mapping[str, Any] | None = None
+) -> Iterator[None]:
+    """Begin or end a run while no other run on the store does.
+
+    Raises:
+        StoreError: another run is at work with another workflow, or with other settings.
+    """
+    if shared is None:
+        yield
+        return
+    with shared.alone() as has_others:
+        if has_others and identity is not None and settings is not None:
+            _require_same(shared.store, identity, settings)
+        yield
+
+
+def _require_same(store: ObservationStore, identity: StoreIdentity, settings: Mapping[str, Any]) -> None:
+    last = RunRecords(store).last_settings()
+    changed = store.identity.difference(identity) or (None if last is None else difference(last, settings))
+    if changed:
+        raise StoreError(
+            f"{store.path}: another run is at work on it, and differs: {changed}: run the same line as it, or wait for its end",
+            code="store-mismatch",
+        )
 
 
 def _register(
@@ -204,9 +247,10 @@ def _begin(
     settings: Mapping[str, Any],
     broken_after: int | None,
     on_note: Callable[[str], None] | None,
+    shared: SharedRun | None,
 ) -> RunState:
     """Open the ledger, judge rows that wait for it, note the run's settings in the store, and read its rows."""
-    ledger = Ledger(store, limits)
+    ledger = Ledger(store, limits, shared=shared)
     records = RunRecords(store)
     if broken_after is not None:
         _retire_broken_rows(store, units.template, broken_after, on_note)
@@ -225,7 +269,7 @@ def _begin(
     return RunState(
         store, ledger, units.template, units.catalog, requests,
         n_older=records.begin(settings), is_virtual_time=units.is_virtual_time, broken_after=broken_after,
-        signals=units.signals, sampler=_word(settings["sampler"]), is_judged=units.judging is not None,
+        signals=units.signals, sampler=_word(settings["sampler"]), is_judged=units.judging is not None, shared=shared,
     )  # fmt: skip
 
 

@@ -31,8 +31,14 @@ from .store.integrity import CheckedStore as CheckedStore
 from .store.integrity import check_store as check_store
 from .store.lock import run_lock as run_lock
 from .store.merge import merge_stores as merge_stores
+from .store.postgres.shared_run import SharedRun as SharedRun
+from .store.postgres.shared_run import UnitTaken as UnitTaken
+from .store.postgres.shared_run import shared_run as shared_run
+from .store.postgres.url import PostgresUrl as PostgresUrl
+from .store.postgres.url import is_database as is_database
 from .store.recovery import recover as recover
 from .store.row_validation import misfit as misfit
 from .store.run_state import RunRecords as RunRecords
 from .store.store import ObservationStore as ObservationStore
+from .store.store import store_exists as store_exists
 from .store.summary import contents_of as contents_of

@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 import math
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
@@ -15,7 +17,7 @@ from vinelm.errors import BudgetExhausted
 from vinelm.judging import Judgement
 from vinelm.observation import Observation
 from vinelm.profiler.config import ProfileLimits
-from vinelm.traces import Judgements, ObservationStore, RunRecords
+from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun
 
 FIRST_PROMPT_TOKENS = 2048
 """Length assumed of a prompt before any was observed."""
@@ -89,10 +91,19 @@ class Ledger:
         store: the store whose ledger it is; the caller holds it exclusively.
         limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
         records: the store's run records; made here by default.
+        shared: the run, where others may work on the store: budgets then hold for all of them together.
     """
 
-    def __init__(self, store: ObservationStore, limits: ProfileLimits, *, records: RunRecords | None = None) -> None:
+    def __init__(
+        self,
+        store: ObservationStore,
+        limits: ProfileLimits,
+        *,
+        records: RunRecords | None = None,
+        shared: SharedRun | None = None,
+    ) -> None:
         self.limits = limits
+        self._shared = shared
         self._store = store
         self._records = records or RunRecords(store)
         self._lock = threading.RLock()
@@ -114,15 +125,28 @@ class Ledger:
             return f"{self.calls:,} of the budget's {budget_calls:,} calls are made"
         return None
 
-    def reserve(self, request_id: str, prefix: tuple[str, ...], upper_usd: float, upper_calls: int = 1) -> Reservation:
+    def reserve(
+        self, request_id: str, prefix: tuple[str, ...], upper_usd: float, upper_calls: int = 1, *, is_new: bool = True
+    ) -> Reservation:
         """Reserve the bound, durably.
+
+        Args:
+            request_id, prefix: the unit.
+            upper_usd: its dollars at most.
+            upper_calls: its model calls at most.
+            is_new: it is to make a row; False for a row that is there, which only the run that begins may look at.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
+            UnitTaken: another run executes the unit.
         """
-        with self._lock:
+        with self._lock, self._locked():
+            if self._shared is not None and is_new:
+                self._shared.claim(request_id, prefix)
             self._refuse(upper_usd, upper_calls)
             entry = self._store.reserve(request_id, prefix, upper_usd)
+            if self._shared is not None:
+                self._shared.note_reservation(request_id, prefix, entry, upper_calls)
             self._reserve(upper_usd)
             self.calls += upper_calls
             return Reservation(entry, upper_usd, upper_calls)
@@ -133,10 +157,10 @@ class Ledger:
         Raises:
             BudgetExhausted: the budget would be exceeded.
         """
-        with self._lock:
-            extra = upper_usd - reservation.upper_usd
-            if extra <= 0:
-                return
+        extra = upper_usd - reservation.upper_usd
+        if extra <= 0:
+            return
+        with self._lock, self._locked():
             self._refuse(extra, 0)
             self._records.raise_reservation(reservation.entry, upper_usd)
             reservation.upper_usd = upper_usd
@@ -157,7 +181,11 @@ class Ledger:
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
-            with self._records.together():
+            with self._locked():
+                if self._shared is not None and self._store.has(observation.request_id, observation.prefix):
+                    self._store.settle(reservation.entry, paid)  # a run that took this one for dead was faster
+                    self._close(reservation, paid, observation.calls)
+                    return
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
                 if judgement is not None:
@@ -169,6 +197,22 @@ class Ledger:
         with self._lock:
             self._store.settle(reservation.entry, paid_usd)
             self._close(reservation, paid_usd, calls)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One transaction, undone where the block raises. Other runs on the store wait for its end, and sums are read anew."""
+        with self._records.together() if self._shared is None else self._shared.writing():
+            self.read_sums()
+            yield
+
+    def read_sums(self) -> None:
+        """Read what all runs on the store have spent and reserved, as far as a budget bounds it."""
+        if self._shared is None:
+            return
+        if self.limits.budget_usd is not None:
+            self.committed_usd = self._store.committed_usd()
+        if self.limits.budget_calls is not None:
+            self.calls = self._shared.calls()
 
     def _reserve(self, usd: float) -> None:
         self.committed_usd += usd

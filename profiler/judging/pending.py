@@ -106,7 +106,7 @@ class PendingRows:
         """The job with its reservation, of nothing at first; None if the budget allows none."""
         row = one.row
         try:
-            reservation = self._ledger.reserve(row.request_id, row.prefix, 0.0, 0)
+            reservation = self._ledger.reserve(row.request_id, row.prefix, 0.0, 0, is_new=False)
         except BudgetExhausted:
             return None
         known = self._known.get(row.request_id, {})

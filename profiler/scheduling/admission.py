@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from vinelm.errors import BudgetExhausted
 from vinelm.observation import Cell
 from vinelm.profiler.execution.job import Job
 from vinelm.profiler.scheduling.active_path import ActivePath
 from vinelm.profiler.scheduling.request_paths import ActivePaths
 from vinelm.profiler.scheduling.run_state import Purchase, RunState
 from vinelm.profiler.scheduling.threads import TopUpRequest
+from vinelm.traces import UnitTaken
 
 MARGIN = 8.0
 """A unit is assumed to cost at most this many times its first reservation: bounds are learned, and may be raised."""
@@ -80,8 +82,13 @@ class _Scan:
             cell = path.cell(length)
             if cell in self._waiting:
                 self._answer(cell)
-            elif cell not in self._state.running and cell not in self._earlier and self._free > 0:
-                job = self._start(path, length)
+            elif self._is_free(cell) and self._free > 0:
+                try:
+                    job = self._start(path, length)
+                except UnitTaken:
+                    self._state.elsewhere.add(cell)
+                    self._pass_remaining(path, length)
+                    continue
                 if job is None:
                     self._free = 0
                     if not self._waiting:
@@ -91,6 +98,10 @@ class _Scan:
                     self._free -= 1
             self._pass_remaining(path, length)
         return jobs
+
+    def _is_free(self, cell: Cell) -> bool:
+        state = self._state
+        return cell not in state.running and cell not in self._earlier and cell not in state.elsewhere
 
     def _start(self, path: ActivePath, length: int) -> Job | None:
         ledger = self._state.ledger
@@ -102,7 +113,10 @@ class _Scan:
             return None
         if self._earlier and self._may_stop_before():
             return None
-        return self._state.start(path.cell(length), upper_usd, upper_calls, Purchase(path.round, path.probability))
+        try:
+            return self._state.start(path.cell(length), upper_usd, upper_calls, Purchase(path.round, path.probability))
+        except BudgetExhausted:  # by what another run has reserved since
+            return None
 
     def _may_stop_before(self) -> bool:
         """Whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +21,11 @@ from vinelm.profiler.scheduling.active_path import next_stage
 from vinelm.profiler.scheduling.observed_cells import ObservedCells
 from vinelm.signals import Labels, Signals
 from vinelm.template import Template
-from vinelm.traces import Judgements, ObservationStore, RunRecords
+from vinelm.traces import Judgements, ObservationStore, RunRecords, SharedRun
 from vinelm.workflow import Request
+
+READ_S = 0.5
+"""How often the rows of other runs are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,12 @@ class RunState:
         signals: what the workflow declares.
         sampler: name of the run's sampler.
         is_judged: a judge scores the answers.
+        shared: the run, where others may work on the store.
 
     Attributes:
         cells: the executed cells.
         running: the reservations of the units in flight.
+        elsewhere: units that another run executed when it was last asked.
         stopped_by: why the run stopped; None while it runs.
         message: why the budget or a broken stage ended it, in one line.
         problem: an exception with which the run ends.
@@ -78,7 +84,10 @@ class RunState:
         signals: Signals | None = None,
         sampler: str | None = None,
         is_judged: bool = False,
+        shared: SharedRun | None = None,
     ) -> None:
+        self.shared, self.elsewhere = shared, set[Cell]()
+        self._read_at = 0.0
         self.signals, self._sampler = signals, sampler
         self.store, self.ledger, self.template, self.catalog = store, ledger, template, catalog
         self.records = RunRecords(store)
@@ -130,6 +139,20 @@ class RunState:
             return
         if not self.cells.has_gap:
             self.records.end()
+
+    # -- other runs ------------------------------------------------------------------------------------------
+
+    def read_others(self) -> None:
+        """Add the rows that other runs have written, at most twice a second; does nothing where there can be none."""
+        if self.shared is None or time.monotonic() < self._read_at + READ_S:
+            return
+        for row in self.shared.new_rows():
+            if (row.request_id, row.prefix) not in self.cells.rows:
+                self.cells.add(row)
+                self._note_label(row)
+        self.elsewhere.clear()  # their run may have died: they are asked for again
+        self.ledger.read_sums()
+        self._read_at = time.monotonic()
 
     # -- units -------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -66,6 +67,8 @@ class Scheduler:
                         jobs = self._write_and_admit(finished)
                     self._reporter.report_rows()
                     finished = self._dispatch(jobs, interrupts) or self._collect(interrupts)
+                    if not state.running and not finished and state.elsewhere:
+                        time.sleep(_WAIT_S)  # other runs execute what is left
             except KeyboardInterrupt:
                 self._abandon()
             finally:
@@ -78,6 +81,7 @@ class Scheduler:
         """One transaction: the rows of finished units, and the reservations of those to start."""
         for message in finished:
             self.state.finish(message)
+        self.state.read_others()
         self._commit.advance()
         return self._admission.jobs()
 
@@ -97,7 +101,7 @@ class Scheduler:
             try:
                 message = self._threads.messages.get(timeout=_WAIT_S) if not finished else self._threads.messages.get_nowait()
             except queue.Empty:
-                if finished or (interrupts.count and self.state.stopped_by is None):
+                if finished or self.state.shared or (interrupts.count and self.state.stopped_by is None):
                     break
                 continue
             if isinstance(message, TopUpRequest):

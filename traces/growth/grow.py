@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from vinelm.errors import StoreError
 from vinelm.observation import Observation
@@ -116,7 +116,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
         number = number_of(connection, now)
         judge = RowJudge({**identities, number: now}, now, known)
         repriced, _ = retirement.reprice(connection, judge, retirement.current_rows(connection, number, known))
-        _set_meta(connection, "identity", now.to_json())
+        schema.set_meta(connection, "identity", now.to_json())
     store.identity, store.identity_id = now, number
     return repriced
 
@@ -186,8 +186,8 @@ def _grow(
         or _canonical(store.identity.template) != _canonical(now.template),
     )
     if plan.waiting:
-        _set_meta(connection, RESCORING, str(first))
-    _set_meta(connection, "identity", _aged(now, store.identity).to_json())
+        schema.set_meta(connection, RESCORING, str(first))
+    schema.set_meta(connection, "identity", _aged(now, store.identity).to_json())
     if growth.has_effect or growth.is_reshaped:
         connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
     return growth
@@ -240,10 +240,6 @@ def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wa
     if changed:
         change = update(table).where(table.c.request_id == bindparam("request"))
         connection.execute(change.values(digest=bindparam("full"), input_digest=bindparam("inputs")), changed)
-
-
-def _set_meta(connection: Connection, key: str, value: str) -> None:
-    connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": key, "value": value})
 
 
 def _canonical(value: object) -> str:

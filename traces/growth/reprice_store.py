@@ -17,6 +17,7 @@ from vinelm.traces.store.atomic import copied_store
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
 from vinelm.traces.store.merge import rows_digest
+from vinelm.traces.store.postgres.url import file_of
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.schema import decode_prefix
 from vinelm.traces.store.store import ObservationStore
@@ -75,7 +76,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
         StoreError: a row of a model with a new price recorded no tokens, a run holds ``source``, some of its rows wait to be
             scored again, or ``path`` exists.
     """
-    with ObservationStore.open(source) as store, run_lock(store.path):
+    with ObservationStore.open(source) as store, run_lock(file_of(store.path, "reprice")):
         if contents_of(store).waiting:
             raise StoreError(f"{source}: some of its rows wait to be scored again: profile with it first")
         now = _identity(store, prices)

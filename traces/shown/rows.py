@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.observation import Cell, Observation
 from vinelm.traces.store import schema
@@ -132,8 +131,7 @@ class ShownRows:
             connection.execute(delete(schema.meta).where(schema.meta.c.key == SIGNALS))
 
     def _set_record(self, connection: Connection, record: SignalRecord) -> None:
-        statement = insert(schema.meta).values(key=SIGNALS, value=record.to_json())
-        connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": record.to_json()}))
+        schema.set_meta(connection, SIGNALS, record.to_json())
 
     def has_retired(self) -> bool:
         """Return whether the store has rows that no longer hold."""

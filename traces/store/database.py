@@ -8,9 +8,9 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, MetaData, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -18,6 +18,9 @@ from sqlalchemy.pool import StaticPool
 
 from vinelm.errors import StoreError
 from vinelm.io import require_regular
+
+if TYPE_CHECKING:
+    from vinelm.traces.store.postgres.url import PostgresUrl
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
@@ -39,6 +42,8 @@ class Database:
         file: the file that is open.
     """
 
+    path: Path | PostgresUrl
+
     def __init__(self, path: Path, *, shown_as: Path | None = None, is_read_only: bool = False) -> None:
         self.path = shown_as or path
         self.file = path
@@ -55,7 +60,7 @@ class Database:
             event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
         self._engine = engine
-        with translated(self.path):
+        with self.translated():
             self._connection = engine.connect()
 
     @contextmanager
@@ -64,12 +69,24 @@ class Database:
 
         A nested block of the same thread joins the outer transaction.
         """
-        with self._lock, translated(self.path):
+        with self._lock, self.translated():
             if self._connection.in_transaction():
                 yield self._connection
                 return
             with self._connection.begin():
                 yield self._connection
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
+        return translated(self.path)
+
+    def lock_for_writing(self, connection: Connection) -> None:
+        """Do nothing: SQLite lets one transaction write at a time, and a run holds the file."""
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the file and of its write-ahead log."""
+        files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def create_tables(self, metadata: MetaData, connection: Connection) -> None:
         """Create all tables of ``metadata`` in the caller's transaction."""
@@ -81,14 +98,14 @@ class Database:
         Raises:
             StoreError: the disk is full, so that nothing is emptied.
         """
-        with self._lock, translated(self.path):
+        with self._lock, self.translated():
             raw = self._connection.connection.driver_connection
             if raw is not None:
                 raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the file as it is now to ``path``, which must not exist. Not inside a transaction."""
-        with self._lock, translated(self.path), closing(sqlite3.connect(path)) as target:
+        with self._lock, self.translated(), closing(sqlite3.connect(path)) as target:
             raw = self._connection.connection.driver_connection
             if raw is not None:
                 raw.backup(target)
@@ -213,7 +230,7 @@ _ADVICE = {
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path | PostgresUrl) -> Iterator[None]:
     """Turn errors of SQLite and SQLAlchemy into a one-line :class:`StoreError` that names the file and shows no row."""
     try:
         yield

@@ -18,6 +18,7 @@ from vinelm.template import Template
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import SQLITE_ERRORS, connect_read_only, readable
 from vinelm.traces.store.lock import holder
+from vinelm.traces.store.postgres.url import file_of
 from vinelm.traces.store.row_validation import cell_name, misfit
 from vinelm.traces.store.rows import FIELDS
 from vinelm.traces.store.schema import decode_prefix
@@ -57,8 +58,9 @@ def check_store(path: Path) -> CheckedStore:
     Reads the whole file. Changes nothing, except that a store of an older version is migrated first.
 
     Raises:
-        StoreError: the store cannot be opened.
+        StoreError: the store cannot be opened, or is in PostgreSQL.
     """
+    path = file_of(path, "store check")
     if path.exists():
         damage = _file_damage(path)
         if damage is not None:

@@ -20,6 +20,7 @@ from vinelm.traces.store import schema
 from vinelm.traces.store.atomic import new_store
 from vinelm.traces.store.identity import StoreIdentity
 from vinelm.traces.store.lock import run_lock
+from vinelm.traces.store.postgres.url import file_of
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import read_rows, values_of
 from vinelm.traces.store.store import ObservationStore, number_of
@@ -62,7 +63,7 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
             if difference:
                 raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: {difference}")
         for store in stores:
-            stack.enter_context(run_lock(store.path))
+            stack.enter_context(run_lock(file_of(store.path, "a merge")))
             if contents_of(store).waiting:
                 raise StoreError(f"{store.path}: some of its rows wait to be scored again: profile with it first")
         with new_store(path, first) as merged:
@@ -93,7 +94,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                     raise StoreError(f"{store.path} cannot be merged with {stores[0].path}: the request {request!r} changed")
             merged.register_digests(digests)
             rows = list(read_rows(connection))
-            new = list(_new_rows(rows, known, store.path, alike=alike))
+            new = list(_new_rows(rows, known, file_of(store.path, "a merge"), alike=alike))
             with merged.database.transaction() as target:
                 numbers = _copy_identities(connection, target)
                 _copy_rows(connection, target, new, numbers)

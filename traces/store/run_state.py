@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from vinelm.traces.store import schema
 from vinelm.traces.store.schema import decode_prefix
@@ -95,6 +94,4 @@ def _recorded(connection: Connection, key: str) -> dict[str, Any] | None:
 
 
 def _record(connection: Connection, key: str, plain: Mapping[str, Any]) -> None:
-    value = json.dumps(dict(plain))
-    statement = insert(schema.meta).values(key=key, value=value)
-    connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
+    schema.set_meta(connection, key, json.dumps(dict(plain)))

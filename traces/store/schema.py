@@ -1,17 +1,19 @@
 """The tables of an observation store, with a comment per column. ``docs/store.md`` is generated from this file.
 
-A store is one SQLite file. Prefixes are stored as JSON text, ``["small","large"]``; unknown values are NULL, never 0.
+A store is one SQLite file, or one schema of a PostgreSQL database. Prefixes are stored as JSON text, ``["small","large"]``;
+unknown values are NULL, never 0. Statements with ``ON CONFLICT`` are those of PostgreSQL's dialect: SQLite has the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Float,
     Index,
     Integer,
@@ -20,9 +22,15 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    false,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import UserDefinedType
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
 
 SCHEMA_VERSION = 5
 """Increased by one with every change of a table, together with a step in ``migrations``. Newer stores are rejected."""
@@ -43,6 +51,19 @@ class Score(UserDefinedType[Any]):
     def get_col_spec(self, **_: Any) -> str:
         """Return the type as SQLite knows it."""
         return "BOOLEAN"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        """Make flags numbers where the database tells the two apart."""
+        return _number if dialect.name == "postgresql" else None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+@compiles(Score, "postgresql")
+def _postgres_score(_type: Any, _compiler: Any, **_: Any) -> str:
+    return "DOUBLE PRECISION"
 
 
 metadata = MetaData()
@@ -79,7 +100,7 @@ def _signal_columns() -> tuple[Column[Any], ...]:
             "is_continued",
             Boolean,
             nullable=False,
-            server_default=text("0"),
+            server_default=false(),
             comment="the workflow's own check had passed an answer before this one, and the path went on. Since version 5",
         ),
         Column("sampler", String, comment="the sampler that bought the row; NULL: unknown. Since version 5"),
@@ -227,6 +248,12 @@ sources = Table(
     Column("added_at", String, nullable=False, comment="when, ISO time in UTC"),
     comment="Origin of imported, merged and repriced rows. Since version 2.",
 )
+
+
+def set_meta(connection: Connection, key: str, value: str) -> None:
+    """Set a value of ``meta``, in the caller's transaction."""
+    statement = insert(meta).values(key=key, value=value)
+    connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
 
 
 def encode_prefix(prefix: Sequence[str]) -> str:

@@ -12,10 +12,23 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, case, delete, func, literal_column, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
 
 from vinelm.errors import StoreError
 from vinelm.io import data_frame
@@ -23,8 +36,12 @@ from vinelm.observation import Observation
 from vinelm.traces.store import schema
 from vinelm.traces.store.database import Database, is_writable, read_meta, readable
 from vinelm.traces.store.identity import StoreIdentity
-from vinelm.traces.store.lock import RunLock, run_lock
+from vinelm.traces.store.lock import RunLock, holder, run_lock
 from vinelm.traces.store.migrations import migrate
+from vinelm.traces.store.postgres import opening
+from vinelm.traces.store.postgres.database import PostgresDatabase
+from vinelm.traces.store.postgres.tables import of_no_live_run
+from vinelm.traces.store.postgres.url import PostgresUrl, StoreAddress, address_of
 from vinelm.traces.store.recovery import OPEN_RUN, recover
 from vinelm.traces.store.row_validation import cell_name
 from vinelm.traces.store.rows import insert_rows, read_rows, values_of
@@ -40,7 +57,7 @@ def _cell(table: Table) -> ColumnElement[bool]:
 
 
 # Built once: building a statement takes longer than running it.
-_ADD_ROW = insert(schema.observations).on_conflict_do_nothing()
+_ADD_ROW = insert(schema.observations).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 _ADD_BLOB = insert(schema.blobs).on_conflict_do_nothing()
 _ADD_CHECKPOINT = insert(schema.checkpoints)
 _HAS_ROW = select(schema.observations.c.row_id).where(_cell(schema.observations))
@@ -69,7 +86,7 @@ class Spend:
 
 
 class ObservationStore:
-    """The observations of one workflow, in one SQLite file.
+    """The observations of one workflow, in one SQLite file or in a PostgreSQL database.
 
     Open a store with :meth:`open`, :meth:`create` or :meth:`open_or_create`, and use it as a context manager. Writes are
     durable when the method returns. Threads of one process may share a store; several processes may read while one writes.
@@ -84,19 +101,21 @@ class ObservationStore:
     # -- opening -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: str | Path, identity: StoreIdentity, *, shown_as: Path | None = None) -> Self:
+    def create(cls, path: str | Path | PostgresUrl, identity: StoreIdentity, *, shown_as: Path | None = None) -> Self:
         """Create an empty store.
 
         Args:
-            path: the file to create.
+            path: the file to create, or ``postgresql://user@host/database``: a database, or a schema of it, without tables.
             identity: what the observations are made with.
             shown_as: the path that errors name, if the file will be renamed to it later.
 
         Raises:
-            StoreError: the file exists already, or its folder does not.
+            StoreError: the store exists already, its folder does not, or the server cannot be reached.
         """
-        path = Path(path)
-        if _exists(path):
+        path = address_of(path)
+        if isinstance(path, PostgresUrl):
+            return cls(opening.created(path, identity), identity)
+        if store_exists(path):
             raise StoreError(f"{path}: exists already: open it, or use another path")
         if not path.parent.is_dir():
             raise StoreError(f"{path}: the folder {path.parent} does not exist: create it first")
@@ -110,30 +129,29 @@ class ObservationStore:
         return cls(database, identity)
 
     @classmethod
-    def open(cls, path: str | Path, identity: StoreIdentity | None = None) -> Self:
+    def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``. A store of an older version is migrated in place.
 
         A store that may not be written is opened for reading; where that needs a change (an old version, a write-ahead log), a
         temporary copy is read.
 
         Args:
-            path: an existing store.
+            path: an existing store: a file, or ``postgresql://user@host/database``.
             identity: if given, the store must have this identity.
 
         Raises:
             StoreError: there is no store, it is of a newer version or of another identity, or it is an incomplete copy made
                 during a run. Nothing is written then.
         """
-        path = Path(path)
+        path = address_of(path)
+        if isinstance(path, PostgresUrl):
+            return cls._open_database(path, identity)
         if not path.exists():
             raise StoreError(f"{path}: no such store: profile a workflow first", code="store-missing")
         meta = read_meta(path)
         if meta is None:
             raise StoreError(f"{path}: an empty file, not a store: profile a workflow first", code="store-missing")
-        found = _identity(path, meta)
-        difference = found.difference(identity) if identity else None
-        if difference:
-            raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
+        found = _wanted_identity(path, meta, identity)
         is_old = int(meta["schema_version"]) < SCHEMA_VERSION
         with ExitStack() as closing:
             file = closing.enter_context(readable(path, is_old=is_old))
@@ -149,7 +167,18 @@ class ObservationStore:
         return cls(database, found, number)
 
     @classmethod
-    def open_or_create(cls, path: str | Path, identity: StoreIdentity) -> Self:
+    def _open_database(cls, url: PostgresUrl, identity: StoreIdentity | None) -> Self:
+        database, meta = opening.opened(url)
+        try:
+            found = _wanted_identity(url, meta, identity)
+            with database.transaction() as connection:
+                return cls(database, found, number_of(connection, found))
+        except BaseException:
+            database.close()
+            raise
+
+    @classmethod
+    def open_or_create(cls, path: str | Path | PostgresUrl, identity: StoreIdentity) -> Self:
         """Open the store at ``path``, or create it if it does not exist (see :meth:`open` and :meth:`create`).
 
         An existing store may be of another identity if it can grow to this one (:func:`~vinelm.traces.grow`); it is opened as
@@ -158,9 +187,13 @@ class ObservationStore:
         Raises:
             StoreError: the store is of another workflow, or of simulated instead of real models.
         """
-        path = Path(path)
-        if not _exists(path):
-            return cls.create(path, identity)
+        path = address_of(path)
+        if not store_exists(path):
+            try:
+                return cls.create(path, identity)
+            except StoreError as error:
+                if error.code != "store-created":  # else by another run, a moment ago
+                    raise
         store = cls.open(path)
         stranger = store.identity.stranger(identity)
         if stranger:
@@ -169,9 +202,15 @@ class ObservationStore:
         return store
 
     @property
-    def path(self) -> Path:
-        """The path of the file."""
+    def path(self) -> StoreAddress:
+        """The path of the file, or the address of the database."""
         return self._database.path
+
+    def held_by(self) -> str | None:
+        """Return the process of the run that holds the store, as ``pid N on HOST``; None if there is none."""
+        if isinstance(self._database, PostgresDatabase):
+            return ", ".join(self._database.holders()) or None
+        return holder(self._database.file)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -197,10 +236,14 @@ class ObservationStore:
         Raises:
             StoreError: another process holds the store; the message names it.
         """
-        with run_lock(self.path) as lock:
+        if isinstance(self._database, PostgresDatabase):
+            with self._database.held(is_shared=False):
+                yield
+            return
+        with run_lock(self._database.file) as lock:
             run = f"{datetime.now(UTC).isoformat(timespec='seconds')} {secrets.token_hex(4)}"
             with self._database.transaction() as connection:
-                connection.execute(insert(schema.meta).prefix_with("OR REPLACE"), {"key": OPEN_RUN, "value": run})
+                schema.set_meta(connection, OPEN_RUN, run)
             self._database.truncate_wal()
             try:
                 yield
@@ -258,9 +301,8 @@ class ObservationStore:
     def request_ids(self) -> list[str]:
         """Return the ids of all registered requests, in order of registration."""
         with self._database.transaction() as connection:
-            return list(
-                connection.execute(select(schema.requests.c.request_id).order_by(literal_column("requests.rowid"))).scalars()
-            )
+            order = "requests.rowid" if connection.dialect.name == "sqlite" else "requests.position"
+            return list(connection.execute(select(schema.requests.c.request_id).order_by(literal_column(order))).scalars())
 
     # -- rows --------------------------------------------------------------------------------------------------
 
@@ -299,7 +341,7 @@ class ObservationStore:
             with self._database.transaction() as connection:
                 return insert_rows(connection, observations, self.identity_id)
         except StoreError as error:
-            if isinstance(error.__cause__, sqlite3.IntegrityError):
+            if _is_conflict(error.__cause__):
                 raise StoreError(
                     f"{self.path}: one of these cells has a row already: keep one row per request and prefix"
                 ) from error
@@ -372,7 +414,7 @@ class ObservationStore:
             "is_abandoned": False,
         }
         with self._database.transaction() as connection:
-            return int(connection.execute(_RESERVE, entry).lastrowid)
+            return new_key(connection.execute(_RESERVE, entry))
 
     def settle(self, reservation: int, cost_usd: float) -> None:
         """Settle a reservation that led to no row at its actual cost."""
@@ -383,13 +425,14 @@ class ObservationStore:
         """Settle all open reservations at their upper bound and return their number.
 
         For reservations of a run that died: its calls may have been made and billed. Only the run that holds the store
-        (:meth:`exclusive`) may call this.
+        (:meth:`exclusive`) may call this. Where several runs may hold it, those of a run that is alive stay open.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
+        is_open: ColumnElement[bool] = schema.ledger.c.settled_usd.is_(None)
+        if isinstance(self._database, PostgresDatabase):
+            is_open = and_(is_open, of_no_live_run())
         with self._database.transaction() as connection:
-            return connection.execute(
-                update(schema.ledger).where(schema.ledger.c.settled_usd.is_(None)).values(settled)
-            ).rowcount
+            return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 
     def committed_usd(self) -> float:
         """Return the dollars spent plus those reserved for units in flight."""
@@ -427,14 +470,42 @@ def number_of(connection: Connection, identity: StoreIdentity) -> int:
         if StoreIdentity.from_json(row.value).key == identity.key:
             return int(row.identity_id)
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return int(connection.execute(insert(schema.identities), {"value": identity.to_json(), "since": since}).lastrowid)
+    added = connection.execute(insert(schema.identities), {"value": identity.to_json(), "since": since})
+    return new_key(added)
 
 
-def _exists(path: Path) -> bool:
-    return path.exists() and read_meta(path) is not None
+def new_key(added: CursorResult[Any]) -> int:
+    """Return the number that the database gave to a row."""
+    key = added.inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
-def _identity(path: Path, meta: dict[str, str]) -> StoreIdentity:
+def store_exists(path: str | Path | PostgresUrl) -> bool:
+    """Return whether there is a store, or something else where one would be made.
+
+    Raises:
+        StoreError: what is there cannot be read.
+    """
+    address = address_of(path)
+    if isinstance(address, PostgresUrl):
+        return opening.meta_of(address) is not None
+    return address.exists() and read_meta(address) is not None
+
+
+def _is_conflict(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.IntegrityError) or getattr(error, "sqlstate", None) == "23505"
+
+
+def _wanted_identity(path: StoreAddress, meta: dict[str, str], wanted: StoreIdentity | None) -> StoreIdentity:
+    found = _identity(path, meta)
+    difference = found.difference(wanted) if wanted else None
+    if difference:
+        raise StoreError(f"{path}: {difference}: use another store, or undo the change", code="store-mismatch")
+    return found
+
+
+def _identity(path: StoreAddress, meta: dict[str, str]) -> StoreIdentity:
     """The identity in the file; :class:`StoreError` if it is not a store, or of a newer version."""
     try:
         version = int(meta["schema_version"])
@@ -443,4 +514,5 @@ def _identity(path: Path, meta: dict[str, str]) -> StoreIdentity:
             raise StoreError(f"{path}: written by a newer VineLM ({found}): upgrade VineLM, or use another path")
         return StoreIdentity.from_json(meta["identity"])
     except (KeyError, ValueError, TypeError) as error:
-        raise StoreError(f"{path}: a SQLite file, but not an observation store: use another path") from error
+        kind = "a database with other tables," if isinstance(path, PostgresUrl) else "a SQLite file, but"
+        raise StoreError(f"{path}: {kind} not an observation store: use another path") from error

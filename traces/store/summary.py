@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
 
 from vinelm.traces.shown.rows import SignalRecord, record_of
 from vinelm.traces.store import schema
-from vinelm.traces.store.lock import holder
 from vinelm.traces.store.schema import RESCORING, SCHEMA_VERSION
 from vinelm.traces.store.store import ObservationStore
 
@@ -87,8 +85,8 @@ def contents_of(store: ObservationStore) -> Contents:
             open_usd=one(select(func.coalesce(func.sum(ledger.reserved_usd), 0.0)).where(ledger.settled_usd.is_(None))),
             checkpoints=one(select(func.count()).select_from(schema.checkpoints)),
             checkpoint_bytes=one(select(func.coalesce(func.sum(func.length(schema.blobs.c.content)), 0))),
-            size_bytes=_size(store.path),
-            held_by=holder(store.path),
+            size_bytes=store.database.size_bytes(),
+            held_by=store.held_by(),
             sources=[dict(row._mapping) for row in connection.execute(select(schema.sources))],
             retired={row[0]: row[1] for row in connection.execute(_RETIRED)},
             retired_usd=one(_RETIRED_USD),
@@ -106,8 +104,3 @@ _SIGNALS = select(_LABEL, func.count()).where(_LABEL.is_not(None)).group_by(_LAB
 _OLD = schema.retired.c
 _RETIRED = select(_OLD.reason, func.count()).group_by(_OLD.reason).order_by(func.count().desc(), _OLD.reason)
 _RETIRED_USD = select(func.coalesce(func.sum(func.coalesce(_OLD.recorded_usd, _OLD.cost_usd) + _OLD.tool_cost_usd), 0.0))
-
-
-def _size(path: Path) -> int:
-    files = (path, path.with_name(f"{path.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())

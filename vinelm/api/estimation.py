@@ -17,7 +17,7 @@ from vinelm.version import __version__
 
 if TYPE_CHECKING:
     from vinelm.estimator import JudgeAgreement, ObservationTable
-    from vinelm.traces import ObservationStore
+    from vinelm.traces import ObservationStore, PostgresUrl
 
 MAX_ERROR = 0.15
 """The largest accepted half-width of the 90 % interval of the best path's accuracy, as a fraction."""
@@ -69,7 +69,7 @@ def estimate(
 
 
 def estimate_store(
-    path: str | Path, *, estimator: str, stop: str | None = None, checked: bool = False, max_error: float = 1.0
+    path: str | Path | PostgresUrl, *, estimator: str, stop: str | None = None, checked: bool = False, max_error: float = 1.0
 ) -> AnnotatedTrie:
     """Fit an estimator to the observations of a store: :func:`estimate` for callers that have a path and check nothing.
 

@@ -29,7 +29,10 @@ INPUTS = ("models", "preset", "dataset", "limit", "seed", "stop", "input_keys", 
 @click.argument("workflow")
 @workflow_inputs
 @click.option(
-    "--store", type=click.Path(path_type=Path), metavar="DB", help="Store to create or continue [default: runs/WORKFLOW.db]."
+    "--store",
+    type=click.Path(path_type=Path),
+    metavar="DB",
+    help="Store to create or continue: a file, or postgresql://user@host/database [default: runs/WORKFLOW.db].",
 )
 @click.option(
     "--coverage", type=float, metavar="FRACTION",
@@ -141,8 +144,11 @@ def _require_budget(inputs: Inputs, settings: dict[str, Any]) -> None:
 
 def _put_aside(path: Path, *, quiet: bool) -> None:
     """Rename the store: rows that were paid for are never deleted."""
-    from vinelm.traces import run_lock
+    from vinelm.errors import ConfigError
+    from vinelm.traces import is_database, run_lock
 
+    if is_database(path):
+        raise ConfigError("--force-rerun renames a file: for a store in PostgreSQL give another database or schema")
     if not path.exists():
         return
     number = next(n for n in range(1, 10_000) if not path.with_name(f"{path.name}.{n}").exists())
@@ -209,11 +215,12 @@ def _forecast(
 ) -> tuple[Forecast, Needs]:
     """Forecast the run, and what it would need without budgets."""
     from vinelm.profiler import ProfileLimits, continued_share, forecast_profile, make_sampler, needs_of, rates_of
+    from vinelm.traces import store_exists
 
     identity = _identity(inputs, settings["seed"])
     rows: list[Observation] = []
     committed_usd = 0.0
-    if path.exists() and not settings["force_rerun"]:
+    if store_exists(path) and not settings["force_rerun"]:
         rows, committed_usd = _previewed(path, inputs, identity, quiet=quiet)
     ids = [request.id for request in inputs.workflow.requests]
     if isinstance(sampler, str):

@@ -1,0 +1,44 @@
+"""One of several runs of the toy on one store in PostgreSQL, in a process of its own.
+
+python shared_toy.py ADDRESS SEED COVERAGE SLEEP_S LEASE_S: prints "started" before its first call, and its result at the end.
+"""
+
+import json
+import sys
+import time
+
+from profiling_toy import ToyBackend, catalog_for, new_store, toy
+
+from vinelm.errors import VineLMError
+from vinelm.profiler import ExecutionConfig, profile
+from vinelm.traces.store.postgres import shared_run
+
+
+def main(address, seed, coverage, sleep_s, lease_s):
+    shared_run.LEASE_S = float(lease_s)
+    started = []
+
+    def before(_request, _prefix):
+        if not started:
+            print("started", flush=True)
+            started.append(1)
+        time.sleep(float(sleep_s))
+
+    backend = ToyBackend(before)
+    workflow = toy(n_requests=12, n_models=3)
+    execution = ExecutionConfig(isolation="thread", workers=3)
+    try:
+        with new_store(address, workflow, backend) as store:
+            result = profile(
+                workflow, catalog_for(workflow), {"test": backend}, store,
+                coverage=float(coverage), seed=int(seed), execution=execution,
+            )  # fmt: skip
+    except VineLMError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return
+    facts = {"executed": result.executed, "stopped_by": result.stopped_by, "calls": len(backend.calls)}
+    print(json.dumps({**facts, "abandoned": result.abandoned}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Stores in PostgreSQL, and what several runs on one store agree on."""

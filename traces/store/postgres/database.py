@@ -1,0 +1,188 @@
+"""Access to a store in PostgreSQL, and translation of its errors to :class:`StoreError`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from vinelm.errors import StoreError
+from vinelm.extras import required_extra
+from vinelm.traces.store.database import Database
+from vinelm.traces.store.postgres.url import PostgresUrl
+from vinelm.traces.store.schema import SCHEMA_VERSION
+
+ALONE, SETUP, RUN = 1, 2, 1000
+"""Numbers of advisory locks within a store's schema: of the store, of the beginning and end of a run, of run 0."""
+CONNECT_TIMEOUT_S = 10
+_SCHEMA = "(SELECT oid::integer FROM pg_namespace WHERE nspname = current_schema())"
+_HOLDERS = text(
+    "SELECT coalesce(nullif(a.application_name, ''), 'backend ' || l.pid) FROM pg_locks l LEFT JOIN pg_stat_activity a "
+    "ON a.pid = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objid = :lock AND l.classid = "
+    "(SELECT oid FROM pg_namespace WHERE nspname = current_schema()) "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY l.pid"
+)
+
+
+class PostgresDatabase(Database):
+    """One connection to one schema of a PostgreSQL database, shared by the threads of a process through a lock.
+
+    A committed transaction is durable as far as the server's ``synchronous_commit`` says.
+
+    Raises:
+        ConfigError: psycopg is not installed.
+        StoreError: the server cannot be reached.
+    """
+
+    def __init__(self, url: PostgresUrl) -> None:
+        self.path = self.url = url
+        self.file = Path()
+        self._lock = threading.RLock()
+        self._closing = ExitStack()
+        with required_extra("postgres", f"{url}: a store in PostgreSQL"):
+            import psycopg  # noqa: F401
+        host = socket.gethostname()
+        with self.translated():
+            self._engine = create_engine(
+                url.url,
+                poolclass=StaticPool,
+                connect_args={
+                    "application_name": f"vinelm pid {os.getpid()} on {host}"[:63],
+                    **{"connect_timeout": CONNECT_TIMEOUT_S, "keepalives_idle": 10, "keepalives_interval": 5},
+                },
+                hide_parameters=True,  # rows never show in an error
+            )
+            self._connection = self._engine.connect()
+
+    def translated(self) -> AbstractContextManager[None]:
+        """Turn errors of PostgreSQL into a one-line :class:`StoreError` that names the store and shows no row."""
+        return _translated(self.url)
+
+    def lock_for_writing(self, connection: Connection) -> None:
+        """Wait for the other writers of this store, until the end of the caller's transaction.
+
+        Raises:
+            StoreError: the store has another version by now: it was upgraded while it was open.
+        """
+        found = connection.execute(_WRITE_LOCK).scalar_one_or_none()
+        if found != str(SCHEMA_VERSION):
+            raise StoreError(
+                f"{self.path}: upgraded to store version {found} while this one, which writes {SCHEMA_VERSION}, was at work: "
+                "upgrade VineLM here and run the same line again",
+                code="store-upgraded",
+            )
+
+    def truncate_wal(self) -> None:
+        """Do nothing: the server looks after its log."""
+
+    def copy_to(self, path: Path) -> None:
+        """Refuse: a copy is made by export."""
+        raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the schema's tables and their indexes."""
+        with self.transaction() as connection:
+            return int(connection.execute(_SIZE).scalar_one())
+
+    def close(self) -> None:
+        """Close the connection, which releases its locks. Idempotent."""
+        with self._lock, suppress(SQLAlchemyError):
+            self._connection.close()
+        with suppress(SQLAlchemyError):
+            self._engine.dispose()
+        self._closing.close()
+
+    # -- advisory locks ------------------------------------------------------------------------------------------
+
+    def holders(self) -> list[str]:
+        """Return the processes of the runs on the store, as ``vinelm pid N on HOST``."""
+        with self.transaction() as connection:
+            return list(connection.execute(_HOLDERS, {"lock": ALONE}).scalars())
+
+    @contextmanager
+    def held(self, *, is_shared: bool) -> Iterator[None]:
+        """Hold the store for a run: alone, or with other runs that hold it shared. The server releases it with the session.
+
+        Raises:
+            StoreError: others hold it; the message names one.
+        """
+        kind = "_shared" if is_shared else ""
+        with self.transaction() as connection:
+            if not connection.execute(text(f"SELECT pg_try_advisory_lock{kind}({_SCHEMA}, {ALONE})")).scalar():
+                owner = next(iter(self.holders()), "unknown")
+                raise StoreError(f"{self.path}: another run is writing to it ({owner}): wait for it to end, or stop it")
+        try:
+            yield
+        finally:
+            self._unlock(ALONE, kind)
+
+    @contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """Wait until no other run is beginning or ending, and be the only one that is."""
+        with self.transaction() as connection:
+            connection.execute(text(f"SELECT pg_advisory_lock({_SCHEMA}, {SETUP})"))
+        try:
+            yield
+        finally:
+            self._unlock(SETUP, "")
+
+    def _unlock(self, lock: int, kind: str) -> None:
+        with suppress(StoreError), self.transaction() as connection:  # a lost session has lost its locks
+            connection.execute(text(f"SELECT pg_advisory_unlock{kind}({_SCHEMA}, {lock})"))
+
+
+_WRITE_LOCK = text("SELECT value FROM meta WHERE key = 'schema_version' FOR UPDATE")
+_SIZE = text(
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n "
+    "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+)
+
+
+@contextmanager
+def _translated(where: PostgresUrl) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise _store_error(error, where) from error.orig
+    except (SQLAlchemyError, UnicodeEncodeError) as error:
+        raise StoreError(f"{where}: {type(error).__name__}") from error
+    except Exception as error:
+        if not type(error).__module__.startswith("psycopg"):
+            raise
+        raise _plain_error(error, where, is_lost=False) from error
+
+
+def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
+    is_lost = error.connection_invalidated or (isinstance(error, OperationalError) and not _sqlstate(error.orig))
+    return _plain_error(error.orig, where, is_lost=is_lost or _sqlstate(error.orig)[:2] in ("08", "57"))
+
+
+def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
+    """The first line of what the server or the driver said, and what to do about it. Never a value of a row."""
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    state = _sqlstate(error)
+    if state.startswith("23"):  # what follows quotes the row
+        said = "a row of this key is there already"
+    if is_lost:
+        advice = "the server cannot be reached: start it and run the same line again: every row stored so far is kept"
+        return StoreError(f"{where}: {advice} ({said})", code="store-unreachable")
+    if state == "42501":
+        return StoreError(f"{where}: {said}: grant it to this user, or use another database", code="store-not-writable")
+    if state.startswith("53"):
+        return StoreError(f"{where}: {said}: free some space on the server and resume", code="store-disk")
+    return StoreError(f"{where}: {said}")
+
+
+def _sqlstate(error: Any) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+__all__ = ["ALONE", "RUN", "SETUP", "PostgresDatabase"]

@@ -1,0 +1,178 @@
+"""A run among others on one store in PostgreSQL: its lease, the units that it claims, and the rows that others write."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import text
+
+from vinelm.errors import StoreError, VineLMError
+from vinelm.observation import Observation
+from vinelm.traces.store.identity import StoreIdentity
+from vinelm.traces.store.postgres.database import RUN, PostgresDatabase
+from vinelm.traces.store.postgres.tables import LIVE
+from vinelm.traces.store.rows import read_rows
+from vinelm.traces.store.schema import encode_prefix
+from vinelm.traces.store.store import ObservationStore, number_of
+
+LEASE_S = 30.0
+"""A run that has not renewed its lease for so long is taken for dead. Renewed three times as often."""
+_SCHEMA = "(SELECT oid::integer FROM pg_namespace WHERE nspname = current_schema())"
+
+
+class UnitTaken(VineLMError):
+    """Another run executes the unit, or has written its row."""
+
+
+class SharedRun:
+    """A run that may work beside others. Made by :func:`shared_run`.
+
+    Attributes:
+        store: the store.
+        run_id: number of the run.
+    """
+
+    def __init__(self, store: ObservationStore, database: PostgresDatabase) -> None:
+        self.store, self._database = store, database
+        self._lease_s = LEASE_S
+        self._last_row = 0
+        self._ended = threading.Event()
+        self.run_id = self._join()
+        self._heart = threading.Thread(target=self._renew, name="vinelm lease", daemon=True)
+        self._heart.start()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Wait until no other run begins or ends, and yield whether others are at work. The store's identity is read again."""
+        with self._database.one_at_a_time():
+            with self._database.transaction() as connection:
+                value = connection.execute(_IDENTITY).scalar_one()
+                self.store.identity = StoreIdentity.from_json(value)
+                self.store.identity_id = number_of(connection, self.store.identity)
+                live = set(connection.execute(LIVE).scalars())
+            yield bool(live - {self.run_id})
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Begin a transaction, or a part of one, which is undone if the block raises. Other runs wait: the sums are exact."""
+        with self._database.transaction() as connection:
+            self._database.lock_for_writing(connection)
+            with connection.begin_nested():
+                yield
+
+    def claim(self, request_id: str, prefix: Sequence[str]) -> None:
+        """Claim a unit; joins the caller's transaction (:meth:`writing`). What a dead run reserved for it counts at its bound.
+
+        Raises:
+            UnitTaken: a run that is alive has claimed it, or it has a row.
+        """
+        cell = {"request": request_id, "prefix": encode_prefix(prefix), "me": self.run_id}
+        with self._database.transaction() as connection:
+            connection.execute(_ADD_UNIT, cell)
+            found = connection.execute(_CLAIM, cell).first()
+            if found is None:
+                raise UnitTaken("another run executes this unit")
+            connection.execute(_TAKE, cell)
+            if found.entry_id is not None and found.run_id != self.run_id:
+                connection.execute(_ABANDON, {"entry": found.entry_id})
+
+    def note_reservation(self, request_id: str, prefix: Sequence[str], entry: int, calls: int) -> None:
+        """Note which reservation belongs to a claimed unit, and how many calls it may make."""
+        with self._database.transaction() as connection:
+            cell = {"request": request_id, "prefix": encode_prefix(prefix)}
+            connection.execute(_NOTE_ENTRY, {**cell, "entry": entry})
+            connection.execute(_NOTE_CALLS, {"entry": entry, "calls": calls})
+
+    def calls(self) -> int:
+        """Return the model calls of all rows, retired ones included, and the bounds of all units in flight."""
+        with self._database.transaction() as connection:
+            return int(connection.execute(_CALLS).scalar_one())
+
+    def new_rows(self) -> list[Observation]:
+        """Return the rows since the last call in the order in which they were written, own ones included; at first all."""
+        with self._database.transaction() as connection:
+            last = int(connection.execute(_LAST_ROW).scalar_one())
+            if last <= self._last_row:
+                return []
+            rows = list(read_rows(connection, after=self._last_row))
+        self._last_row = last
+        return rows
+
+    def leave(self) -> None:
+        """End the lease; what the run has claimed and not executed is free for others. Idempotent."""
+        self._ended.set()
+        self._heart.join()
+        with suppress(StoreError), self._database.transaction() as connection:
+            connection.execute(_LEAVE, {"me": self.run_id})
+            connection.execute(text(f"SELECT pg_advisory_unlock({_SCHEMA}, {RUN + self.run_id})"))
+            connection.execute(_SET_RUN, {"run": ""})
+
+    def _join(self) -> int:
+        with self._database.transaction() as connection:
+            owner = f"pid {os.getpid()} on {socket.gethostname()}"
+            run_id = int(connection.execute(_JOIN, {"owner": owner, "lease": self._lease_s}).scalar_one())
+            connection.execute(text(f"SELECT pg_advisory_lock({_SCHEMA}, {RUN + run_id})"))
+            connection.execute(_SET_RUN, {"run": str(run_id)})
+            return run_id
+
+    def _renew(self) -> None:
+        """Renew the lease until the run ends. Where the server is away, the run itself finds out at its next write."""
+        owner = f"pid {os.getpid()} on {socket.gethostname()}"
+        values: dict[str, Any] = {"me": self.run_id, "lease": self._lease_s, "owner": owner}
+        while not self._ended.wait(self._lease_s / 3):
+            with suppress(StoreError), self._database.transaction() as connection:
+                connection.execute(_RENEW, values)
+
+
+@contextmanager
+def shared_run(store: ObservationStore) -> Iterator[SharedRun | None]:
+    """Hold a store for a run: beside others where it is in PostgreSQL, else alone (None).
+
+    Raises:
+        StoreError: another run holds the store, and alone.
+    """
+    database = store.database
+    if not isinstance(database, PostgresDatabase):
+        with store.exclusive():
+            yield None
+        return
+    with database.held(is_shared=True):
+        run = SharedRun(store, database)
+        try:
+            yield run
+        finally:
+            run.leave()
+
+
+_IDENTITY = text("SELECT value FROM meta WHERE key = 'identity'")
+_JOIN = text(
+    "INSERT INTO runs (owner, expires_at) VALUES (:owner, clock_timestamp() + make_interval(secs => :lease)) RETURNING run_id"
+)
+_RENEW = text(
+    "INSERT INTO runs (run_id, owner, expires_at) VALUES (:me, :owner, clock_timestamp() + make_interval(secs => :lease)) "
+    "ON CONFLICT (run_id) DO UPDATE SET expires_at = excluded.expires_at"
+)
+_SET_RUN = text("SELECT set_config('vinelm.run', :run, false)")
+_LEAVE = text("DELETE FROM runs WHERE run_id = :me")
+_ADD_UNIT = text("INSERT INTO units (request_id, prefix) VALUES (:request, :prefix) ON CONFLICT DO NOTHING")
+_CLAIM = text(
+    "SELECT u.run_id, u.entry_id FROM units u WHERE u.request_id = :request AND u.prefix = :prefix "
+    f"AND (u.run_id IS NULL OR u.run_id = :me OR u.run_id NOT IN ({LIVE.text})) AND NOT EXISTS "
+    "(SELECT 1 FROM observations o WHERE o.request_id = u.request_id AND o.prefix = u.prefix) FOR UPDATE OF u SKIP LOCKED"  # noqa: S608 - our own text
+)
+_TAKE = text("UPDATE units SET run_id = :me, entry_id = NULL WHERE request_id = :request AND prefix = :prefix")
+_ABANDON = text(
+    "UPDATE ledger SET settled_usd = reserved_usd, is_abandoned = true WHERE entry_id = :entry AND settled_usd IS NULL"
+)
+_NOTE_ENTRY = text("UPDATE units SET entry_id = :entry WHERE request_id = :request AND prefix = :prefix")
+_NOTE_CALLS = text("UPDATE ledger SET calls = :calls WHERE entry_id = :entry")
+_CALLS = text(
+    "SELECT (SELECT coalesce(sum(calls), 0) FROM observations) + (SELECT coalesce(sum(calls), 0) FROM retired) "
+    "+ (SELECT coalesce(sum(calls), 0) FROM ledger WHERE settled_usd IS NULL)"
+)
+_LAST_ROW = text("SELECT coalesce(max(row_id), 0) FROM observations")
