@@ -69,9 +69,9 @@ class _Node:
 class DriftMonitor:
     """Compares rows with the annotations of their nodes, in the order in which they were served.
 
-    If what is served stays within the tolerance of the annotations, the chance that the monitor *ever* names anything is at
-    most ``alpha``, however long it runs. Annotations count as known up to their own standard error; that half of ``alpha``
-    rests on the normal approximation, the other half on no distribution. Not thread-safe. Calls no model.
+    If nothing has moved since the profile, the chance that the monitor *ever* names anything is at most ``alpha``, however
+    long it runs. Annotations count as known up to their own standard error; that half of ``alpha`` rests on the normal
+    approximation, the other half on no distribution. Not thread-safe. Calls no model.
 
     Args:
         annotated: the trie that serves.

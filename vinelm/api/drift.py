@@ -30,8 +30,8 @@ def drift(
 ) -> DriftReport:
     """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
 
-    If nothing has moved beyond the tolerance, the chance that anything is named is at most ``config.alpha``, also if this is
-    asked again and again while rows come in.
+    If nothing has moved, the chance that anything is named is at most ``config.alpha``, also if this is asked again and again
+    while rows come in.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
