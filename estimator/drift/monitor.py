@@ -94,7 +94,7 @@ class DriftMonitor:
 
         Rows of paths that the trie lacks and rows below a passed check are counted and not compared.
         """
-        node = self._find(row)
+        node = self.find(row)
         if node is None or row.is_continued:
             self.unplaced += 1
             return []
@@ -150,7 +150,8 @@ class DriftMonitor:
         )  # fmt: skip
         test.latest.clear()
 
-    def _find(self, row: Observation) -> int | None:
+    def find(self, row: Observation) -> int | None:
+        """Return the node of a row, whose request's earlier rows were asked for before; None if the trie lacks it."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:
