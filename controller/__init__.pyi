@@ -45,8 +45,8 @@ from .planning.plan_request import PlanRequest as PlanRequest
 from .planning.plan_request import load_array as load_array
 from .planning.planner import Planner as Planner
 from .planning.subtree import SubtreeView as SubtreeView
-from .session.served_request import InFlight as InFlight
-from .session.served_request import ServedRequest as ServedRequest
+from .session.request_rows import InFlight as InFlight
+from .session.request_rows import RequestRows as RequestRows
 from .session.session import Mode as Mode
 from .session.session import Session as Session
 from .session.spend_control import SpendControl as SpendControl

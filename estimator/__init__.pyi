@@ -6,6 +6,7 @@ from .drift.monitor import DriftConfig as DriftConfig
 from .drift.monitor import DriftMonitor as DriftMonitor
 from .drift.report import DriftReport as DriftReport
 from .drift.report import Moved as Moved
+from .drift.update import updated_trie as updated_trie
 from .judged.agreement import JudgeAgreement as JudgeAgreement
 from .judged.correction import corrected_report as corrected_report
 from .judged.correction import corrected_trie as corrected_trie

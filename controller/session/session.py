@@ -12,7 +12,7 @@ from vinelm.controller.load.load_view import LoadSource, SessionLoad
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.planning.planner import Planner
 from vinelm.controller.session.replanner import Replanner
-from vinelm.controller.session.served_request import ServedRequest
+from vinelm.controller.session.request_rows import RequestRows
 from vinelm.controller.session.trace import TraceStep
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
@@ -97,7 +97,7 @@ class Session(StopRulePolicy):
         template: Template | None = None,
         on_spent: Callable[[float], None] | None = None,
         rows: SessionRows | None = None,
-        evidence: ServedRequest | None = None,
+        evidence: RequestRows | None = None,
     ) -> None:
         if mode not in _MODES:
             raise ConfigError(f"mode is {mode!r}: use 'enforce', 'observe' or 'off'")

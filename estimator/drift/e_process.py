@@ -22,7 +22,10 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Bets on one value each: for a value, the log of what each bet multiplies its wealth by."""
+    """Bets on one value each: for a value, the log of what each bet multiplies its wealth by.
+
+    The parameters of all bets may be arrays: as many independent hypotheses, one for each value.
+    """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
         """Return the log factors, shape (..., bets), of values of shape (...)."""
@@ -36,11 +39,11 @@ class ShareAbove:
         most: in [0, 1). 0 takes any 1 as proof.
     """
 
-    most: float
+    most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
         """See :class:`Bets`."""
-        most = min(max(self.most, 1e-9), 1.0 - 1e-9)
+        most = np.clip(np.asarray(self.most), 1e-9, 1.0 - 1e-9)[..., None]
         other = most + (1.0 - most) * _SHARES
         won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
         return np.where(value[..., None] > 0.5, won, lost)
@@ -50,7 +53,7 @@ class ShareAbove:
 class ShareBelow:
     """Bets against "the chance of a 1 is at least ``least``", for values 0 and 1."""
 
-    least: float
+    least: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
         """See :class:`Bets`."""
@@ -64,11 +67,11 @@ class MeanAbove:
     A stake s multiplies wealth by 1 + s·(x/most − 1), whose mean is at most 1 and which is never negative.
     """
 
-    most: float
+    most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
         """See :class:`Bets`."""
-        return np.asarray(np.log1p(_STAKES_UP * (value[..., None] / self.most - 1.0)))
+        return np.asarray(np.log1p(_STAKES_UP * ((value / self.most)[..., None] - 1.0)))
 
 
 @dataclass(frozen=True)
@@ -79,14 +82,14 @@ class MeanBelow:
     influence function): one large value cannot ruin the bet, and no bound on the values is needed.
     """
 
-    least: float
-    square: float
+    least: float | FloatArray
+    square: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
         """See :class:`Bets`."""
-        stake = _STAKES_DOWN / self.least
-        y = stake * (self.least - value[..., None])
-        return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * stake * stake * self.square))
+        y = _STAKES_DOWN * (1.0 - value / self.least)[..., None]
+        square = np.asarray(self.square / np.square(self.least))[..., None]
+        return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * _STAKES_DOWN**2 * square))
 
 
 @dataclass

@@ -69,9 +69,9 @@ class _Node:
 class DriftMonitor:
     """Compares rows with the annotations of their nodes, in the order in which they were served.
 
-    If what is served stays within the tolerance of the annotations, the chance that the monitor *ever* names anything is at
-    most ``alpha``, however long it runs. Annotations count as known up to their own standard error; that half of ``alpha``
-    rests on the normal approximation, the other half on no distribution. Not thread-safe. Calls no model.
+    If nothing has moved since the profile, the chance that the monitor *ever* names anything is at most ``alpha``, however
+    long it runs. Annotations count as known up to their own standard error; that half of ``alpha`` rests on the normal
+    approximation, the other half on no distribution. Not thread-safe. Calls no model.
 
     Args:
         annotated: the trie that serves.
@@ -94,7 +94,7 @@ class DriftMonitor:
 
         Rows of paths that the trie lacks and rows below a passed check are counted and not compared.
         """
-        node = self._find(row)
+        node = self.find(row)
         if node is None or row.is_continued:
             self.unplaced += 1
             return []
@@ -150,7 +150,8 @@ class DriftMonitor:
         )  # fmt: skip
         test.latest.clear()
 
-    def _find(self, row: Observation) -> int | None:
+    def find(self, row: Observation) -> int | None:
+        """Return the node of a row, whose request's earlier rows were asked for before; None if the trie lacks it."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

@@ -2,6 +2,7 @@ from .application import VineLM as VineLM
 from .drift import Remedy as Remedy
 from .drift import cheapest_remedy as cheapest_remedy
 from .drift import drift as drift
+from .drift import update as update
 from .estimation import estimate as estimate
 from .estimation import estimate_store as estimate_store
 from .estimation import require_same_workflow as require_same_workflow

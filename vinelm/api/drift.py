@@ -13,7 +13,8 @@ import numpy as np
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError
-from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved
+from vinelm.estimator import DriftConfig, DriftMonitor, DriftReport, Moved, updated_trie
+from vinelm.observation import Observation
 from vinelm.vinefile import load_trie
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def drift(
 ) -> DriftReport:
     """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
 
-    If nothing has moved beyond the tolerance, the chance that anything is named is at most ``config.alpha``, also if this is
-    asked again and again while rows come in.
+    If nothing has moved, the chance that anything is named is at most ``config.alpha``, also if this is asked again and again
+    while rows come in.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -43,6 +44,35 @@ def drift(
         TrieFileError: The trie cannot be read.
         ConfigError: Both are of different workflows, or the trie stops by the oracle, which does not serve.
     """
+    annotated, rows = _opened(trie, traces)
+    monitor = DriftMonitor(annotated, config)
+    for row in rows:
+        monitor.add(row)
+    return monitor.report()
+
+
+def update(
+    trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path, *, half_life: float = 1000.0
+) -> AnnotatedTrie:
+    """Return a trie with served rows folded in: stops, dollars and seconds as they are now. Calls no model, writes nothing.
+
+    Args:
+        trie: The annotated trie, or its ``.vine`` file.
+        traces: The store of served rows, or its path. It is only read.
+        half_life: Requests after which a row, or what the trie knew before, counts half; > 0.
+
+    Raises:
+        StoreError: The store is missing or damaged.
+        TrieFileError: The trie cannot be read.
+        ConfigError: Both are of different workflows, the trie stops by the oracle, or the half-life is not positive.
+        EvidenceError: No row is of a path of the trie.
+    """
+    annotated, rows = _opened(trie, traces)
+    return updated_trie(annotated, rows, half_life=half_life)
+
+
+def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
+    """The trie and the rows that it served, if they are of one workflow."""
     from vinelm.traces import ObservationStore
 
     where = str(trie) if isinstance(trie, str | Path) else "the trie"
@@ -51,11 +81,7 @@ def drift(
     with ObservationStore.open(traces if isinstance(traces, str | Path) else traces.path) as store:
         digest = annotated.meta.get("dataset_digest", "")  # served requests belong to no dataset
         require_same_workflow(annotated, store.identity.workflow, digest, where)
-        rows = store.observations()
-    monitor = DriftMonitor(annotated, config)
-    for row in rows:
-        monitor.add(row)
-    return monitor.report()
+        return annotated, store.observations()
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:

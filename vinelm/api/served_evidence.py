@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from vinelm.annotated_trie import AnnotatedTrie
 from vinelm.clock import Clock
-from vinelm.controller import InFlight, ServedRequest
+from vinelm.controller import InFlight, RequestRows
 from vinelm.errors import ConfigError
 from vinelm.estimator import DriftConfig, DriftMonitor, Moved
 from vinelm.observation import Observation
@@ -52,7 +52,7 @@ class ServedEvidence:
         if not path.absolute().parent.is_dir():
             raise ConfigError(f"evidence={str(path)!r}: the folder {path.absolute().parent} does not exist: create it first")
         self._observers, self._on_drift, self._drift = observers, on_drift, drift
-        self._running: WeakValueDictionary[str, ServedRequest] = WeakValueDictionary()
+        self._running: WeakValueDictionary[str, RequestRows] = WeakValueDictionary()
         identity = served_identity(annotated)
         ServedStore(path, identity).close()  # a file that cannot be one is refused now, not in a log
         self.writer = EvidenceWriter(path, identity, on_rows=self._compare)
@@ -65,9 +65,9 @@ class ServedEvidence:
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
         self._monitor = DriftMonitor(annotated, self._drift)
 
-    def request(self, run_id: str | None, clock: Clock) -> ServedRequest:
+    def request(self, run_id: str | None, clock: Clock) -> RequestRows:
         """Return what makes the rows of a new request; without ``run_id`` it is named after the time."""
-        made = ServedRequest(run_id or new_run_id(), self._template, self.writer.put, self._in_flight, clock.now)
+        made = RequestRows(run_id or new_run_id(), self._template, self.writer.put, self._in_flight, clock.now)
         self._running[made.run_id] = made
         return made
 

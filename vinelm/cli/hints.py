@@ -25,6 +25,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "estimate-uncertain": "--max-error FRACTION accepts less certain estimates",
         "file-exists": "--force replaces them, --out DIR writes elsewhere",
         "few-held-out-requests": "--requests N, or --dataset PATH",
+        "half-life": "--half-life N",
+        "half-life-unused": "--half-life needs --update DB",
         "inline-one-worker": "use --isolation thread, or --workers 1",
         "keep-going-unused": "give --keep-going or --no-checkpoints",
         "limit-needs-process": "--unit-timeout-s and --memory-mb need --isolation process",

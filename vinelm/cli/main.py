@@ -27,6 +27,8 @@ SECTIONS = {
 """The subcommands by what they are for, as the help shows them."""
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 """The subcommands in the order of use. Each is defined as ``vinelm.cli.commands.NAME.command``."""
+FOLDERS = {"drift": "serving"}
+"""Those in a folder of their own kind: ``vinelm.cli.commands.FOLDER.NAME.command``."""
 
 GROUPS = ("store", "trie")
 """The subcommands that have subcommands of their own."""
@@ -59,7 +61,8 @@ class LazyGroup(SuggestingGroup):
         """Import and return the subcommand; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"vinelm.cli.commands.{cmd_name}").command
+        place = f"{FOLDERS[cmd_name]}.{cmd_name}" if cmd_name in FOLDERS else cmd_name
+        command: click.Command = import_module(f"vinelm.cli.commands.{place}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -8,7 +8,7 @@ from made_store import made_store
 from vinelm.api import estimate
 from vinelm.cli.main import main
 from vinelm.traces import ObservationStore
-from vinelm.vinefile import save_trie
+from vinelm.vinefile import load_trie, save_trie
 
 ACCURACY = {"small": 0.5, "large": 0.8}
 COST_USD = {"small": 0.001, "large": 0.01}
@@ -101,3 +101,18 @@ def test_a_trie_that_stops_by_the_oracle_is_refused(folder, capsys):
     save_trie("oracle.vine", estimate("profile.db", check=False, stop="oracle"))
     assert main(["drift", "oracle.vine", "--traces", "same.db"]) == 2
     assert "it stops by the oracle" in capsys.readouterr().err
+
+
+def test_the_proposed_update_puts_the_trie_right(folder, tmp_path, capsys):
+    import shutil
+
+    shutil.copy("app.vine", tmp_path / "app.vine")
+    line = ["estimate", str(tmp_path / "app.vine"), "--update", "dear.db"]
+    assert main([*line, "--half-life", "50"]) == 0
+    assert "wrote" in capsys.readouterr().out
+    old, new = load_trie("app.vine"), load_trie(tmp_path / "app.vine")
+    assert new.cost_usd[1] > 2 * old.cost_usd[1]
+    assert main(["estimate", "profile.db", "--half-life", "50"]) == 2
+    assert "--half-life needs --update DB" in capsys.readouterr().err
+    assert main([*line, "--half-life", "0"]) == 2
+    assert main([*line, "--stop", "workflow"]) == 2

@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     help="Validate the trie on held-out requests and against other estimators; --no-check: no validation, and no --max-error "
     "[default: check].",
 )
+@click.option(
+    "--update", type=click.Path(path_type=Path), metavar="DB",
+    help="Fold in the served rows of this store: stops, dollars and seconds as they are now. STORE may then be a trie, which "
+    "is updated as it is, by default in place.",
+)  # fmt: skip
+@click.option(
+    "--half-life", type=float, metavar="N", help="With --update: requests after which a row counts half [default: 1000]."
+)
 @output_options
 def command(
     *,
@@ -43,6 +51,8 @@ def command(
     stop: StopRule | None,
     max_error: float | None,
     check: bool,
+    update: Path | None,
+    half_life: float | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -56,14 +66,27 @@ def command(
     Example: vinelm estimate runs/nl2sql.db -o nl2sql.vine
     """
     from vinelm.api import estimate, why_paths_only
+    from vinelm.api import update as fold_in
     from vinelm.cli.inputs import refuse_other_file, refuse_replacing
-    from vinelm.vinefile import save_trie
+    from vinelm.errors import ConfigError
+    from vinelm.vinefile import load_trie, save_trie
 
+    _require_used(update, half_life)
     target = output or store.with_suffix(".vine")
-    refuse_replacing(target, store)
     refuse_other_file(target)
-    annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
+    if update is not None and _is_trie(store):
+        if stop is not None or max_error is not None:
+            raise ConfigError("stop and max_error have no effect on a trie that is updated as it is: leave them out")
+        annotated = load_trie(store)
+    else:
+        refuse_replacing(target, store)
+        annotated = estimate(store, estimator=estimator, stop=stop, check=check, max_error=max_error)
+    if update is not None:
+        annotated = fold_in(annotated, update, half_life=1000.0 if half_life is None else half_life)
     save_trie(target, annotated)
+    if update is not None and _is_trie(store):
+        _show_update(annotated, target, as_json=as_json)
+        return
     if as_json:
         from vinelm.cli.commands.trie import depths, signals_facts
         from vinelm.cli.console import print_json
@@ -75,6 +98,30 @@ def command(
     _show(annotated, target, why_paths_only(store, annotated))
     for warning in annotated.meta.get("evidence", {}).get("warnings", ()):
         echo(f"warning: {warning}", err=True)
+
+
+def _is_trie(path: Path) -> bool:
+    """Whether the file is no store but a trie."""
+    return path.suffix == ".vine"
+
+
+def _require_used(update: Path | None, half_life: float | None) -> None:
+    from vinelm.errors import ConfigError
+
+    if half_life is not None and update is None:
+        raise ConfigError("half_life has no effect without served rows to fold in", code="half-life-unused")
+
+
+def _show_update(annotated: AnnotatedTrie, target: Path, *, as_json: bool) -> None:
+    from vinelm.cli.console import print_json, say
+
+    facts = annotated.meta["updated"]
+    if as_json:
+        print_json({"trie": str(target), "updated": facts})
+        return
+    rows = f"{facts['rows']:,} rows of {facts['requests']:,} served requests"
+    say(f"{rows} folded in; half-life: {facts['half_life']:g} requests.")
+    echo(f"wrote {target}")
 
 
 def _show(annotated: AnnotatedTrie, target: Path, paths_only: str | None) -> None:

@@ -57,7 +57,7 @@ class _Pending:
     signal: str | None = None
 
 
-class ServedRequest:
+class RequestRows:
     """The rows of one request. A row is emitted once it is complete: the request goes on from it, or ends. Thread-safe.
 
     A row says what a profile's row says, but for the success, which nobody knows, and the answer, which is not kept.

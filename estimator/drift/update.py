@@ -1,0 +1,147 @@
+"""Fold served rows into a trie: stops, dollars and seconds as they are now. Accuracies follow the stops; no answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.annotated_trie import AnnotatedTrie
+from vinelm.errors import ConfigError, EvidenceError
+from vinelm.estimator.drift.hypotheses import dollars_of, seconds_of, stop_of
+from vinelm.estimator.drift.monitor import DriftMonitor
+from vinelm.observation import Observation
+from vinelm.trie import FloatArray
+
+GROUP_ROWS = 20.0
+"""Rows that shrink the common change of an engine's seconds, and of a model's dollars, towards none."""
+Ints = npt.NDArray[np.int64]
+
+
+def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_life: float = 1000.0) -> AnnotatedTrie:
+    """Return the trie with the served rows folded in. Pure.
+
+    A row that was followed by k later requests weighs 2^(-k / half_life), and so does what the trie knew before any of them.
+    Seconds of all nodes of an engine, and dollars of all nodes of a model, first change by what the rows of the whole engine or
+    model show; then each node's own rows count. Seconds of rows that began under load are left out. Where a stop changes, the
+    chances of a right answer given that the request stops, and given that it goes on, stay as they were. Of a trie that knows
+    what requests show, which decides who reaches a node, only seconds by engine and dollars by model change.
+
+    Args:
+        annotated: The trie.
+        rows: The served rows, in the order in which they were served.
+        half_life: Requests after which a row counts half, > 0.
+
+    Raises:
+        ConfigError: The half-life is not positive.
+        EvidenceError: No row is of a path of the trie.
+    """
+    if not half_life > 0.0:
+        raise ConfigError(f"half_life is {half_life}: give a number of requests > 0", code="half-life")
+    seen = _Seen(annotated, rows, half_life)
+    if not len(seen.node):
+        raise EvidenceError("no served row is of a path of the trie: serve requests with it first")
+    seconds = seen.mean(annotated.latency_s, seconds_of, annotated.engine.astype(np.int64), idle=True)
+    dollars = seen.mean(annotated.cost_usd, dollars_of, annotated.trie.model.astype(np.int64))
+    facts = {"rows": len(seen.node), "requests": seen.requests, "half_life": half_life}
+    found = replace(
+        annotated,
+        latency_s=seconds,
+        latency_var=annotated.latency_var * _ratio(seconds, annotated.latency_s) ** 2,
+        cost_usd=dollars,
+        cost_var=annotated.cost_var * _ratio(dollars, annotated.cost_usd) ** 2,
+        meta={**annotated.meta, "updated": facts},
+        **_with_stops(annotated, seen),
+    )
+    return found if annotated.signals is None else replace(found, signals=_of_signals(annotated, found, seen))
+
+
+class _Seen:
+    """The rows that are of the trie, with the node and the weight of each."""
+
+    def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
+        order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
+        self.requests = len(order)
+        finder = DriftMonitor(annotated)
+        placed = [(row, node) for row in rows if not row.is_continued and (node := finder.find(row)) is not None]
+        self.rows = [row for row, _ in placed]
+        self.node: Ints = np.array([node for _, node in placed], np.int64)
+        age = np.array([self.requests - 1 - order[row.request_id] for row in self.rows], np.float64)
+        self.weight = np.exp2(-age / half_life)
+        self.size = len(annotated.trie)
+        count = np.full(self.size, 1.0) if annotated.count is None else np.maximum(annotated.count.astype(np.float64), 1.0)
+        self.known = count * np.exp2(-self.requests / half_life)
+        self.is_plain = annotated.signals is None
+
+    def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
+        """The means of the nodes; ``group`` says which nodes change together, -1 for none."""
+        use = np.array(
+            [known[node] > 0.0 and not (idle and row.in_flight) for row, node in zip(self.rows, self.node, strict=True)]
+        )
+        if not use.any():
+            return known
+        node, weight = self.node[use], self.weight[use]
+        values = np.array([value(row) for row, used in zip(self.rows, use, strict=True) if used])
+        groups = group[node]
+        total = np.bincount(groups, weight * values / known[node], group.max() + 1)
+        factor = (GROUP_ROWS + total) / (GROUP_ROWS + np.bincount(groups, weight, group.max() + 1))
+        common = known * np.where(group >= 0, factor[group], 1.0)
+        if not self.is_plain:  # what requests show decides who reaches a deeper node
+            return common
+        own = np.bincount(node, weight * values, self.size)
+        return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
+
+    def stops(self, known: FloatArray) -> FloatArray:
+        """The stops of the nodes that are no leaves, from the rows whose stop is known."""
+        told = [(node, weight, stop) for row, node, weight in zip(self.rows, self.node, self.weight, strict=True)
+                if (stop := stop_of(row)) is not None]  # fmt: skip
+        if not told or not self.is_plain:
+            return known
+        node, weight, stop = (np.array(column) for column in zip(*told, strict=True))
+        own = np.bincount(node, weight * stop, self.size)
+        return np.asarray((self.known * known + own) / (self.known + np.bincount(node, weight, self.size)))
+
+
+def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
+    return np.divide(new, old, out=np.ones_like(old), where=old > 0.0)
+
+
+def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, FloatArray]:
+    """The arrays that change with the stops."""
+    trie, old = annotated.trie, annotated.stop
+    if trie.is_merged:
+        return {}
+    stop = np.where(trie.is_leaf, old, seen.stops(old))
+    stop[0] = old[0]
+    right = annotated.success
+    if_stop = np.divide(annotated.stop_success, old, out=right.copy(), where=old > 0.0)
+    if_on = np.divide(right - annotated.stop_success, 1.0 - old, out=right.copy(), where=old < 1.0)
+    stop_success = np.where(stop == old, annotated.stop_success, stop * if_stop)
+    found = {
+        "stop": stop,
+        "stop_success": stop_success,
+        "success": np.where(stop == old, right, stop_success + (1 - stop) * if_on),
+    }
+    if annotated.arm is not None and annotated.arm_success is not None:
+        on = np.divide(1.0 - stop, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[trie.parent]
+        on[0] = 1.0
+        found |= {"arm": annotated.arm * on, "arm_success": annotated.arm_success * on}
+    return found
+
+
+def _of_signals(before: AnnotatedTrie, after: AnnotatedTrie, seen: _Seen) -> AnnotatedTrie:
+    """The trie of what requests show: its seconds change by engine, its dollars by model."""
+    assert before.signals is not None
+    signals = before.signals
+    names = signals.trie.model.astype(np.int64)
+    changed: dict[str, Any] = {}
+    for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):
+        ratio = _ratio(getattr(after, mean), getattr(before, mean))
+        of_model = np.ones(len(before.trie.models))
+        of_model[before.trie.model[1:]] = ratio[1:]  # the same for all nodes of a model
+        own = np.where(names >= 0, of_model[names], 1.0)
+        changed |= {mean: getattr(signals, mean) * own, var: getattr(signals, var) * own**2}
+    return replace(signals, **changed)
